@@ -57,7 +57,8 @@ class Worker:
 
     async def do(self, work: Callable[[], T], *, deadline: float | None = None) -> T:
         """What the job returns or raises; TimeoutError after `deadline` seconds, counted from now."""
-        return await asyncio.wait_for(asyncio.wrap_future(self.submit(work)), deadline)
+        async with asyncio.timeout(deadline):
+            return await asyncio.wrap_future(self.submit(work))
 
     @property
     def waiting(self) -> int:

@@ -304,7 +304,7 @@ RECLAIM_CHANNEL_WORKS = _ours(
     "fleet",
     (),
     "channel_works",
-    "1 if the service of a channel took the last message, 0 if not; without a message there is no series.",
+    "1 if a channel's service accepted the last message, 0 if it did not; absent before the first message.",
     "channel",
     each=None,
     part="reclaim",

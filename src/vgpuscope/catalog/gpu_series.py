@@ -3,7 +3,9 @@
 from typing import Final
 
 from vgpuscope.catalog import cluster as c
+from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog import plugin as d
 
 DCGM_UTILIZATION: Final = "DCGM_FI_DEV_GPU_UTIL"
 # base-unit names of DCGM 4.7; some earlier releases had them with values of 0-100
@@ -67,6 +69,7 @@ OURS: Final = frozenset(
         m.BUILD_INFO,
         m.SOURCE_UP,
         m.SOURCE_ABSENT,
+        m.SOURCE_ERROR,
         m.SAMPLE_TIME,
         m.REGIONS_REFUSED,
         m.REGIONS_ORPHANED,
@@ -75,6 +78,10 @@ OURS: Final = frozenset(
         m.GPU_MODE,
         m.GPU_PROCESSES,
         m.GPU_INFO,
+        m.GPU_PROFILING_INFO,
+        m.MIG_INFO,
+        m.MIG_ENGINE_ACTIVE,
+        m.MIG_SM_ACTIVE,
         m.CONTAINER_STATE,
         m.CONTAINER_SM,
         m.CONTAINER_PROCESSES,
@@ -85,9 +92,13 @@ OURS: Final = frozenset(
         c.WATCH_UP,
     )
 )
+SCHEDULING: Final = frozenset(
+    metric.name for metric in (x.LEADER, x.BIND_SUCCESS, d.KUBELET_UP, d.HEALTHY, d.UNHEALTHY, d.LIMITS)
+)
 DEVICES: Final = frozenset({DCGM_UTILIZATION, m.GPU_UTILIZATION.name, *HAMI_HOST_SM, *DCGM_RATIOS})
 LOOKED_AT: Final = frozenset(
-    {*OURS, *HAMI, *HAMI_ALLOCATION, *HAMI_WHOLE, *DCGM_RATIOS, *DCGM_PERCENTS, *DCGM_PROFILING, DCGM_POWER}
+    {*OURS, *SCHEDULING, *HAMI, *HAMI_ALLOCATION, *HAMI_WHOLE}
+    | {*DCGM_RATIOS, *DCGM_PERCENTS, *DCGM_PROFILING, DCGM_POWER}
 )
 UUID_LABELS: Final = ("UUID", "gpu_uuid", "device_uuid", "deviceuuid", "exported_UUID")
 # how exporters and their jobs are usually named

@@ -66,7 +66,10 @@ NODE_MIG_HOLDINGS = SeriesLimit(what="MIG instances held through HAMi", most=819
 UNSEEN_DEVICES = SeriesLimit(
     what="devices that annotations and regions name while no driver has answered", most=128, reason="unknown-device"
 )
-NODE_LIMITS = (CONTAINER_MIGS, NODE_CONTAINERS, NODE_VGPUS, NODE_MIG_HOLDINGS, UNSEEN_DEVICES)
+HOST_CONTAINERS = SeriesLimit(
+    what="containers that hold a GPU, with series of their CPU, memory, I/O and network", most=2048, reason="node-limit"
+)
+NODE_LIMITS = (CONTAINER_MIGS, NODE_CONTAINERS, NODE_VGPUS, NODE_MIG_HOLDINGS, UNSEEN_DEVICES, HOST_CONTAINERS)
 
 # ── analyzer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 GPU_TENANTS = SeriesLimit(what="tenants of one GPU or MIG instance", most=512, reason="gpu-limit")

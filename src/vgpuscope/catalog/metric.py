@@ -18,7 +18,7 @@ FAMILY_HELP: dict[str, str] = {
 }
 
 Type = Literal["gauge", "counter", "histogram"]
-NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
+NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "host", "source", "node"]
 ClusterScope = Literal[
     "device",
     "instance",
@@ -34,7 +34,9 @@ ClusterScope = Literal[
     "waiting",
 ]
 AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet", "opinion"]
-Scope = NodeScope | ClusterScope | AnalyzerScope
+ExtenderScope = Literal["extender", "extender-kind"]
+PluginScope = Literal["offered", "plugin"]
+Scope = NodeScope | ClusterScope | AnalyzerScope | ExtenderScope | PluginScope
 
 # How several rows with the same labels under one name are merged. max is for duplicates of one value and for states,
 # sum for amounts, min for ages.
@@ -78,6 +80,10 @@ class Metric(Struct, frozen=True, kw_only=True):
         """The names under which this metric appears if these families are on."""
         own = Alias(family=self.family, name=self.name, labels=self.labels, const=self.const, when=self.when)
         return tuple(self._under(alias) for alias in (own, *self.aliases) if alias.family in families)
+
+    def alias(self, family: str) -> Alias:
+        """The same number under its name in another family."""
+        return next(alias for alias in self.aliases if alias.family == family)
 
     def _under(self, alias: Alias) -> "Exposed":
         return Exposed(

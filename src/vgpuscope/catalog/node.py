@@ -11,6 +11,8 @@ MIG = same("node", "gpu_uuid", "mig_uuid")
 CONTAINER = same("node", "namespace", "pod", "pod_uid", "container", "gpu_uuid", "mig_uuid")
 POD = same("node", "namespace", "pod", "pod_uid", "gpu_uuid")
 VGPU = same("node", "namespace", "pod", "pod_uid", "container", "vdevice_index", "gpu_uuid")
+HOST = same("node", "namespace", "pod", "pod_uid", "container")
+HOST_POD = same("node", "namespace", "pod", "pod_uid")
 NODE = same("node")
 SOURCE = same("node", "source")
 
@@ -82,6 +84,10 @@ def _pod(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
 def _vgpu(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
     more.setdefault("merge", "sum")
     return _metric("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases, **more)
+
+
+def _host(name: str, help: str, unit: str, *, labels: Labels = HOST) -> Metric:
+    return _metric("host", labels, f"vgpuscope_host_{name}", help, unit)
 
 
 def _node(name: str, help: str, unit: str, **more: object) -> Metric:
@@ -380,6 +386,125 @@ HOST_MEMORY_USED = Metric(
     ),
 )
 
+
+# ── profiling counters: the driver's (GPM), or a dcgm-exporter's on the same node ────────────────────────────────
+def _prof(name: str, labels: Labels = DCGM_DEVICE, *, help: str) -> Alias:
+    when = "whole" if labels is DCGM_DEVICE else ""  # of a MIG GPU, dcgm-exporter shows the instances only
+    return _dcgm(f"DCGM_FI_PROF_{name}", labels, when=when, help=help)
+
+
+_PROF_HELP: dict[str, str] = {
+    "GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
+    "SM_ACTIVE": "The ratio of cycles an SM has at least 1 warp assigned.",
+    "SM_OCCUPANCY": "The ratio of number of warps resident on an SM.",
+    "PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
+    "PIPE_FP64_ACTIVE": "Ratio of cycles the fp64 pipes are active.",
+    "PIPE_FP32_ACTIVE": "Ratio of cycles the fp32 pipes are active.",
+    "PIPE_FP16_ACTIVE": "Ratio of cycles the fp16 pipes are active.",
+    "DRAM_ACTIVE": "Ratio of cycles the device memory interface is active sending or receiving data.",
+    "PCIE_TX_BYTES": "The rate of data transmitted over the PCIe bus, in bytes per second.",
+    "PCIE_RX_BYTES": "The rate of data received over the PCIe bus, in bytes per second.",
+    "NVLINK_TX_BYTES": "The rate of data transmitted over NVLink, in bytes per second.",
+    "NVLINK_RX_BYTES": "The rate of data received over NVLink, in bytes per second.",
+}
+
+
+def _gpu_prof(name: str, dcgm: str, help: str, unit: str = "ratio") -> Metric:
+    return _gpu(name, help, unit, _prof(dcgm, help=_PROF_HELP[dcgm]))
+
+
+def _mig_prof(name: str, dcgm: str, help: str) -> Metric:
+    return _mig(name, help, "ratio", _prof(dcgm, DCGM_INSTANCE, help=_PROF_HELP[dcgm]))
+
+
+GPU_ENGINE_ACTIVE = _gpu_prof(
+    "engine_active_ratio", "GR_ENGINE_ACTIVE", "Share of time in which a compute or graphics engine was busy, 0-1."
+)
+GPU_ENGINE_ACTIVE_MEAN = _gpu("engine_active_mean_ratio", "Mean of engine_active_ratio over the last window.", "ratio")
+GPU_ENGINE_ACTIVE_MAX = _gpu("engine_active_max_ratio", "Highest engine_active_ratio in the last window.", "ratio")
+GPU_SM_ACTIVE = _gpu_prof(
+    "sm_active_ratio", "SM_ACTIVE", "Share of SMs that were busy, averaged over time, 0-1: how much of the GPU works."
+)
+GPU_SM_ACTIVE_MEAN = _gpu("sm_active_mean_ratio", "Mean of sm_active_ratio over the last window.", "ratio")
+GPU_SM_ACTIVE_MAX = _gpu("sm_active_max_ratio", "Highest sm_active_ratio in the last window.", "ratio")
+GPU_SM_OCCUPANCY = _gpu_prof(
+    "sm_occupancy_ratio", "SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold, 0-1."
+)
+GPU_TENSOR_ACTIVE = _gpu_prof(
+    "tensor_active_ratio", "PIPE_TENSOR_ACTIVE", "Share of cycles in which a tensor pipe was busy, 0-1."
+)
+GPU_FP64_ACTIVE = _gpu_prof("fp64_active_ratio", "PIPE_FP64_ACTIVE", "Share of cycles of the FP64 pipes, 0-1.")
+GPU_FP32_ACTIVE = _gpu_prof("fp32_active_ratio", "PIPE_FP32_ACTIVE", "Share of cycles of the FP32 pipes, 0-1.")
+GPU_FP16_ACTIVE = _gpu_prof("fp16_active_ratio", "PIPE_FP16_ACTIVE", "Share of cycles of the FP16 pipes, 0-1.")
+GPU_DRAM_ACTIVE = _gpu_prof("dram_active_ratio", "DRAM_ACTIVE", "Share of the memory bandwidth that was used, 0-1.")
+GPU_PCIE_SENT_RATE = _gpu_prof(
+    "pcie_sent_bytes_per_second", "PCIE_TX_BYTES", "Traffic over PCIe from the GPU.", "bytes_per_second"
+)
+GPU_PCIE_RECEIVED_RATE = _gpu_prof(
+    "pcie_received_bytes_per_second", "PCIE_RX_BYTES", "Traffic over PCIe to the GPU.", "bytes_per_second"
+)
+GPU_NVLINK_SENT_RATE = _gpu_prof(
+    "nvlink_sent_bytes_per_second", "NVLINK_TX_BYTES", "Traffic over all NVLinks from the GPU.", "bytes_per_second"
+)
+GPU_NVLINK_RECEIVED_RATE = _gpu_prof(
+    "nvlink_received_bytes_per_second", "NVLINK_RX_BYTES", "Traffic over all NVLinks to the GPU.", "bytes_per_second"
+)
+GPU_PROFILING_INFO = _gpu(
+    "profiling_info",
+    "Where profiling values of the GPU and its MIG instances come from (source: gpm, dcgm or none), and why the driver "
+    "has none (reason); always 1.",
+    "",
+    extra=("source", "reason"),
+)
+MIG_ENGINE_ACTIVE = _mig_prof(
+    "engine_active_ratio",
+    "GR_ENGINE_ACTIVE",
+    "Share of time in which the MIG instance computed, 0-1 of the instance. Absent if it may be the work of another "
+    "compute instance of the same GPU instance.",
+)
+MIG_ENGINE_ACTIVE_MEAN = _mig("engine_active_mean_ratio", "Mean of engine_active_ratio over the last window.", "ratio")
+MIG_ENGINE_ACTIVE_MAX = _mig("engine_active_max_ratio", "Highest engine_active_ratio in the last window.", "ratio")
+MIG_SM_ACTIVE = _mig_prof("sm_active_ratio", "SM_ACTIVE", "Share of the MIG instance's SMs that were busy, 0-1.")
+MIG_SM_ACTIVE_MEAN = _mig("sm_active_mean_ratio", "Mean of sm_active_ratio over the last window.", "ratio")
+MIG_SM_ACTIVE_MAX = _mig("sm_active_max_ratio", "Highest sm_active_ratio in the last window.", "ratio")
+MIG_SM_OCCUPANCY = _mig_prof("sm_occupancy_ratio", "SM_OCCUPANCY", "Resident warps of the MIG instance, 0-1.")
+MIG_TENSOR_ACTIVE = _mig_prof(
+    "tensor_active_ratio", "PIPE_TENSOR_ACTIVE", "Share of cycles of the MIG instance's tensor pipes, 0-1."
+)
+MIG_FP64_ACTIVE = _mig_prof(
+    "fp64_active_ratio", "PIPE_FP64_ACTIVE", "Share of cycles of the MIG instance's FP64 pipes, 0-1."
+)
+MIG_FP32_ACTIVE = _mig_prof(
+    "fp32_active_ratio", "PIPE_FP32_ACTIVE", "Share of cycles of the MIG instance's FP32 pipes, 0-1."
+)
+MIG_FP16_ACTIVE = _mig_prof(
+    "fp16_active_ratio", "PIPE_FP16_ACTIVE", "Share of cycles of the MIG instance's FP16 pipes, 0-1."
+)
+MIG_DRAM_ACTIVE = _mig_prof(
+    "dram_active_ratio", "DRAM_ACTIVE", "Share of the MIG instance's memory bandwidth that was used, 0-1."
+)
+MIG_DECODER = _mig("decoder_ratio", "Share of time the MIG instance's busiest video decoder was busy, 0-1.", "ratio")
+MIG_JPEG = _mig("jpeg_ratio", "Share of time the MIG instance's busiest JPEG engine was busy, 0-1.", "ratio")
+MIG_OFA = _mig("ofa_ratio", "Share of time the MIG instance's busiest optical flow engine was busy, 0-1.", "ratio")
+MIG_BUSY = _mig(
+    "busy_seconds_total",
+    "Busy time of the MIG instance, in seconds of the whole GPU: 2 of 7 slices that are busy for 7 s add 2 s. "
+    "It is a part of the GPU's busy_seconds.",
+    "seconds",
+)
+MIG_ENERGY = _mig(
+    "energy_joules_total",
+    "The MIG instance's part of the GPU's energy, divided by busy time, then by memory.",
+    "joules",
+)
+MIG_METHOD = _mig(
+    "method_info",
+    "How a figure of the MIG instance was found out, and whether it was measured, derived or shared out; always 1.",
+    "",
+    extra=("resource", "method", "certainty"),
+    each=2,
+)
+
 # ── MIG instances ────────────────────────────────────────────────────────────────────────────────────────────────
 MIG_INFO = _metric(
     "mig",
@@ -439,11 +564,20 @@ CONTAINER_STATE = _container(
 )
 CONTAINER_METHOD = _container(
     "method_info",
-    "How the container's part of a resource was measured; always 1.",
+    "How the container's part of a resource was found out; always 1. certainty is measured (by the driver, of its own "
+    "processes), derived (by a rule, from something measured) or shared-out (a total, divided in proportion).",
     "",
-    extra=("resource", "method"),
+    extra=("resource", "method", "certainty"),
     each=3,
     merge="max",
+)
+CONTAINER_MEMORY_ERROR = _container(
+    "memory_error_bound_bytes",
+    "How far the container's memory_used_bytes can be off; absent if no bound is known.",
+    "bytes",
+)
+CONTAINER_SM_ERROR = _container(
+    "sm_error_bound_ratio", "How far the container's sm_ratio can be off; absent if no bound is known.", "ratio"
 )
 CONTAINER_PROCESSES = _container("processes", "Processes of the container on the GPU.", "")
 CONTAINER_MEMORY_USED = _container(
@@ -469,11 +603,22 @@ CONTAINER_SM = _container(
     "The container's part of the GPU's busy time, 0-1 of the whole GPU: a row of the ledger.",
     "ratio",
     _handbook("hami_vgpu_utilization_percent", HANDBOOK_CONTAINER, 100, "GPU compute used by the container", "pod"),
-    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="apart", help="GPU utilization (in %)."),
+    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="sharing", help="GPU utilization (in %)."),
 )
 CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean of sm_ratio over the last window, 0-1 of the whole GPU.", "ratio")
 CONTAINER_SM_MAX = _container(
     "sm_max_ratio", "Highest sm_ratio sampled in the last window, 0-1 of the whole GPU.", "ratio"
+)
+CONTAINER_INSTANCE_SM = _container(
+    "instance_sm_ratio",
+    "The container's part of its MIG instance's busy time, 0-1 of the instance; absent outside MIG.",
+    "ratio",
+)
+CONTAINER_INSTANCE_SM_MEAN = _container(
+    "instance_sm_mean_ratio", "Mean of instance_sm_ratio over the last window.", "ratio"
+)
+CONTAINER_INSTANCE_SM_MAX = _container(
+    "instance_sm_max_ratio", "Highest instance_sm_ratio in the last window.", "ratio"
 )
 CONTAINER_SM_SECONDS = _container("sm_seconds_total", "The container's busy time on the GPU.", "seconds")
 CONTAINER_ENERGY = _container(
@@ -493,6 +638,71 @@ CONTAINER_POWER = _container(
     "The container's part of the GPU's power in the last sample.",
     "watts",
     _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="apart", help="Power draw (in W)."),
+)
+
+CONTAINER_CPU = _container(
+    "cpu_cores",
+    "CPU cores that the container used on its node, mean over the last window. It is the same on each of its GPUs.",
+    "",
+    merge="max",
+)
+
+# ── containers beside their GPU, and the node ────────────────────────────────────────────────────────────────────
+HOST_CPU = _host("cpu_seconds_total", "CPU time of a container that holds a GPU.", "seconds")
+HOST_CPU_LIMIT = _host("cpu_limit_cores", "CPU limit of the container in cores; absent without a limit.", "")
+HOST_PERIODS = _host("cpu_periods_total", "Periods in which the container's CPU limit applied.", "")
+HOST_THROTTLED_PERIODS = _host(
+    "cpu_throttled_periods_total", "Of these, periods in which the container was stopped by its CPU limit.", ""
+)
+HOST_THROTTLED = _host(
+    "cpu_throttled_seconds_total", "Time for which the CPU limit stopped tasks of the container.", "seconds"
+)
+HOST_MEMORY = _host("memory_used_bytes", "Memory of the container on its node, with page cache.", "bytes")
+HOST_WORKING_SET = _host(
+    "memory_working_set_bytes",
+    "Memory of the container on its node, without page cache that the kernel can take back at once.",
+    "bytes",
+)
+HOST_MEMORY_LIMIT = _host("memory_limit_bytes", "Memory limit of the container; absent without a limit.", "bytes")
+HOST_READ = _host(
+    "io_read_bytes_total", "Bytes that the container read from block devices; network file systems are not.", "bytes"
+)
+HOST_WRITTEN = _host("io_written_bytes_total", "Bytes that the container wrote to block devices.", "bytes")
+HOST_RECEIVED = _host(
+    "network_received_bytes_total",
+    "Bytes that the pod received, without the loopback interface; absent for pods on the host's network.",
+    "bytes",
+    labels=HOST_POD,
+)
+HOST_SENT = _host(
+    "network_sent_bytes_total",
+    "Bytes that the pod sent, without the loopback interface; absent for pods on the host's network.",
+    "bytes",
+    labels=HOST_POD,
+)
+NODE_CPU = _node(
+    "node_cpu_seconds_total", "CPU time of the node since boot, all CPUs together.", "seconds", extra=("mode",), each=5
+)
+NODE_CPUS = _node("node_cpus", "CPUs of the node that are online.", "")
+NODE_MEMORY_TOTAL = _node("node_memory_total_bytes", "Memory of the node.", "bytes")
+NODE_MEMORY_AVAILABLE = _node(
+    "node_memory_available_bytes", "Memory of the node that new programs can get without swapping.", "bytes"
+)
+NODE_LOAD = _node(
+    "node_load_average",
+    "Mean number of tasks that run, wait for a CPU or wait for a disk, by minutes.",
+    "",
+    extra=("minutes",),
+    each=3,
+)
+HOST_FAULTS = _node(
+    "host_faults_total",
+    "Values of CPU, memory, I/O and network that could not be had, by reason: not-found (no cgroup of the container), "
+    "vanished (its container ended while it was read), no-file (the controller is off), unreadable, malformed, "
+    "backwards (a counter fell). They are absent, not 0.",
+    "",
+    extra=("reason",),
+    each=None,
 )
 
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -640,6 +850,14 @@ SOURCE_ABSENT = _metric(
     "vgpuscope_source_absent",
     "1 if the source does not exist on this node, which is not a fault.",
     "",
+)
+SOURCE_ERROR = _metric(
+    "source",
+    SOURCE,
+    "vgpuscope_source_error_info",
+    "Why the source has no values now, as a code of docs/errors.md; always 1. Absent if it has, or is not configured.",
+    "",
+    extra=("code",),
 )
 SOURCE_READ_SECONDS = _metric(
     "source", SOURCE, "vgpuscope_source_read_seconds", "How long the last read of the source took.", "seconds"

@@ -67,6 +67,7 @@ class ContainerRow(NamedTuple):
     gpu_instance: str = ""
     shared: str = ""  # set if neither the GPU's nor the MIG instance's own series has this pod's name
     apart: str = ""  # set if the GPU's own series does not have this pod's name
+    sharing: str = ""  # the same outside of MIG: dcgm-exporter shows no utilisation of MIG instances
 
 
 class PodRow(NamedTuple):
@@ -106,6 +107,16 @@ class HoldingRow(NamedTuple):
     profile: str
     gpu_instance: str
     compute_instance: str
+
+
+class HostRow(NamedTuple):
+    """A container that holds a GPU, on its node."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
 
 
 class SourceRow(NamedTuple):
@@ -300,6 +311,36 @@ class AskedRow(NamedTuple):
 class FleetRow(NamedTuple):
     """The fleet, and the build of the program that judges it."""
 
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""
+
+
+class ExtenderRow(NamedTuple):
+    """A scheduler extender, and its build."""
+
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""
+
+
+class OfferedRow(NamedTuple):
+    """A GPU that the device plugin offers to the kubelet."""
+
+    node: str
+    gpu_uuid: str
+
+
+class PluginRow(NamedTuple):
+    """A device plugin, and the build of the program."""
+
+    node: str
     version: str = ""
     revision: str = ""
     build_date: str = ""

@@ -29,29 +29,32 @@ def _handbook(name: str, type: Type, help: str, unit: str = "") -> Metric:
     return Metric(name=name, type=type, help=help, unit=unit, scope="cluster", labels=(), family="handbook", each=each)
 
 
-# ── under the handbook's names, for all schedulers together ──────────────────────────────────────────────────────
+# ── under the handbook's names, for all schedulers together; vgpuscope extender has the same names ──────────────
 FILTER_SECONDS = _handbook(
     "hami_scheduler_filter_duration_seconds",
     "histogram",
-    "Time from the pod's creation, or from its last failed attempt, to HAMi's choice of a node, in whole seconds. "
-    "Includes waiting in the queue and scoring, which cannot be separated from outside.",
+    "Time to choose a node. vgpuscope extender: duration of each filter request. Cluster exporter: estimated from the "
+    "pod's creation, or its last failed attempt, to HAMi's choice, in whole seconds, with queueing and scoring.",
     "seconds",
 )
 BIND_SECONDS = _handbook(
     "hami_scheduler_bind_duration_seconds",
     "histogram",
-    "Time from HAMi's choice of a node to the binding, in whole seconds. Includes waiting for the node's lock.",
+    "Time to bind a pod. vgpuscope extender: duration of each bind request. Cluster exporter: estimated from HAMi's "
+    "choice of a node to the binding, in whole seconds, with the wait for the node's lock.",
     "seconds",
 )
 BIND_SUCCESS = _handbook(
     "hami_scheduler_bind_success_total",
     "counter",
-    "Pods with devices that were bound to a node, by any scheduler, since the exporter started.",
+    "Pods that were bound. vgpuscope extender: successful bind requests, also of pods without GPUs. Cluster exporter: "
+    "pods with devices that any scheduler bound since the exporter started.",
 )
 BIND_FAILURE = _handbook(
     "hami_scheduler_bind_failure_total",
     "counter",
-    "Failed attempts to bind a pod with devices or to allocate its devices, since the exporter started.",
+    "Failed bindings. vgpuscope extender: failed bind requests, also those of a locked node. Cluster exporter: failed "
+    "attempts to bind a pod with devices or to allocate its devices, since the exporter started.",
 )
 
 # ── native, by scheduler ─────────────────────────────────────────────────────────────────────────────────────────

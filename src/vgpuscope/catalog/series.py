@@ -11,6 +11,7 @@ AGENT_SCOPES: dict[Scope, str] = {
     "pod": "pod on a GPU",
     "vgpu": "device of a HAMi region",
     "holding": "MIG instance held through HAMi",
+    "host": "container that holds a GPU",
     "source": "source",
     "node": "node",
 }
@@ -38,6 +39,12 @@ ANALYZER_SCOPES: dict[Scope, str] = {
     "group": "namespace with GPUs",
     "fleet": "fleet",
 }
+
+PLUGIN_SCOPES: dict[Scope, str] = {
+    "offered": "GPU",
+    "plugin": "node",
+}
+EXTENDER_SCOPES: dict[Scope, str] = {"extender-kind": "watched kind of object", "extender": "extender"}
 
 
 def series_per(scope: Scope, metrics: Iterable[Metric], families: Iterable[str]) -> int:

@@ -34,3 +34,8 @@ def add_forms(parser: argparse.ArgumentParser) -> None:
 def form(args: argparse.Namespace) -> Form:
     """The requested output format."""
     return "json" if args.json else "csv" if args.csv else "table"
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """--lang."""
+    parser.add_argument("--lang", choices=("en", "zh"), help="Language (default: that of LANG).")

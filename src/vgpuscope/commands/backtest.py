@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json
+from vgpuscope.commands.arguments import add_json, add_language
 from vgpuscope.commands.command import Command
 from vgpuscope.model.service import ANALYZER_PORT, default_url
 
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="Settings file, for --history and --prometheus.")
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="Actions in the table (%(default)s).")
     add_json(parser)
-    parser.add_argument("--lang", choices=("en", "zh"), help="Language (default: that of LANG).")
+    add_language(parser)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json
+from vgpuscope.commands.arguments import add_json, add_language
 from vgpuscope.commands.command import Command
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 
@@ -26,6 +26,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--analyzer", metavar="URL", help=f"Address of an analyzer (default: {default_url(ANALYZER_PORT)})."
     )
     parser.add_argument(
+        "--extender", metavar="URL", help="Address of a scheduler extender (default: the one that the settings name)."
+    )
+    parser.add_argument("--plugin", metavar="URL", action="append", help="Address of a device plugin; can be repeated.")
+    parser.add_argument(
         "--prometheus", metavar="URL", help="Address of Prometheus (default: the one that the analyzer reads)."
     )
     parser.add_argument(
@@ -36,7 +40,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--deadline", metavar="SECONDS", type=float, default=20.0, help="For everything (default: 20).")
     parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
-    parser.add_argument("--lang", choices=("en", "zh"), help="Language of the report (default: that of LANG).")
+    add_language(parser)
     parser.add_argument(
         "--bundle", metavar="FILE", help="Write an archive (.tar.gz) for a bug report, without secrets."
     )
@@ -51,6 +55,8 @@ def _run(args: argparse.Namespace) -> int:
             agents=tuple(args.agent or ()),
             cluster=args.cluster,
             analyzer=args.analyzer,
+            extender=args.extender,
+            plugins=tuple(args.plugin or ()),
             prometheus=args.prometheus,
             kubeconfig=args.kubeconfig,
             condition=args.condition,
@@ -68,7 +74,8 @@ COMMAND = Command(
     synopsis="doctor",
     help="find out why numbers are missing or wrong",
     description="Check the whole chain: driver, HAMi regions, agents, scrape, labels, units, freshness, rights, "
-    "analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it on a GPU "
+    "scheduler, analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it "
+    "on a GPU "
     "node, or anywhere with the addresses of the services.",
     examples=(
         ("vgpuscope doctor", "this node, and the services at their default addresses"),

@@ -2,13 +2,13 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json
+from vgpuscope.commands.arguments import add_json, add_language
 from vgpuscope.commands.command import Command
 from vgpuscope.model.service import CLUSTER_PORT, default_url
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s [NS/POD] [--all] [--json] [URL]"
+    parser.usage = "%(prog)s [NS/POD] [--all] [--lang {en,zh}] [--json] [URL]"
     parser.add_argument(
         "words",
         metavar="NS/POD or URL",
@@ -18,13 +18,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="Include pods that stopped waiting; the exporter keeps them for one day."
     )
+    add_language(parser)
     add_json(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.clients import pending
 
-    return pending.main(args.words, everything=args.all, as_json=args.json)
+    return pending.main(args.words, everything=args.all, language=args.lang, as_json=args.json)
 
 
 COMMAND = Command(
@@ -36,6 +37,7 @@ COMMAND = Command(
     examples=(
         ("vgpuscope pending", "all pods that wait for a GPU"),
         ("vgpuscope pending ml/train-0", "why one pod waits, and what to do"),
+        ("vgpuscope pending ml/train-0 --lang zh", "the same in Chinese"),
     ),
     arguments=_arguments,
     run=_run,

@@ -1,15 +1,17 @@
 """`vgpuscope reclaim`."""
 
 import argparse
+from typing import Any
 
-from vgpuscope.commands.arguments import add_forms, form
-from vgpuscope.commands.command import Command, epilog
+from vgpuscope.commands.arguments import add_forms, add_language, form
+from vgpuscope.commands.command import Command, Parser, epilog
 from vgpuscope.model.service import ANALYZER_PORT, default_url
 
 _CHANGES = (
     ("approve", "agree to the action", "vgpuscope reclaim approve ml/notebook-0"),
     ("snooze", "leave a workload alone for a while", "vgpuscope reclaim snooze ml/notebook-0 --for 7d"),
     ("exempt", "never take a workload's GPUs", "vgpuscope reclaim exempt 3f2a91c0"),
+    ("resume", "end a snooze or an exemption", "vgpuscope reclaim resume ml/notebook-0"),
     ("restore", "put back what was there", "vgpuscope reclaim restore ml/notebook-0"),
 )
 _SWITCHES = (
@@ -24,13 +26,25 @@ _AUDIT = (
     ("vgpuscope reclaim audit", "the last steps"),
     ("vgpuscope reclaim audit --export csv > audit.csv", "the whole log"),
 )
+_ROWS = 50  # of the table
 _ROLE = "It needs the role operate: set VGPUSCOPE_TOKEN to a token of that role."
+
+
+class _Verb(Parser):
+    """A command behind `reclaim`, whose options have no default of their own.
+
+    A default would replace what was given before the command: `reclaim --url PRODUCTION stop` would stop another
+    analyzer, the one of this machine.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(argument_default=argparse.SUPPRESS, **options)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     _list_arguments(parser)
-    parser.set_defaults(verb="list")
-    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser.set_defaults(verb="list", url=default_url(ANALYZER_PORT), limit=_ROWS)
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Verb)
     listed = verbs.add_parser(
         "list", help="list all cases", description="List all cases with their states.", epilog=epilog(_LIST)
     )
@@ -50,9 +64,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     _add_audit(verbs)
 
 
-def _add_change(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", verb: str, text: str, example: str
-) -> None:
+def _add_change(verbs: "argparse._SubParsersAction[_Verb]", verb: str, text: str, example: str) -> None:
     one = verbs.add_parser(
         verb, help=text, description=f"{text.capitalize()}. {_ROLE}", epilog=epilog(((example, text),))
     )
@@ -65,7 +77,7 @@ def _add_change(
     one.set_defaults(verb=verb, command=_run)
 
 
-def _add_audit(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_audit(verbs: "argparse._SubParsersAction[_Verb]") -> None:
     one = verbs.add_parser(
         "audit",
         help="every step: who, why, before, after",
@@ -75,7 +87,7 @@ def _add_audit(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     one.add_argument(
         "--case", metavar="CASE", help="Only entries of this case: NAMESPACE/POD, or the begin of its UID."
     )
-    one.add_argument("--limit", type=int, default=50, metavar="N", help="Rows of the table (%(default)s).")
+    one.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
     one.add_argument(
         "--export", choices=("jsonl", "csv"), help="Print the whole log: one JSON object on each line, or CSV."
     )
@@ -88,19 +100,15 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--state", choices=STATES, metavar="STATE", help="Only cases in this state.")
     parser.add_argument("--namespace", "-n", metavar="NAME", help="Only cases of this namespace.")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="Rows of the table (%(default)s).")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
     add_forms(parser)
     _common(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--url",
-        default=default_url(ANALYZER_PORT),
-        metavar="URL",
-        help="Address of an analyzer (default: %(default)s).",
-    )
-    parser.add_argument("--lang", choices=("en", "zh"), help="Language (default: that of LANG).")
+    url = default_url(ANALYZER_PORT)
+    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer (default: {url}).")
+    add_language(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -126,7 +134,7 @@ COMMAND = Command(
     synopsis="reclaim [COMMAND]",
     help="list idle workloads and what is done about them",
     description="List the cases of idle workloads with their states and countdowns. Further commands approve, snooze, "
-    "exempt and restore a case, stop and start the machine, and print the audit log.",
+    "exempt, resume and restore a case, stop and start the machine, and print the audit log.",
     examples=(*_LIST, *((example, text) for _, text, example in _CHANGES), *_AUDIT),
     arguments=_arguments,
     run=_run,

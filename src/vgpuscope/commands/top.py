@@ -25,6 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--sort", default="gpu", metavar="gpu|memory|sm|power|name", help="Order of the rows (default: gpu)."
     )
     parser.add_argument("--filter", default="", metavar="TEXT", help="Show only the rows that contain this text.")
+    parser.add_argument("--processes", action="store_true", help="Show the processes of each container; key p toggles.")
     parser.add_argument(
         "--no-color", action="store_true", help="Use no colours; the environment variable NO_COLOR does the same."
     )
@@ -40,6 +41,7 @@ def _run(args: argparse.Namespace) -> int:
         interval=args.interval,
         sort=args.sort,
         pattern=args.filter,
+        processes=args.processes,
         color=not args.no_color and not os.environ.get("NO_COLOR"),
     )
 

@@ -3,6 +3,7 @@
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.analyzer import AnalyzerConfig
 from vgpuscope.config.cluster import ClusterConfig
+from vgpuscope.config.extender import ExtenderConfig
 from vgpuscope.config.files import (
     FILE_VARIABLE,
     NO_FILE,
@@ -21,6 +22,7 @@ from vgpuscope.config.loading import (
     pods_source,
     settings_of,
 )
+from vgpuscope.config.plugin import PluginConfig
 from vgpuscope.config.shared import LogConfig
 
 __all__ = [
@@ -32,8 +34,10 @@ __all__ = [
     "AnalyzerConfig",
     "ClusterConfig",
     "Config",
+    "ExtenderConfig",
     "Loaded",
     "LogConfig",
+    "PluginConfig",
     "Setting",
     "SettingsFile",
     "load",

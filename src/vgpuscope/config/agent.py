@@ -1,11 +1,11 @@
 """Settings of the node agent."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import Families, WebConfigFile
+from vgpuscope.config.shared import Families, WebConfigFile, metrics_address
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, everywhere
@@ -14,14 +14,7 @@ from vgpuscope.model.service import AGENT_PORT, everywhere
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the node agent."""
 
-    listen: Annotated[
-        str,
-        Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
-            f"as in [::]:{AGENT_PORT}.",
-            extra={"form": "address", "placeholder": "HOST:PORT"},
-        ),
-    ] = everywhere(AGENT_PORT)
+    listen: Annotated[str, metrics_address(AGENT_PORT)] = everywhere(AGENT_PORT)
     node_name: Annotated[
         str,
         Meta(
@@ -45,6 +38,23 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             extra={"placeholder": "DIR"},
         ),
     ] = "/proc"
+    cgroup_root: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Where the host's /sys/fs/cgroup is mounted, for CPU, memory and I/O of containers that hold a "
+            "GPU; none: these are not read.",
+            extra={"placeholder": "DIR|none"},
+        ),
+    ] = "/sys/fs/cgroup"
+    command_lines: Annotated[
+        Literal["auto", "hide", "show"],
+        Meta(
+            description="Command lines of processes on GPUs, in the API and in top. hide: only the "
+            "kernel's short name is shown. auto hides them unless the agent listens on a loopback address only.",
+            extra={"placeholder": "auto|hide|show"},
+        ),
+    ] = "auto"
     pods: Annotated[
         str,
         Meta(
@@ -87,6 +97,15 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             extra={"placeholder": "PATH|none"},
         ),
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    dcgm: Annotated[
+        str,
+        Meta(
+            pattern="^(auto|none|https?://.+)$",
+            description="dcgm-exporter on this node whose profiling fields are added where the driver has none (Ampere "
+            "and older): a URL, auto (the only pod of this node that runs dcgm-exporter) or none.",
+            extra={"form": "dcgm", "placeholder": "URL|auto|none"},
+        ),
+    ] = "none"
     sample_interval: Annotated[
         Seconds,
         Meta(

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vgpuscope.model.opinion import Language, Provider
+from vgpuscope.model.opinion import Provider
 from vgpuscope.model.quantity import Ratio, Seconds
+from vgpuscope.model.words import Language
 
 
 class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -279,6 +279,16 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"flag": None},
         ),
     ] = 0.25
+    preparing_cpu: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=100_000,
+            description="Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are "
+            "not. Without CPU metrics of the agent no tenant has this class.",
+            extra={"flag": None},
+        ),
+    ] = 0.25
 
 
 class LoggingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -335,7 +345,7 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scrape_token: Annotated[
         str | None,
         Meta(
-            description="Without Prometheus: bearer token for agents and cluster exporters.",
+            description="Bearer token for the cluster exporter and the extender, and without Prometheus for agents.",
             extra={"flag": None, "secret": True, "unset": "none"},
         ),
     ] = None
@@ -351,6 +361,13 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             description="URL of the cluster exporter, which knows the owners of pods.",
             extra={"form": "url", "flag": None, "unset": f"the target with port {CLUSTER_PORT}"},
+        ),
+    ] = None
+    extender_url: Annotated[
+        str | None,
+        Meta(
+            description="URL of the scheduler extender, whose decisions the console shows.",
+            extra={"form": "url", "flag": None, "unset": "none"},
         ),
     ] = None
     api_token: Annotated[

@@ -1,34 +1,27 @@
 """Settings of the cluster exporter."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.limits import CLUSTER_SERIES
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import Families, WebConfigFile
-from vgpuscope.model.quantity import Seconds
-from vgpuscope.model.service import CLUSTER_PORT, everywhere
+from vgpuscope.config.shared import (
+    RESYNC_INTERVAL,
+    Families,
+    Kubeconfig,
+    ResyncInterval,
+    WebConfigFile,
+    metrics_address,
+)
+from vgpuscope.model.service import CLUSTER_PORT, EXTENDER_LEASE, everywhere
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the cluster exporter."""
 
-    listen: Annotated[
-        str,
-        Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
-            f"as in [::]:{CLUSTER_PORT}.",
-            extra={"form": "address", "placeholder": "HOST:PORT"},
-        ),
-    ] = everywhere(CLUSTER_PORT)
-    kubeconfig: Annotated[
-        str | None,
-        Meta(
-            description="Kubeconfig of the cluster.",
-            extra={"placeholder": "FILE", "unset": "the service account of the pod"},
-        ),
-    ] = None
+    listen: Annotated[str, metrics_address(CLUSTER_PORT)] = everywhere(CLUSTER_PORT)
+    kubeconfig: Kubeconfig = None
     families: Families = DEFAULT_FAMILIES
     namespaces: Annotated[
         tuple[str, ...],
@@ -37,6 +30,13 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"form": "list", "placeholder": "LIST", "unset": "all"},
         ),
     ] = ()
+    scheduler_metrics: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether to publish hami_scheduler_*, which are estimates. auto: unless a vgpuscope extender "
+            f"runs in the cluster, which measures them: its lease {EXTENDER_LEASE} was renewed in the last minute.",
+        ),
+    ] = "auto"
     web_config_file: WebConfigFile = None
     max_series: Annotated[
         int,
@@ -46,12 +46,4 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"flag": None},
         ),
     ] = CLUSTER_SERIES.most
-    resync_interval: Annotated[
-        Seconds,
-        Meta(
-            ge=1,
-            le=86400,
-            description="Time between two full lists of the objects. Watches deliver the changes.",
-            extra={"form": "duration", "flag": None},
-        ),
-    ] = 1800.0
+    resync_interval: ResyncInterval = RESYNC_INTERVAL

@@ -28,14 +28,17 @@ from vgpuscope.config.analyzer import (
     VerdictConfig,
 )
 from vgpuscope.config.cluster import ClusterConfig
+from vgpuscope.config.extender import ExtenderConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.kube import ActivityConfig, KubeConfig
 from vgpuscope.config.notify import NotifyConfig, check_notify
+from vgpuscope.config.plugin import PluginConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
 from vgpuscope.http import address
 from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.placement import GpuPolicy
 from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import duration, log, yamlfile
 
@@ -49,7 +52,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     agent: AgentConfig = AgentConfig()
     cluster: ClusterConfig = ClusterConfig()
+    extender: ExtenderConfig = ExtenderConfig()
     analyzer: AnalyzerConfig = AnalyzerConfig()
+    plugin: PluginConfig = PluginConfig()
     prometheus: PrometheusConfig = PrometheusConfig()
     scoring: ScoringConfig = ScoringConfig()
     thresholds: ThresholdsConfig = ThresholdsConfig()
@@ -66,6 +71,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log: LogConfig = LogConfig()
 
 
+GPU_POLICIES: Final[tuple[str, ...]] = get_args(GpuPolicy)
 _EXCLUSIVE = (("agent.ratio", "agent.ratio_file"), ("agent.kubelet_ca", "agent.kubelet_insecure"))
 
 
@@ -136,8 +142,10 @@ def load(
         chosen[given.path] = checked
     _settle_exclusive(chosen)
     values = {path: given.value for path, given in chosen.items()}
-    if not values.get("agent.node_name"):
-        values["agent.node_name"] = socket.gethostname().lower()  # as the kubelet does
+    for section in ("agent", "plugin"):
+        values[f"{section}.node_name"] = (
+            values.get(f"{section}.node_name") or socket.gethostname().lower()
+        )  # as kubelets
     origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
     config = _built(values)
     check(config)
@@ -343,11 +351,14 @@ def _checked(given: _Given) -> Any:
 
 
 _PODS = ("auto", "kube", "kubelet", "none", "file:PATH")
+_DCGM = ("auto", "none")
 
 
 def _nearest_value(setting: Setting, value: object) -> str | None:
     """A hint if only some words are allowed and one of them is similar."""
-    known = setting.choices or {"families": (*FAMILIES, "all"), "pods": _PODS}.get(setting.form or "", ())
+    known = setting.choices or {"families": (*FAMILIES, "all"), "pods": _PODS, "dcgm": _DCGM}.get(
+        setting.form or "", ()
+    )
     words = [word.strip() for word in value.split(",")] if isinstance(value, str) else []
     return next((near for word in words if word not in known and (near := nearest(word, known))), None)
 
@@ -390,6 +401,10 @@ def _url(value: Any) -> Any:
     return value
 
 
+def _dcgm(value: Any) -> Any:
+    return value if value in _DCGM else _url(value)
+
+
 def _url_if_any(value: Any) -> Any:
     return _url(value) if value else value
 
@@ -417,6 +432,22 @@ def _families(value: Any) -> Any:
 def _list(value: Any) -> Any:
     names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     return [name for name in dict.fromkeys(msgspec.convert(names, list[str])) if name]
+
+
+def _networks(value: Any) -> Any:
+    listed = _list(value)
+    address.networks(listed)
+    return listed
+
+
+def _gpu_policy(value: Any) -> Any:
+    if isinstance(value, str):
+        words = [word.strip() for word in value.split(",")]
+        wrong = next((word for word in words if word not in GPU_POLICIES), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong[:40]!r} is not one of {', '.join(GPU_POLICIES)}")
+        return ",".join(words)
+    return value
 
 
 def _upper(value: Any) -> Any:
@@ -457,11 +488,14 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "duration": _duration,
     "address": _address,
     "pods": _pods,
+    "dcgm": _dcgm,
     "url": _url,
     "url_if_any": _url_if_any,
     "ratio": _ratio,
     "families": _families,
     "list": _list,
+    "networks": _networks,
+    "gpu_policy": _gpu_policy,
     "upper": _upper,
     "headers": _headers,
     "condition": _condition,

@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.model.notices import Language, NoticeKind
+from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.words import Language
 
 Service = Literal["auto", "feishu", "lark", "dingtalk", "wecom", "webhook"]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")

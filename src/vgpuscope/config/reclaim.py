@@ -48,7 +48,7 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(
             description="URL of the control service.",
-            extra={"flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
+            extra={"form": "url_if_any", "flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
         ),
     ] = ""
     timeout: Annotated[
@@ -110,6 +110,13 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     include_held: Annotated[
         bool, Meta(description="Include workloads of the class idle-held.", extra={"flag": None})
     ] = False
+    include_preparing: Annotated[
+        bool,
+        Meta(
+            description="Include workloads of the class idle-preparing, whose CPUs prepare data while GPUs are idle.",
+            extra={"flag": None},
+        ),
+    ] = False
     protected_namespaces: Annotated[
         tuple[str, ...],
         Meta(
@@ -125,13 +132,24 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = ("system-cluster-critical", "system-node-critical")
     max_per_hour: Annotated[
-        int, Meta(ge=0, description="Maximum number of workloads in any hour.", extra={"flag": None})
+        int, Meta(ge=0, description="Maximum number of workloads that are acted on in any hour.", extra={"flag": None})
     ] = 10
     max_per_namespace: Annotated[
-        int, Meta(ge=0, description="Maximum number of workloads of one namespace in any hour.", extra={"flag": None})
+        int,
+        Meta(
+            ge=0,
+            description="Maximum number of workloads of one namespace that are acted on in any hour.",
+            extra={"flag": None},
+        ),
     ] = 5
     max_fleet_share: Annotated[
-        Ratio, Meta(ge=0, le=1, description="Maximum share of all GPUs in any hour, 0-1.", extra={"flag": None})
+        Ratio,
+        Meta(
+            ge=0,
+            le=1,
+            description="Maximum share of all GPUs that are taken back in any hour, 0-1.",
+            extra={"flag": None},
+        ),
     ] = 0.1
     working_hours: Annotated[
         tuple[HoursConfig, ...],

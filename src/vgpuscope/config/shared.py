@@ -1,10 +1,11 @@
-"""Settings that several services have: metric families, the web configuration, the log."""
+"""Settings that several services have: address, Kubernetes API, metric families, web configuration, log."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.model.quantity import Seconds
 
 Families = Annotated[
     tuple[str, ...],
@@ -21,6 +22,31 @@ WebConfigFile = Annotated[
         extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP without authentication"},
     ),
 ]
+Kubeconfig = Annotated[
+    str | None,
+    Meta(
+        description="Kubeconfig of the cluster.",
+        extra={"placeholder": "FILE", "unset": "the service account of the pod"},
+    ),
+]
+ResyncInterval = Annotated[
+    Seconds,
+    Meta(
+        ge=1,
+        le=86400,
+        description="Time between two full lists of the objects. Watches deliver the changes.",
+        extra={"form": "duration", "flag": None},
+    ),
+]
+RESYNC_INTERVAL: Seconds = 1800.0
+
+
+def metrics_address(port: int) -> Meta:
+    """The description of the address of a service that serves little else than its metrics."""
+    return Meta(
+        description=f"Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:{port}.",
+        extra={"form": "address", "placeholder": "HOST:PORT"},
+    )
 
 
 class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

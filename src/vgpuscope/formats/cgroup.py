@@ -58,3 +58,39 @@ def _owners(path: str) -> tuple[Nested, ...]:
         elif (container := _CONTAINER.search(part)) and _MONITOR not in part and not (last.pod and last.container):
             found[-1] = last._replace(container=container[1])
     return tuple(found[1:]) or (found[0],)
+
+
+def container_paths(text: str, container_id: str) -> dict[str, str]:
+    """The cgroup of a container by the text of one of its processes, by controller ("": cgroup v2).
+
+    What is below the container's own component is cut off: runtimes and workloads make cgroups of their own there. A
+    path that begins in a private cgroup namespace is left out, because where it begins is not known.
+    """
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        fields = line.split(":", 2)
+        if len(fields) != 3 or not container_id:
+            continue
+        parts = fields[2].removesuffix(_REMOVED).split("/")
+        depth = next((n for n, part in enumerate(parts, 1) if container_id in part and _MONITOR not in part), None)
+        if depth is not None and ".." not in parts:
+            found |= dict.fromkeys(fields[1].split(","), "/".join(parts[:depth]))
+    return found
+
+
+def pod_paths(pod_uid: PodUID) -> tuple[str, ...]:
+    """Where the kubelet puts the cgroup of a pod, by either driver and for each QoS class; kind adds a prefix."""
+    name = pod_uid.replace("-", "_")
+    found: list[str] = []
+    for qos in ("", "burstable", "besteffort"):
+        for root, prefix in (("", ""), ("/kubelet.slice", "kubelet-")):
+            names = (f"{prefix}kubepods", *([f"{prefix}kubepods-{qos}"] if qos else []))
+            found.append(root + "".join(f"/{one}.slice" for one in (*names, f"{names[-1]}-pod{name}")))
+        below = f"/{qos}/pod{pod_uid}" if qos else f"/pod{pod_uid}"
+        found += [f"/kubepods{below}", f"/kubelet/kubepods{below}"]
+    return tuple(found)
+
+
+def is_container(name: str, container_id: str) -> bool:
+    """Whether a cgroup of this name, below that of a pod, is the container's."""
+    return container_id in name and _MONITOR not in name

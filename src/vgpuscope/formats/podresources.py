@@ -7,7 +7,7 @@ Only what we need is read; every other field is skipped unseen, so newer kubelet
     ContainerResources        name=1 devices=2 dynamic_resources=5
     ContainerDevices          resource_name=1 device_ids=2
     DynamicResource           claim_name=2 claim_namespace=3 claim_resources=4
-    ClaimResource             driver_name=2 device_name=4
+    ClaimResource             driver_name=2 pool_name=3 device_name=4
 """
 
 from collections.abc import Iterator
@@ -39,26 +39,32 @@ def _grants(answer: bytes) -> Iterator[Grant]:
         namespace, name = _text(pod, 2), _text(pod, 1)
         for container in map(_fields, pod.get(3, ())):
             inside = _text(container, 1)
-            for resource, device_id, claim in chain(_devices(container), _claimed(container)):
+            for resource, device_id, claim, pool in chain(_devices(container), _claimed(container)):
                 yield Grant(
-                    namespace=namespace, pod=name, container=inside, resource=resource, device_id=device_id, claim=claim
+                    namespace=namespace,
+                    pod=name,
+                    container=inside,
+                    resource=resource,
+                    device_id=device_id,
+                    claim=claim,
+                    pool=pool,
                 )
 
 
-def _devices(container: _Message) -> Iterator[tuple[str, str, str | None]]:
+def _devices(container: _Message) -> Iterator[tuple[str, str, str | None, str]]:
     """Resource and id of all that a container got from device plugins."""
     for devices in map(_fields, container.get(2, ())):
         resource = _text(devices, 1)
         for device_id in devices.get(2, ()):
-            yield resource, _string(device_id), None
+            yield resource, _string(device_id), None, ""
 
 
-def _claimed(container: _Message) -> Iterator[tuple[str, str, str | None]]:
-    """Driver, device and claim of all that a container got through dynamic resource allocation."""
+def _claimed(container: _Message) -> Iterator[tuple[str, str, str | None, str]]:
+    """Driver, device, claim and pool of all that a container got through dynamic resource allocation."""
     for claim in map(_fields, container.get(5, ())):
         whole_name = f"{_text(claim, 3)}/{_text(claim, 2)}"
         for device in map(_fields, claim.get(4, ())):
-            yield _text(device, 2), _text(device, 4), whole_name
+            yield _text(device, 2), _text(device, 4), whole_name, _text(device, 3)
 
 
 def _text(message: _Message, number: int) -> str:

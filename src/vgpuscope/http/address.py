@@ -1,12 +1,15 @@
 """Addresses to listen on, as text and as sockets."""
 
 import errno
+import ipaddress
 import socket
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from vgpuscope.model.errors import PortBusy
 
 BACKLOG = 128
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def split(listen: str) -> tuple[str, int]:
@@ -33,6 +36,17 @@ def _ipv6(host: str) -> str:
     return host
 
 
+def networks(listed: Sequence[str]) -> tuple[Network, ...]:
+    """The networks in CIDR notation; a single address is a network of one; ValueError names the wrong one."""
+    found = []
+    for text in listed:
+        try:
+            found.append(ipaddress.ip_network(text.strip(), strict=False))
+        except ValueError:
+            raise ValueError(f"{text[:80]!r} is not a network such as 10.0.0.0/8 or fd00::/8") from None
+    return tuple(found)
+
+
 def bind(listen: str) -> socket.socket:
     """A listening socket, or PortBusy with the address and the reason."""
     host, port = split(listen)
@@ -47,6 +61,16 @@ def local_url(listen: str) -> str:
     host, port = split(listen)
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine under its loopback name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def shown(sock: socket.socket) -> str:

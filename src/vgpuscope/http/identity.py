@@ -10,7 +10,6 @@ A browser sends some credentials with a request from any page, and reaches a loo
 request from a page of another site has at most the role `read`, unless it carries a token.
 """
 
-import ipaddress
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens
+from vgpuscope.http.address import is_loopback
 from vgpuscope.http.browser import from_another_site, host
 from vgpuscope.http.tokens import KnownToken
 from vgpuscope.model.caller import ANYONE, NOBODY, RANK, Caller, Role
@@ -202,16 +202,6 @@ def authorization(request: Request) -> bytes:
     return request.headers.get("authorization", "").encode("latin-1")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine under its loopback name or address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def _guarded(guard: WebGuard | None) -> bool:
     return guard is not None and guard.guarded
 
@@ -226,9 +216,9 @@ def _lacks(caller: Caller, role: Role, request: Request) -> str:
 
 
 def _from_this_machine(request: Request) -> bool:
-    return is_loopback(host(request)) and not from_another_site(request) and not _through_proxy(request)
+    return is_loopback(host(request)) and not from_another_site(request) and not through_proxy(request)
 
 
-def _through_proxy(request: Request) -> bool:
+def through_proxy(request: Request) -> bool:
     """A proxy on this machine connects from a loopback address for callers anywhere; these headers reveal it."""
     return any(name in _PROXY_HEADERS or name.startswith("x-forwarded") for name in request.headers)

@@ -24,7 +24,7 @@ from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import check_scope
 from vgpuscope.model.caller import ANYONE
-from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.errors import BodyTooLarge, ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.log import fields
@@ -82,6 +82,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """What is missing before this process is ready; empty when it is ready."""
 
     missing: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # that /healthz shows: a name, and a word for its state
 
     @property
     def ready(self) -> bool:
@@ -100,13 +101,16 @@ def make_app(
     identity: "Callable[[], Identity] | None" = None,
     public: Callable[[Request], bool] = lambda _: False,
     service: ServiceName | None = None,
+    health: Callable[[], Readiness] | None = None,
+    longest: Mapping[str, int] | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with their links on the index page.
 
     `admit` raises for callers that may not read /metrics; routes check callers themselves. `identity` returns the
     current ways of identification, if there are more than the guard's. `public` says which requests show no data
     and need no credentials. `service` is the name that the process reports,
-    for clients that connected to the wrong service.
+    for clients that connected to the wrong service. `health` returns why this process should be restarted, if it
+    can tell. `longest` has the bytes of a request for paths that accept more than LONGEST_REQUEST.
     """
     return App(
         title=title,
@@ -119,6 +123,8 @@ def make_app(
         identity=identity,
         public=public,
         service=service,
+        health=health,
+        longest=longest or {},
     )
 
 
@@ -138,13 +144,20 @@ class App:
         identity: "Callable[[], Identity] | None",
         public: Callable[[Request], bool],
         service: ServiceName | None,
+        health: Callable[[], Readiness] | None,
+        longest: Mapping[str, int],
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
         self._identity, self._public = identity or (guard.identity if guard else None), public
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
-        self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
+        self._health, self.longest = health, longest
+        self._common = {
+            "/metrics": self._serve_metrics,
+            "/healthz": self._serve_health,
+            "/readyz": self._serve_readiness,
+        }
         if not any(getattr(route, "path", None) == "/" for route in routes):
             self._common["/"] = self._serve_index
         own = [getattr(route, "path", "") for route in routes]
@@ -206,6 +219,14 @@ class App:
             await _send(send, 200, headers, page.gzipped(openmetrics))
         else:
             await _send(send, 200, headers, page.openmetrics() if openmetrics else page.text())
+
+    async def _serve_health(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
+        state = self._health() if self._health else Readiness()
+        lines = ["ok" if state.ready else f"unhealthy: {', '.join(state.missing)}"]
+        lines += [f"{name}: {word}" for name, word in state.facts]
+        body = "".join(f"{line}\n" for line in lines).encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), _NO_STORE]
+        await _send(send, 200 if state.ready else 503, headers, body)
 
     async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
         state = Readiness(missing=("stopping",) if self.stopping else (*self._ready().missing, *self.failing()))
@@ -313,7 +334,7 @@ class _Uvicorn(uvicorn.Server):
                 headers=[(k.decode(), v.decode()) for k, v in guard.web.headers] if guard else [],
             )
         )
-        self._sock = sock
+        self._app, self._sock = app, sock
         self._guard = guard
         self.listening = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -330,7 +351,8 @@ class _Uvicorn(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
             try:
-                await asyncio.wait_for(self.leaving.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self.leaving.wait()
             except TimeoutError:
                 await self._look_around()
 
@@ -360,13 +382,26 @@ class _Uvicorn(uvicorn.Server):
             ssl_shutdown_timeout=2.0 if tls else None,
         )
         self.servers = [server]
-        for old in before:
-            old.close()
+        await _closed(before)
 
     def _connection(self) -> "_Connection":
         connection = _Connection(config=self.config, server_state=self.server_state, app_state={})
-        connection.guard = self._guard
+        connection.guard, connection.limits = self._guard, self._app.longest
         return connection
+
+
+async def _closed(servers: Sequence[asyncio.base_events.Server]) -> None:
+    """Close listeners, but not before the connections that they have accepted in this turn of the loop have begun.
+
+    asyncio drops a connection whose server is closed in between, and its client waits for an answer until it gives up.
+    """
+    loop = asyncio.get_running_loop()
+    for server in servers:
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    for server in servers:
+        server.close()
 
 
 class _Connection(HttpToolsProtocol):
@@ -380,7 +415,11 @@ class _Connection(HttpToolsProtocol):
     _waiting_since: float | None = None  # when the wait for the rest of a request began
     _sending_since: float | None = None
     _in_head = _refused = False
+    _discards = False  # the answer was sent before the request was complete; nothing more is read
     _received = _head = 0  # bytes of the current request, and of its head
+    _announced = 0  # bytes of its body, by its own header
+    _longest = LONGEST_REQUEST
+    limits: Mapping[str, int] = {}  # of paths that accept more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         others = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
@@ -410,16 +449,34 @@ class _Connection(HttpToolsProtocol):
         return self._quiet_since if answered and not self.transport.get_write_buffer_size() else None
 
     def data_received(self, data: bytes) -> None:
+        if self._discards:
+            return
         for begin in range(0, len(data), _SLICE):  # one packet can hold several requests, and up to 256 KiB
             part = data[begin : begin + _SLICE]
             self._received += len(part)
             super().data_received(part)
             if self._in_head and self._received > LONGEST_HEAD:
                 self._refuse_head()
-            elif self._received > LONGEST_REQUEST:
-                self.transport.abort()
-            if self.transport.is_closing():
+            elif self._received > self._longest:
+                self._refuse_body()
+            if self._over:
                 return
+
+    @property
+    def _over(self) -> bool:
+        """Whether nothing more is read from this client."""
+        return self._discards or self.transport.is_closing()
+
+    def _refuse_body(self) -> None:
+        """Answer, if the path has a limit of its own: its client is a program that should learn why.
+
+        The rest of the request is discarded: a client that is still sending loses the answer if we close.
+        """
+        if self._longest <= LONGEST_REQUEST:
+            self.transport.abort()
+        elif not self._discards:
+            self._refused = self._discards = True
+            self.transport.write(_too_large(self._longest))
 
     def _refuse_head(self) -> None:
         if not self._refused:
@@ -430,20 +487,25 @@ class _Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self._in_head, self._head = True, 0
+        self._in_head, self._head, self._longest, self._announced = True, 0, LONGEST_REQUEST, 0
 
     def on_url(self, url: bytes) -> None:
         self._head += len(url)
         super().on_url(url)
+        self._longest = self.limits.get(self.url.partition(b"?")[0].decode("latin-1"), LONGEST_REQUEST)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head += len(name) + len(value) + 4  # with ": " and the end of the line
         super().on_header(name, value)
+        if name.lower() == b"content-length" and value.isdigit():  # the parser rejects other values
+            self._announced = int(value[:20])
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._head > LONGEST_HEAD:
             self._refuse_head()
+        elif self._announced > self._longest:
+            self._refuse_body()
         if not self._refused:
             super().on_headers_complete()
 
@@ -479,6 +541,14 @@ class _Connection(HttpToolsProtocol):
         return self.guard.allows_client(self.transport.get_extra_info("peercert"))
 
 
+def _too_large(most: int) -> bytes:
+    """A whole answer; the request is not read to its end."""
+    error = BodyTooLarge(f"the body is larger than {most // 2**20} MiB")
+    body = msgspec.json.encode({"error": {"code": error.code, "message": str(error), "hint": error.advice}})
+    head = f"HTTP/1.1 413 Content Too Large\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    return head.encode() + b"connection: close\r\n\r\n" + body
+
+
 def _only_health(app: ASGIApp) -> ASGIApp:
     """The application for a reserved place: it answers one health check, and asks others to come again."""
 
@@ -497,10 +567,6 @@ _NO_STORE = (b"cache-control", b"no-store")
 
 def _raw(headers: Mapping[str, str] | None) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
-
-
-async def _serve_health(scope: Scope, send: Send) -> None:  # noqa: ARG001
-    await _send(send, 200, [(b"content-type", b"text/plain; charset=utf-8"), _NO_STORE], b"ok\n")
 
 
 async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

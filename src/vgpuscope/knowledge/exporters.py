@@ -24,6 +24,7 @@ _MOST_MEMORY = 4096.0 * 1024 * MIB
 _MOST_POWER = 10_000.0
 _MOST_CLOCK = 10e9
 _MOST_TRAFFIC = 1e12
+_MOST_CORES = 1e5
 MANY_SAMPLES: Final = 256
 _ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
 _PERCENT = 100.0
@@ -124,13 +125,22 @@ def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -
 
 
 def _imitated(metric: Metric) -> tuple[str, float]:
-    alias = next(alias for alias in metric.aliases if alias.family == "dcgm")
+    alias = metric.alias("dcgm")
     return alias.name, alias.scale
 
 
 def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -> Quantity:
     names = {key: tuple(x.name for x in (value if isinstance(value, tuple) else (value,))) for key, value in by.items()}
     return Quantity(part=part, high=high, **names)  # type: ignore[arg-type]
+
+
+def _profiled(sm: tuple[Metric, Metric, Metric], engine: tuple[Metric, Metric, Metric]) -> tuple[Quantity, ...]:
+    """The profiling values that our agent gives of a GPU or MIG instance: mean, maximum and last value of each."""
+    named: tuple[tuple[Part, tuple[Metric, Metric, Metric]], ...] = (("sm_active", sm), ("engine_active", engine))
+    return tuple(
+        _ours(part, mean=(mean, last), max=(top, last), p95=last, samples=last, last=last)
+        for part, (mean, top, last) in named
+    )
 
 
 def _rate(part: Part, metric: Metric, *, high: float) -> Quantity:
@@ -155,12 +165,12 @@ DCGM: Final = Group(
         _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
         _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
         _dcgm("encoder", m.GPU_ENCODER, "mean", "max"),
-        _dcgm("pcie_in", "DCGM_FI_PROF_PCIE_RX_BYTES", "mean", high=_MOST_TRAFFIC),
-        _dcgm("pcie_out", "DCGM_FI_PROF_PCIE_TX_BYTES", "mean", high=_MOST_TRAFFIC),
+        _dcgm("pcie_in", m.GPU_PCIE_RECEIVED_RATE, "mean", high=_MOST_TRAFFIC),
+        _dcgm("pcie_out", m.GPU_PCIE_SENT_RATE, "mean", high=_MOST_TRAFFIC),
         Quantity(part="energy", scale=1000, high=_MOST_POWER, mean=(m.GPU_TOTAL_ENERGY.name,), counter=True),
         _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
-        _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS),
-        _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS),
+        _dcgm("sm_active", m.GPU_SM_ACTIVE, *STATISTICS),
+        _dcgm("engine_active", m.GPU_ENGINE_ACTIVE, *STATISTICS),
         _twin("gpu_util", "DCGM_FI_DEV_GPU_UTIL_RATIO", *STATISTICS),
         _twin("mem_copy", "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "mean", "max"),
         _twin("mem_used", "DCGM_FI_DEV_FB_USED_BYTES", "mean", high=_MOST_MEMORY),
@@ -213,6 +223,10 @@ CARDS: Final = Group(
         _ours("decoder", mean=m.GPU_DECODER, max=m.GPU_DECODER),
         _ours("jpeg", mean=m.GPU_JPEG, max=m.GPU_JPEG),
         _ours("ofa", mean=m.GPU_OFA, max=m.GPU_OFA),
+        *_profiled(
+            (m.GPU_SM_ACTIVE_MEAN, m.GPU_SM_ACTIVE_MAX, m.GPU_SM_ACTIVE),
+            (m.GPU_ENGINE_ACTIVE_MEAN, m.GPU_ENGINE_ACTIVE_MAX, m.GPU_ENGINE_ACTIVE),
+        ),
         _rate("pcie_in", m.GPU_PCIE_RECEIVED, high=_MOST_TRAFFIC),
         _rate("pcie_out", m.GPU_PCIE_SENT, high=_MOST_TRAFFIC),
         _rate("energy", m.GPU_ENERGY, high=_MOST_POWER),
@@ -226,6 +240,13 @@ INSTANCES: Final = Group(
     quantities=(
         _ours("mem_used", high=_MOST_MEMORY, mean=m.MIG_MEMORY_USED, samples=m.MIG_MEMORY_USED, last=m.MIG_MEMORY_USED),
         _ours("mem_total", high=_MOST_MEMORY, max=m.MIG_MEMORY_TOTAL),
+        *_profiled(
+            (m.MIG_SM_ACTIVE_MEAN, m.MIG_SM_ACTIVE_MAX, m.MIG_SM_ACTIVE),
+            (m.MIG_ENGINE_ACTIVE_MEAN, m.MIG_ENGINE_ACTIVE_MAX, m.MIG_ENGINE_ACTIVE),
+        ),
+        _ours("decoder", mean=m.MIG_DECODER, max=m.MIG_DECODER),
+        _ours("jpeg", mean=m.MIG_JPEG, max=m.MIG_JPEG),
+        _ours("ofa", mean=m.MIG_OFA, max=m.MIG_OFA),
     ),
 )
 CONTAINERS: Final = Group(
@@ -237,14 +258,23 @@ CONTAINERS: Final = Group(
     quantities=(
         _ours("presence", high=1e9, samples=m.CONTAINER_PROCESSES, last=m.CONTAINER_PROCESSES),
         _ours(
+            "process_sm",  # in a MIG instance: of the instance, since 1/7 of a GPU may be all of it
+            mean=(m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_INSTANCE_SM),
+            max=(m.CONTAINER_INSTANCE_SM_MAX, m.CONTAINER_INSTANCE_SM),
+            p95=m.CONTAINER_INSTANCE_SM,
+            samples=m.CONTAINER_INSTANCE_SM,
+        ),
+        _ours(
             "process_sm",
             mean=(m.CONTAINER_SM_MEAN, m.CONTAINER_SM),
             max=(m.CONTAINER_SM_MAX, m.CONTAINER_SM),
             p95=m.CONTAINER_SM,
             samples=m.CONTAINER_SM,
         ),
+        _ours("process_sm_error", mean=m.CONTAINER_SM_ERROR),
         _ours("mem_used", high=_MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
         _ours("mem_total", high=_MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
+        _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU),
     ),
 )
 GROUPS: Final = (DCGM, CARDS, INSTANCES, CONTAINERS)

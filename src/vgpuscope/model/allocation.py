@@ -13,6 +13,16 @@ OfferMode: TypeAlias = Literal["whole", "time-slicing", "mps", "shared", "mig"]
 _SCALED = 1.05  # of the memory in the model's name, which is rounded: 80GB for 81,559 MiB
 
 
+class MigProfile(Struct, frozen=True, kw_only=True):
+    """A size of MIG instance that a GPU offers, with every place on the GPU where one can be."""
+
+    name: str  # 1g.10gb
+    memory: Bytes
+    cores: int  # percent of the GPU
+    slices: int = 0  # of compute
+    placements: tuple[tuple[int, int], ...] = ()  # first memory slice, and their number
+
+
 class RegisteredDevice(Struct, frozen=True, kw_only=True):
     """One device as a vendor's plugin registered it. Memory and cores are scaled, so they can exceed the GPU's."""
 
@@ -28,6 +38,7 @@ class RegisteredDevice(Struct, frozen=True, kw_only=True):
     mode: str = "hami-core"
     healthy: bool = False  # HAMi omits false values, so a missing value means unhealthy
     cordoned: bool = False
+    profiles: tuple[MigProfile, ...] = ()  # of a GPU in MIG mode, since HAMi v2.10
 
     @property
     def memory_scaling(self) -> float | None:
@@ -63,6 +74,7 @@ class NodeState(Struct, frozen=True, kw_only=True):
     devices: tuple[RegisteredDevice, ...] = ()
     allocatable: dict[str, int] = {}  # device resources that the kubelet advertises
     offers: tuple[OfferedResource, ...] = ()  # empty for a node with a HAMi register: there the kubelet counts slots
+    pair_scores: dict[DeviceUUID, dict[DeviceUUID, int]] = {}  # how well two GPUs are linked, if the node reports it
 
 
 class Assignment(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ Term: TypeAlias = Literal[
     "sm_active",  # ratio of SMs that were busy (profiling metric)
     "engine_active",  # ratio of time in which the graphics or compute engine was busy (profiling metric)
     "process_sm",  # ratio of the GPU's SM time that the tenant's own processes used
+    "process_sm_error",  # how far process_sm can be off, as our agent reports it
     "encoder",  # ratio of time in which video was encoded: work that no other signal shows
     "decoder",
     "jpeg",  # ratio of time in which JPEG images were decoded; likewise for optical flow
@@ -30,6 +31,7 @@ Term: TypeAlias = Literal[
     "pcie_in",  # bytes per second
     "pcie_out",
     "energy",  # watts, from the energy counter: it covers all of the time, not only the moments of scrapes
+    "cpu",  # cores of its node that the tenant used
 ]
 Signal: TypeAlias = Literal["sm_active", "engine_active", "process_sm", "gpu_util"]
 SIGNALS: tuple[Signal, ...] = ("sm_active", "engine_active", "process_sm", "gpu_util")  # best first
@@ -47,6 +49,7 @@ UseClass: TypeAlias = Literal[
     "unknown",
     "stalled",  # kernels run all the time, but power is near idle: a hung collective, a spinning kernel
     "not-started",  # the tenant has the GPU and has not started CUDA yet
+    "idle-preparing",  # no compute on the GPU, but the tenant's CPUs are busy: data are loaded or prepared
 ]
 USE_CLASSES: tuple[UseClass, ...] = get_args(UseClass)
 Schema: TypeAlias = Literal["vgpuscope", "dcgm"]
@@ -183,7 +186,8 @@ class Score(Struct, frozen=True, kw_only=True, gc=False):
 
     value: float | None
     terms: tuple[ScoreTerm, ...] = ()
-    confidence: Ratio = 0.0  # the measured share of all weight, times coverage
+    # the measured share of all weight, times coverage; less what a tenant's SM time may be off
+    confidence: Ratio = 0.0
 
 
 class Evidence(Struct, frozen=True, kw_only=True, gc=False):
@@ -215,6 +219,7 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     power_share: Ratio | None = None  # mean power divided by the limit below; None for a part of a GPU
     power_limit: str = ""  # "limit 400 W (metric)", "400 W (table: NVIDIA A100…)", "250 W (default)"
     pcie_traffic: float | None = None  # bytes per second, in the busier direction
+    cpu: float | None = None  # CPU cores that the tenant used on average; None: not measured
     steady_for: int = 0  # cycles for which the raw finding has been the same as the verdict
 
 

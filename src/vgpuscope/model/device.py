@@ -60,6 +60,7 @@ class MigInstance(Struct, frozen=True, kw_only=True):
     slices: int | None = None  # compute slices of the instance; a GPU has seven
     profile_id: int | None = None  # of its GPU instance, as the driver numbers profiles
     start: int | None = None  # the first memory slice of its GPU instance
+    size: int | None = None  # the number of its memory slices
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,17 @@ T = TypeVar("T")
 
 Status: TypeAlias = Literal["pass", "warn", "fail", "skipped"]
 Stage: TypeAlias = Literal[
-    "driver", "regions", "agent", "scrape", "labels", "units", "freshness", "rights", "analyzer", "history"
+    "driver",
+    "regions",
+    "agent",
+    "scrape",
+    "labels",
+    "units",
+    "freshness",
+    "rights",
+    "scheduler",
+    "analyzer",
+    "history",
 ]
 STAGES: tuple[Stage, ...] = (
     "driver",
@@ -23,6 +33,7 @@ STAGES: tuple[Stage, ...] = (
     "units",
     "freshness",
     "rights",
+    "scheduler",
     "analyzer",
     "history",
 )
@@ -40,6 +51,8 @@ FactName: TypeAlias = Literal[
     "prometheus",
     "series",
     "kubernetes",
+    "extender",
+    "plugin",
     "analyzer",
     "history",
     "model",
@@ -118,7 +131,8 @@ class AgentFacts(Struct, frozen=True, kw_only=True):
     version: str | None = None
     sample_age: Seconds | None = None
     clock_offset: Seconds = 0.0  # how far its clock is ahead of ours
-    faults: tuple[tuple[str, str, str], ...] = ()  # sources that are down or absent: source, code, message
+    faults: tuple[tuple[str, str, str], ...] = ()  # sources without values that are needed: source, code, message
+    unused: frozenset[str] = frozenset()  # sources that are not configured, or that nothing on the node needs
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -252,6 +266,15 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
         return None if not self.gpus or self.unknown is None else self.unknown / self.gpus
 
 
+class ExtenderFacts(Struct, frozen=True, kw_only=True):
+    """What a scheduler extender says of itself."""
+
+    url: str
+    missing: tuple[str, ...] = ()  # why it is not ready, in its own words; empty: it is ready
+    leader: bool | None = None  # None: its page does not say
+    filters: float | None = None  # filter requests since it started; None: its page does not say
+
+
 class DoctorFacts(Struct, frozen=True, kw_only=True):
     """All that was found out."""
 
@@ -267,6 +290,8 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
     series: SeriesFacts | Missing
     kubernetes: KubeFacts | Missing
     analyzer: AnalyzerFacts | Missing
+    extender: ExtenderFacts | Missing = Missing(fact="extender", reason="not-given")
+    plugins: SeriesFacts | Missing = Missing(fact="plugin", reason="not-given")  # pages of device plugins
 
 
 # ── judgements ───────────────────────────────────────────────────────────────────────────────────────────────────

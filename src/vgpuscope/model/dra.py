@@ -49,6 +49,7 @@ class ClaimedDevice(Struct, frozen=True, kw_only=True, gc=False):
     device: str
     memory: Bytes | None = None
     cores: int | None = None  # in the driver's own units
+    request: str = ""  # the request of the claim that it serves; a container may use only some requests
 
 
 class ClaimState(Struct, frozen=True, kw_only=True):
@@ -60,6 +61,13 @@ class ClaimState(Struct, frozen=True, kw_only=True):
     node: str = ""  # where its devices can be used; "": not limited to one node
     devices: tuple[ClaimedDevice, ...] = ()
     pods: tuple[PodUID, ...] = ()
+
+
+class AllocatedClaim(Struct, frozen=True, kw_only=True):
+    """All devices of one ResourceClaim. Admin access is for monitoring: it holds nothing."""
+
+    devices: tuple[ClaimedDevice, ...] = ()
+    admin: tuple[ClaimedDevice, ...] = ()
 
 
 class ClaimShare(Struct, frozen=True):

@@ -4,8 +4,10 @@ ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid, AiSdkAbsent   exit code 2
 ├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
-├── QueryInvalid, BodyInvalid                            status 422
-├── ReadOnly, Forbidden                                  status 403
+├── QueryInvalid, BodyInvalid, RequestInvalid            status 422
+├── BodyTooLarge                                         status 413
+├── ReadOnly, Forbidden ─── PeerForbidden                status 403
+├── ExtenderStandby, ExtenderNotSynced                   status 503
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
 ├── CallFailed, CaseUnfit                                status 502, 409
@@ -15,10 +17,13 @@ ScopeError
 ├── BacktestBusy, HistoryAbsent                              status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
+├── AllocateFailed ─── AllocatePodUnknown, AllocateCountMismatch, AllocateDeviceUnknown, AllocateDeviceUnhealthy,
+│                      AllocateDirectory                 the device plugin's; they go to the kubelet
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
-                ├─ RegionRefused, RegionsUnreadable
+                ├─ RegionRefused, RegionsUnreadable, CgroupsAbsent, CgroupsHung
                 ├─ KubeUnreadable, KubeForbidden
                 ├─ PodResourcesDown, PageMalformed
+                ├─ KubeletAbsent, KubeletDown
                 └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
                    NoKnownMetrics, WindowTooShort, LimitReached
 """
@@ -99,6 +104,26 @@ class BodyInvalid(ScopeError):
     status = 422
 
 
+class BodyTooLarge(ScopeError):
+    code = "BODY_TOO_LARGE"
+    meaning = "The body of the request is larger than this path accepts. Nothing was changed."
+    hint = "The message has the limit. kube-scheduler sends less if its extender is nodeCacheCapable."
+    status = 413
+
+
+class RequestInvalid(ScopeError):
+    """`chinese` is the message in Chinese; "": there is only English."""
+
+    code = "SCHED_REQUEST_INVALID"
+    meaning = "The pod's device request can never be satisfied by any node: an amount is negative, broken or too large."
+    hint = "Correct the pod's resources or annotations: whole numbers, at most 100 % of memory and cores of each GPU."
+    status = 422
+
+    def __init__(self, message: str, *, chinese: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.chinese = chinese
+
+
 class ReadOnly(ScopeError):
     code = "READ_ONLY"
     meaning = "The request changes something, and this listener is read-only."
@@ -111,6 +136,32 @@ class Forbidden(ScopeError):
     meaning = "The caller is known, but its role or its namespaces do not allow this."
     hint = "The web configuration file gives roles and namespaces to users and tokens; see docs/security.md."
     status = 403
+
+
+class PeerForbidden(Forbidden):
+    code = "PEER_FORBIDDEN"
+    meaning = (
+        "The request decides or binds, and the extender does not accept it from this address. Nothing was changed."
+    )
+    hint = "Add the network of kube-scheduler to extender.allow_from, or use a web configuration; see docs/extender.md."
+
+
+class ExtenderStandby(ScopeError):
+    code = "EXTENDER_STANDBY"
+    meaning = "Only the leader of several replicas of the extender decides, and this replica is not the leader."
+    hint = "kube-scheduler retries. The Service of the chart has only the leader, because the others are not ready."
+    status = 503
+    retryable = True
+
+
+class ExtenderNotSynced(ScopeError):
+    code = "EXTENDER_NOT_SYNCED"
+    meaning = (
+        "The extender leads, but has not listed nodes, pods and quotas since then. It decides nothing until it has."
+    )
+    hint = "This takes seconds. If it does not end, /readyz names what is missing: often a right, or the API server."
+    status = 503
+    retryable = True
 
 
 class LoginFailed(ScopeError):
@@ -272,7 +323,7 @@ class BacktestBusy(ScopeError):
 
 class HistoryAbsent(ScopeError):
     code = "HISTORY_ABSENT"
-    meaning = "The analyzer stores no results, so there is no past to replay."
+    meaning = "The analyzer stores no results, so a back-test has nothing to replay."
     hint = "Set analyzer.history to a file or a postgresql:// URL."
     status = 409
 
@@ -316,6 +367,45 @@ class DriverHung(SourceDown):
     hint = "Look for XIDs in the kernel log. The agent continues as soon as the call returns."
 
 
+class ProfilingAbsent(SourceDown):
+    code = "PROFILING_ABSENT"
+    meaning = "No GPU of this node has profiling counters that the driver can read (NVML GPM: Hopper and later)."
+    hint = "On other GPUs, let the agent read a dcgm-exporter with profiling fields: --dcgm auto or --dcgm URL."
+    absent = True
+
+
+class ProfilingOff(SourceDown):
+    code = "PROFILING_OFF"
+    meaning = "The agent has stopped reading profiling counters: a call hung, or they disturbed memory queries."
+    hint = "Other values are not affected. Update the driver, then restart the agent; or use --dcgm."
+    absent = True  # the agent works without them, so it stays ready
+
+
+class DcgmUnreadable(SourceDown):
+    code = "PROFILING_UNREADABLE"
+    meaning = "The dcgm-exporter of --dcgm does not answer with a page of metrics."
+    hint = "Check the address with curl, and that the exporter's pod runs."
+
+
+class DcgmWithoutFields(SourceDown):
+    code = "PROFILING_FIELDS_MISSING"
+    meaning = "The dcgm-exporter of --dcgm has no profiling fields (DCGM_FI_PROF_*)."
+    hint = "Add them to the exporter's list of fields, and run it with SYS_ADMIN (docs/signals.md)."
+
+
+class DcgmUnusable(SourceDown):
+    code = "PROFILING_UNUSABLE"
+    meaning = "The dcgm-exporter of --dcgm has profiling fields, but with other labels, units or GPUs than expected."
+    hint = "The message names the reasons, and docs/signals.md explains each. The agent counts them as dropped values."
+
+
+class DcgmNotFound(SourceDown):
+    code = "PROFILING_NOT_FOUND"
+    meaning = "--dcgm auto has found no dcgm-exporter pod on this node, or more than one."
+    hint = "Check that --pods names the pods of this node, or give the exporter's address with --dcgm URL."
+    absent = True
+
+
 class RegionsUnreadable(SourceDown):
     code = "REGIONS_UNREADABLE"
     meaning = "HAMi's directory of container regions exists but cannot be listed."
@@ -337,6 +427,33 @@ class RegionRefused(SourceDown):
     def __init__(self, reason: str, message: str | None = None) -> None:
         super().__init__(message or reason)
         self.reason = reason
+
+
+class CgroupsAbsent(SourceDown):
+    code = "CGROUPS_ABSENT"
+    meaning = "There are no cgroups at --cgroup-root, so CPU, memory and I/O of containers are not known."
+    hint = "Mount the host's /sys/fs/cgroup read-only and set --cgroup-root to it, or use --cgroup-root none."
+    absent = True
+
+
+class CgroupsUnreadable(SourceDown):
+    code = "CGROUPS_UNREADABLE"
+    meaning = "The directory of --cgroup-root exists, but the agent may not list it."
+    hint = "Run the agent as a user who may read the host's /sys/fs/cgroup, or use --cgroup-root none."
+    absent = True  # the agent works without it, so it stays ready
+
+
+class CgroupsUnknown(SourceDown):
+    code = "CGROUPS_UNKNOWN"
+    meaning = "The directory of --cgroup-root has neither cgroup v2 (cgroup.controllers) nor the controllers of v1."
+    hint = "Set --cgroup-root to the root of the host's hierarchy, not to a part of it or to another directory."
+    absent = True
+
+
+class CgroupsHung(SourceDown):
+    code = "CGROUPS_HUNG"
+    meaning = "Reading the cgroups of containers did not end in time; their CPU, memory and I/O are not known now."
+    hint = "The kernel holds the reader. Everything else is read as before; the agent retries."
 
 
 class KubeUnreadable(SourceDown):
@@ -372,6 +489,55 @@ class KubeAbsent(KubeUnwritten):
     hint = "It was deleted meanwhile; there is nothing to do."
     status = 404
     retryable = False
+
+
+class AllocateFailed(ScopeError):
+    code = "SCHED_ALLOCATE_FAILED"
+    meaning = "The device plugin could not give a container its devices. The kubelet ends the pod."
+    hint = "The message has the reason. Delete the pod so that it is scheduled again."
+    status = 500
+
+
+class AllocatePodUnknown(AllocateFailed):
+    code = "ALLOCATE_POD_UNKNOWN"
+    meaning = "The kubelet asks for devices, but no pod of this node waits for devices that a scheduler assigned."
+    hint = "The pod was deleted meanwhile, or it bypassed HAMi's scheduler: check its schedulerName and the webhook."
+
+
+class AllocateCountMismatch(AllocateFailed):
+    code = "ALLOCATE_COUNT_MISMATCH"
+    meaning = "The kubelet asks for another number of devices than the scheduler assigned to the container."
+    hint = "Two schedulers may place pods on this node. Compare the pod's resources with its assignment annotation."
+
+
+class AllocateDeviceUnknown(AllocateFailed):
+    code = "ALLOCATE_DEVICE_UNKNOWN"
+    meaning = "The scheduler assigned a GPU or a MIG instance that this node does not have."
+    hint = "The GPU was replaced, or the MIG instances were changed, after the pod was scheduled. Delete the pod."
+
+
+class AllocateDeviceUnhealthy(AllocateFailed):
+    code = "ALLOCATE_DEVICE_UNHEALTHY"
+    meaning = "The GPU that the scheduler assigned became unhealthy before the container started."
+    hint = "Delete the pod so that it is scheduled again. docs/plugin.md says when a GPU is healthy again."
+
+
+class AllocateDirectory(AllocateFailed):
+    code = "ALLOCATE_DIRECTORY"
+    meaning = "The directory for the container's region could not be created on the node."
+    hint = "Check that the hook path is mounted into the device plugin and that its disk is writable and not full."
+
+
+class KubeletAbsent(SourceDown):
+    code = "KUBELET_ABSENT"
+    meaning = "The kubelet's registration socket does not exist: the kubelet is stopped, or its directory not mounted."
+    hint = "Mount the kubelet's directory device-plugins; --kubelet-dir names it. It registers when the socket appears."
+
+
+class KubeletDown(SourceDown):
+    code = "KUBELET_DOWN"
+    meaning = "The kubelet did not accept the device plugin's registration."
+    hint = "The message has the kubelet's answer. It is tried again within seconds."
 
 
 class PodResourcesAbsent(SourceDown):

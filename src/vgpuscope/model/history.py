@@ -11,7 +11,7 @@ Step: TypeAlias = Literal["analysis", "hour", "day"]
 STEP_SECONDS: dict[Step, int] = {"hour": 3600, "day": 86400}
 
 
-class HistoryPoint(Struct, frozen=True, kw_only=True):
+class HistoryPoint(Struct, frozen=True, kw_only=True, gc=False):
     """One GPU or MIG instance, or one pod on one, over one step.
 
     Without namespace and pod it is the GPU's point; with them it is the pod's part of the GPU. Every analysis

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case
+from vgpuscope.model.words import Language
 
 NoticeKind: TypeAlias = Literal[
     "soon",  # the owner: the GPUs will be taken back
@@ -22,7 +23,6 @@ FOR_OPERATORS: frozenset[NoticeKind] = frozenset({"restored", "failed", "breaker
 FOR_OWNERS: frozenset[NoticeKind] = frozenset({"soon", "advice", "taken", "recovered", "restored"})
 ANSWERED: frozenset[NoticeKind] = frozenset({"soon", "advice"})  # their owner gets links
 
-Language: TypeAlias = Literal["en", "zh"]
 LinkAction: TypeAlias = Literal["keep", "snooze", "release"]
 LINK_ACTIONS: tuple[LinkAction, ...] = get_args(LinkAction)
 OWNER = "owner link"  # who answered by a link: it needs no account, so no name is known

@@ -13,7 +13,6 @@ from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio, Seconds, 
 
 Provider: TypeAlias = Literal["openai", "azure", "anthropic", "compatible"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
-Language: TypeAlias = Literal["zh", "en"]
 OpinionStatus: TypeAlias = Literal["active", "idle", "suspicious"]
 OPINION_STATUSES: tuple[OpinionStatus, ...] = get_args(OpinionStatus)
 Stance: TypeAlias = Literal[

@@ -5,6 +5,13 @@ from msgspec import Struct
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, PodUID
 
 
+class ClaimUse(Struct, frozen=True):
+    """A ResourceClaim that a container uses, or one request of it."""
+
+    claim: str
+    request: str = ""  # "": all requests
+
+
 class Container(Struct, frozen=True, kw_only=True):
     """One container of a pod."""
 
@@ -13,6 +20,7 @@ class Container(Struct, frozen=True, kw_only=True):
     init: bool = False
     gpu_request: bool = False  # asks for a GPU resource of any kind
     running: bool | None = None  # None: no status yet
+    claims: tuple[ClaimUse, ...] = ()
 
 
 class MigAllocation(Struct, frozen=True, kw_only=True):
@@ -47,11 +55,31 @@ class Pod(Struct, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     shares: tuple[HamiShare, ...] = ()
     migs: tuple[MigAllocation, ...] = ()
+    dcgm: str | None = None  # HOST:PORT of the dcgm-exporter that runs in it
 
     @property
     def ended(self) -> bool:
         """Its containers will not run again, so nothing on a GPU can be its own."""
         return self.phase in {"Succeeded", "Failed"}
+
+
+class PublishedDevice(Struct, frozen=True, kw_only=True):
+    """The device of a claim, as its driver publishes it in a ResourceSlice."""
+
+    gpu: DeviceUUID = ""  # "": not published; the instance is then found by its own UUID
+    part: bool = False  # a MIG instance
+    mig: DeviceUUID = ""  # "": the driver creates the instance for the claim, so its UUID is not published
+    profile: str = ""
+    start: int | None = None  # the first memory slice of the instance; None: not published
+    shared: bool = False  # several claims can have it at once
+    hami: bool = False
+
+
+class RequestShare(Struct, frozen=True):
+    """What one request of a claim has of a device."""
+
+    request: str
+    memory: Bytes | None = None  # None: the claim limits no memory
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -63,6 +91,9 @@ class Grant(Struct, frozen=True, kw_only=True):
     resource: str  # "nvidia.com/gpu"; the driver's name for a claim
     device_id: str  # as the plugin says: UUID, index, replica, MIG, or a claim's device name
     claim: str | None = None  # namespace/name of the DRA claim
+    pool: str = ""  # the driver's pool that has the device, for a claim
+    published: PublishedDevice | None = None  # None: not a claim, or no slice has the device
+    requests: tuple[RequestShare, ...] = ()  # of the claim, for this device; empty: the claim was not read
 
 
 class ProcessOwner(Struct, frozen=True, kw_only=True):
@@ -73,6 +104,8 @@ class ProcessOwner(Struct, frozen=True, kw_only=True):
     pod_uid: PodUID | None = None
     container_id: str | None = None
     command: str | None = None  # the kernel's short name, never the command line
+    uid: int | None = None  # effective user id
+    command_line: str | None = None  # without secrets; None: hidden, or not readable
     outer: tuple[tuple[PodUID, str | None], ...] = ()  # pods around it with their containers, the outermost first
 
     def is_in(self, pod_uid: PodUID) -> bool:

@@ -52,6 +52,7 @@ Brake: TypeAlias = Literal[
     "pod_unknown",  # its pod or its owner could not be read, or the pod of this name is another one
     "activity_unknown",  # a signal beyond the GPU could not be read
     "no_action",  # the policy's action has no way to free this workload
+    "preparing",  # its GPUs are idle, but its CPUs are busy: it prepares data
     "owner_in_use",  # another pod of its owner is not proven idle, or is not due yet
 ]
 BRAKES: tuple[Brake, ...] = get_args(Brake)
@@ -61,6 +62,7 @@ Action: TypeAlias = Literal["control", "scale", "notify"]
 Finding: TypeAlias = Literal[
     "idle",
     "held",  # idle, but it holds memory, and the policy leaves such workloads alone
+    "preparing",  # its GPUs are idle, its CPUs are not, and the policy leaves such workloads alone
     "busy",
     "unknown",
     "gone",  # fresh data show its GPUs without it
@@ -157,13 +159,14 @@ class OpenHours(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """When GPUs are taken back, and from whom never."""
+    """When GPUs are taken back, and which workloads are never acted on."""
 
     action: Action = "control"
     dry_run: bool = True
     confirmations: int = 3
     min_coverage: Ratio = 0.95
     include_held: bool = False
+    include_preparing: bool = False
     grace: Seconds = 1800.0
     min_pod_age: Seconds = 1800.0
     approval: bool = False
@@ -181,7 +184,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Case(Struct, frozen=True, kw_only=True, gc=False):
-    """One workload that looked idle, and how far it has come."""
+    """One workload that looked idle, and its state."""
 
     id: str  # the pod's UID; where that is unknown, a name that no UID has
     uid: PodUID

@@ -65,6 +65,7 @@ class ContainerRegion(Struct, frozen=True, kw_only=True):
     pod_uid: PodUID
     container: str
     region: Region | None  # None: the directory exists, but no region has been written yet
+    path: str | None = None  # of the region's file
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

@@ -7,17 +7,23 @@ from typing import Final, Literal
 
 from vgpuscope.model.wording import sentences
 
-ServiceName = Literal["agent", "cluster exporter", "analyzer"]
+ServiceName = Literal["agent", "cluster exporter", "analyzer", "extender", "device plugin"]
 
 AGENT_PORT: Final = 9394
 CLUSTER_PORT: Final = 31993
 ANALYZER_PORT: Final = 8080
+EXTENDER_PORT: Final = 8080
+PLUGIN_PORT: Final = 9396
+
+LEADER_LABEL: Final = "vgpuscope.io/role"  # on the pod of the extender that leads; the chart's Service selects it
+EXTENDER_LEASE: Final = "vgpuscope-extender"  # by it, the cluster exporter knows that an extender runs
 
 HEADER: Final = "x-vgpuscope-service"  # on every answer except a page of metrics
 ASK: Final[dict[str, str]] = {  # the command that queries each service
     "agent": "vgpuscope top",
     "cluster exporter": "vgpuscope nodes",
     "analyzer": "vgpuscope results",
+    "extender": "vgpuscope why NAMESPACE/POD",
 }
 
 

@@ -4,26 +4,25 @@ from typing import Literal
 
 from msgspec import Struct
 
+from vgpuscope.model.activity import Activity, ActivitySource, Blind
+from vgpuscope.model.container_key import ContainerKey as ContainerKey  # noqa: PLC0414 - imported from here
 from vgpuscope.model.device import Gpu, XidCount
+from vgpuscope.model.host import HostSide, ProcessUse
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Joules, PodUID, Ratio, Seconds, Watts
 
-Method = Literal["hami-region", "nvml-process", "mig", "podresources", "share"]
+Method = Literal["hami-region", "nvml-process", "mig", "podresources", "share", "gpm", "dcgm"]
+
+# measured: by the driver, of the container's own processes. derived: by a rule from something measured, such as "the
+# only container of a GPU has all of it". shared-out: a total divided in proportion.
+Certainty = Literal["measured", "derived", "shared-out"]
+CERTAINTIES: tuple[Certainty, ...] = ("measured", "derived", "shared-out")
 
 Mode = Literal["hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"]
 MODES: tuple[Mode, ...] = ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated")
 
 State = Literal["not-started", "idle", "active", "unknown"]
 STATES: tuple[State, ...] = ("not-started", "idle", "active", "unknown")
-
-
-class ContainerKey(Struct, frozen=True, kw_only=True, order=True, cache_hash=True):
-    """Which container. Names are empty where no source of pods could tell them; the UID is always there for a pod."""
-
-    namespace: str = ""
-    pod: str = ""
-    pod_uid: PodUID = ""
-    container: str = ""
 
 
 class Burst(Struct, frozen=True, kw_only=True):
@@ -45,13 +44,20 @@ class ContainerUsage(Struct, frozen=True, kw_only=True):
     processes: int | None = None
     memory: Bytes | None = None
     memory_method: Method | None = None
+    memory_certainty: Certainty | None = None
+    memory_error: Bytes | None = None  # how far the figure can be off; None: not known
     memory_total: Bytes | None = None  # what it may use: HAMi limit, instance, or GPU / ratio
     sm: Ratio | None = None
     sm_method: Method | None = None
+    sm_certainty: Certainty | None = None
+    sm_error: Ratio | None = None
     sm_burst: Burst | None = None
     sm_seconds: Seconds | None = None  # since the agent first saw it
+    instance_sm: Ratio | None = None  # the same as a share of its MIG instance; None outside MIG
+    instance_sm_burst: Burst | None = None
     energy: Joules | None = None
     energy_method: Method | None = None
+    energy_certainty: Certainty | None = None
     power: Watts | None = None  # its part of the GPU's power over the last sample
 
 
@@ -122,6 +128,26 @@ class GpuUsage(Struct, frozen=True, kw_only=True):
     sm_clock_burst: Burst | None = None
     busy_seconds: Seconds | None = None  # ∫ utilisation dt: rate() of it is the true mean between any two scrapes
     energy: Joules | None = None  # as a counter that survives a driver reload
+    activity: Activity | None = None  # profiling values
+    activity_source: ActivitySource | None = None
+    activity_blind: Blind = ""  # why the driver has no profiling values
+    engine_burst: Burst | None = None
+    sm_active_burst: Burst | None = None
+
+
+class MigUsage(Struct, frozen=True, kw_only=True):
+    """One MIG instance with what was concluded about it. None: not measured, or not separable from another instance."""
+
+    gpu: DeviceUUID
+    mig: DeviceUUID
+    activity: Activity | None = None  # of the instance, not of the whole GPU
+    activity_source: ActivitySource | None = None
+    engine_burst: Burst | None = None
+    sm_active_burst: Burst | None = None
+    busy_seconds: Seconds | None = None  # in seconds of the whole GPU, as in the ledger
+    energy: Joules | None = None  # its part of the GPU's energy
+    energy_method: Method | None = None
+    method: Method | None = None  # of busy_seconds
 
 
 class MigHolding(Struct, frozen=True, kw_only=True):
@@ -168,6 +194,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     pods: tuple[PodUsage, ...] = ()
     vgpus: tuple[Vgpu, ...] = ()
     migs: tuple[MigHolding, ...] = ()
+    instances: tuple[MigUsage, ...] = ()
     xids: tuple[XidCount, ...] = ()
     last_xid: tuple[tuple[DeviceUUID, int], ...] = ()
     regions: int = 0  # read in this sample
@@ -177,5 +204,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     regions_orphaned: int = 0  # directories whose pod is gone: HAMi's monitor removes them, we never do
     sources: tuple[SourceState, ...] = ()
     tally: Tally = Tally()
+    host: HostSide = HostSide()  # the node and its containers beside the GPUs
+    processes: tuple[ProcessUse, ...] = ()
     sample_seconds: float | None = None
     samples: int = 0

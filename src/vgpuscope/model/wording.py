@@ -6,17 +6,23 @@ Did you mean idle? Possible: idle, low, normal, high, unknown. /docs lists every
 import difflib
 from collections.abc import Iterable
 
-_MOST = 20  # words that a hint lists; if there are more, it refers to the documentation
+_MOST = 30  # words that a hint lists; if there are more, it refers to the documentation
 _LONGEST = 80  # characters that are compared
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The question `Did you mean …?` with the most similar known word, ignoring case; empty if none is similar."""
+    """The question `Did you mean …?` with the most similar known word; empty if none is similar."""
+    found = similar(word, known)
+    return f"Did you mean {found}?" if found else ""
+
+
+def similar(word: str, known: Iterable[str]) -> str:
+    """The most similar known word, ignoring case; empty if none is similar."""
     by_fold: dict[str, str] = {}
     for one in known:
         by_fold.setdefault(one.casefold(), one)
     close = difflib.get_close_matches(word[:_LONGEST].casefold(), by_fold, n=1)
-    return f"Did you mean {by_fold[close[0]]}?" if close else ""
+    return by_fold[close[0]] if close else ""
 
 
 def instead(word: str, known: Iterable[str], *, look: str = "") -> str:

@@ -1,6 +1,10 @@
 """Texts in both languages."""
 
+from typing import Literal, TypeAlias
+
 from msgspec import Struct
+
+Language: TypeAlias = Literal["en", "zh"]
 
 
 class Words(Struct, frozen=True):

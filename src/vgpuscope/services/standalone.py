@@ -177,7 +177,8 @@ async def _lifetime(part: Part) -> int:
 async def _end(process: asyncio.subprocess.Process) -> None:
     process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), END_WITHIN)
+        async with asyncio.timeout(END_WITHIN):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

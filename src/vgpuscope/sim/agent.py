@@ -16,21 +16,24 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.agent", description=__doc__)
     parser.add_argument("node", type=Path, help="the node's directory, as vgpuscope.sim.node keeps it")
     parser.add_argument("--listen", default=local(AGENT_PORT), metavar="HOST:PORT")
+    parser.add_argument("--dcgm", default="none", metavar="URL", help="the dcgm-exporter beside the node")
     parser.add_argument("--while-stdin", action="store_true", help="end when standard input does")
     parser.add_argument("--once", action="store_true", help="print one sample and exit")
     chosen = parser.parse_args(argv)
     if chosen.while_stdin:
         end_with_stdin()
-    loaded = config.load(flags=_flags(chosen.node, chosen.listen), environ={})
+    loaded = config.load(flags=_flags(chosen.node, chosen.listen, chosen.dcgm), environ={})
     return agent.run(loaded.config, once=chosen.once, binding=Binding(chosen.node / "devices.json"))
 
 
-def _flags(node: Path, listen: str) -> dict[str, object]:
+def _flags(node: Path, listen: str, dcgm: str) -> dict[str, object]:
     return {
+        "agent.dcgm": dcgm,
         "agent.listen": listen,
         "agent.node_name": node.name,
         "agent.hook_path": str(node / "vgpu"),
         "agent.proc_root": str(node / "proc"),
+        "agent.cgroup_root": str(node / "cgroup"),
         "agent.pods": f"file:{node / 'pods.json'}",
         "agent.podresources_socket": str(node / "pod-resources" / "kubelet.sock"),
         "agent.families": "all",

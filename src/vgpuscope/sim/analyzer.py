@@ -29,6 +29,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--listen", default=local(ANALYZER_PORT), metavar="HOST:PORT")
     parser.add_argument("--targets", required=True, metavar="LIST")
     parser.add_argument("--cluster", required=True, metavar="URL")
+    parser.add_argument("--extender", metavar="URL", help="the scheduler extender whose decisions are shown")
     parser.add_argument("--history", required=True, metavar="FILE")
     parser.add_argument("--window-minutes", type=float, default=WINDOW_MINUTES, metavar="MINUTES")
     parser.add_argument("--prometheus", metavar="URL", help="ask this one instead of scraping")
@@ -48,6 +49,8 @@ def main(argv: list[str]) -> int:
         "prometheus.query_condition": "{}",  # includes GPUs without a pod
         "scheduler.interval": 5,
     }
+    if chosen.extender:
+        flags["analyzer.extender_url"] = chosen.extender
     if chosen.prometheus:
         flags["prometheus.url"] = chosen.prometheus
     file = SettingsFile(chosen.config, "flag --config") if chosen.config else None

@@ -4,6 +4,8 @@ Another process replaces the file; every call here reads the newest one.
 """
 # ruff: noqa: N802, N803, N815 - the names are the driver's
 
+import ctypes
+import itertools
 import os
 import threading
 import time
@@ -19,6 +21,7 @@ from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceSta
 T = TypeVar("T")
 
 _POLL = 0.05  # seconds between two reads of the state while a call waits
+_GPM_METRICS = 210  # room for so many in one call, as in the binding of driver 560
 
 _ERRORS = {
     1: ("UNINITIALIZED", "Uninitialized"),
@@ -98,6 +101,29 @@ class _EventSet:
         self.seen = 0
 
 
+class _GpmInfo(ctypes.Structure):
+    _fields_ = (("shortName", ctypes.c_char_p), ("longName", ctypes.c_char_p), ("unit", ctypes.c_char_p))
+
+
+class _GpmMetric(ctypes.Structure):
+    _fields_ = (
+        ("metricId", ctypes.c_uint),
+        ("nvmlReturn", ctypes.c_uint),
+        ("value", ctypes.c_double),
+        ("metricInfo", _GpmInfo),
+    )
+
+
+class _GpmMetricsGet(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("numMetrics", ctypes.c_uint),
+        ("sample1", ctypes.c_void_p),
+        ("sample2", ctypes.c_void_p),
+        ("metrics", _GpmMetric * _GPM_METRICS),
+    )
+
+
 class Binding:
     """Replaces the module `pynvml`."""
 
@@ -129,6 +155,8 @@ class Binding:
         self._mark: tuple[int, int] | None = None
         self._latest: DriverState | None = None
         self._users = 0
+        self._numbers = itertools.count(1)
+        self._samples: dict[int, dict[int, float] | None] = {}  # of GPM
 
     # The library
 
@@ -366,6 +394,43 @@ class Binding:
         )
 
     nvmlDeviceGetAttributes = nvmlDeviceGetAttributes_v2
+
+    # GPM: the values between two samples are those of the later one
+
+    c_nvmlGpmMetric_t = _GpmMetric
+    c_nvmlGpmMetricsGet_t = _GpmMetricsGet
+    NVML_GPM_METRICS_GET_VERSION = 1
+
+    def nvmlGpmQueryDeviceSupport(self, device: _Handle) -> SimpleNamespace:
+        return SimpleNamespace(version=1, isSupportedDevice=int(self._card(device).gpm is not None))
+
+    def nvmlGpmSampleAlloc(self) -> ctypes.c_void_p:
+        number = next(self._numbers)
+        self._samples[number] = None
+        return ctypes.c_void_p(number)
+
+    def nvmlGpmSampleFree(self, gpmSample: ctypes.c_void_p) -> None:
+        self._samples.pop(gpmSample.value or 0, None)
+
+    def nvmlGpmSampleGet(self, device: _Handle, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:
+        self._samples[gpmSample.value or 0] = _said(self._card(device).gpm)
+        return gpmSample
+
+    def nvmlGpmMigSampleGet(self, device: _Handle, gpuInstanceId: int, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:
+        found = [one for one in self._card(device).instances if one.gpu_instance == gpuInstanceId]
+        if not found:
+            raise _error(2)
+        self._samples[gpmSample.value or 0] = _said(found[0].gpm)
+        return gpmSample
+
+    def nvmlGpmMetricsGet(self, metricsGet: "_GpmMetricsGet") -> "_GpmMetricsGet":
+        values = self._samples.get(metricsGet.sample2 or 0)
+        if values is None or self._samples.get(metricsGet.sample1 or 0) is None:
+            raise _error(2)
+        for metric in metricsGet.metrics[: metricsGet.numMetrics]:
+            metric.nvmlReturn = 0 if metric.metricId in values else 3
+            metric.value = values.get(metric.metricId, 0.0)
+        return metricsGet
 
     # Events
 

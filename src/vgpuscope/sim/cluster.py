@@ -2,11 +2,11 @@
 
 Some pods run, some wait, and some keep devices that they cannot use. The five nodes of the demo are simulated. Two more
 nodes, without an agent, show what a healthy node cannot: the kubelet of `worn-f` does not respond, and `retired-g` is
-deleted while a pod still has devices there.
+deleted while a pod still has devices there. Why pods wait is not written here: the scheduler extender decides it.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from vgpuscope.sim.hardware import A100_40, Spec
 from vgpuscope.sim.jobs import Timeline
 from vgpuscope.sim.kubeapi import Json, Objects
-from vgpuscope.sim.pods import allocated, hami_limits, pod_list, stamp
+from vgpuscope.sim.pods import POOL, SCHEDULER, allocated, hami_limits, pod_list, stamp, waiting_pods
 from vgpuscope.sim.world import World
 
 REGISTER = "hami.io/node-nvidia-register"
@@ -22,6 +22,8 @@ _SLOTS = 10
 _REPLICAS = 4  # replicas of each GPU that is shared by time-slicing
 _SCALING = 2  # HAMi may allocate twice the memory and cores that the GPUs of hami-a have
 _WORN, _RETIRED = "worn-f", "retired-g"
+_FORMER = "former-scheduler"
+_SHARED = {"gpu-sharing": "hami"}  # a label of the nodes whose GPUs HAMi shares
 
 
 def publish(objects: Objects, worlds: Sequence[World]) -> None:
@@ -29,7 +31,6 @@ def publish(objects: Objects, worlds: Sequence[World]) -> None:
     objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
     objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_haunting(worlds[0])])
     objects.replace("resourcequotas", _QUOTAS)
-    objects.replace("events", _events(worlds[0]))
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def _node_object(
     ready: str = "True",
 ) -> Json:
     offer = {"cpu": "64", "memory": "515Gi", "pods": "110"} | (instances or {})
-    labels = {"gpu": "on", **(labels or {})}
+    labels = {"gpu": "on", POOL: name, **(labels or {})} | (_SHARED if annotations else {})
     return {
         "metadata": {"name": name, "uid": _uid(name), "annotations": annotations or {}, "labels": labels},
         "spec": {},
@@ -141,6 +142,7 @@ def _worn_node() -> Json:
 def _running(worlds: Iterable[World]) -> Iterator[Json]:
     for world in worlds:
         yield from pod_list(world)["items"]
+        yield from waiting_pods(world)
 
 
 class _Asks(NamedTuple):
@@ -154,92 +156,27 @@ class _Asks(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """A pod that waits: its requests, its timeline, and HAMi's reasons, each with the nodes it is reported for."""
+    """A pod that no node has room for: its requests, and its timeline."""
 
     asks: _Asks
-    reasons: Mapping[str, tuple[str, ...]]
     timeline: Timeline = Timeline(first=-3600)
 
 
-_NO_MEMORY: Mapping[str, tuple[str, ...]] = {"CardInsufficientMemory": ("hami-a", "mig-c"), "CardCordoned": (_WORN,)}
-_NO_CARDS: Mapping[str, tuple[str, ...]] = {
-    "AllocatedCardsInsufficientRequest": ("hami-a", "mig-c"),
-    "CardCordoned": (_WORN,),
-}
-_NO_QUOTA: Mapping[str, tuple[str, ...]] = {"ResourceQuotaNotFit": ("hami-a", "mig-c")}
 _WAITS = (
-    _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any GPU has
-    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more GPUs than any node has
-    _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used up its quota
-    _Wait(_Asks("batch", "backfill-7", 122_880), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
-    _Wait(
-        _Asks("serving", "canary-3", 131_072, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)
-    ),
+    _Wait(_Asks("research", "llm-eval-huge-0", 200_000)),  # more than any GPU has
+    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8)),  # more GPUs than any node has
+    _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10)),  # the namespace has used up its quota
+    _Wait(_Asks("batch", "backfill-7", 131_072), Timeline(first=10, life=45, period=75, linger=0)),
+    _Wait(_Asks("serving", "canary-3", 131_072, cores=90), Timeline(first=25, life=20, period=60, linger=0)),
 )
-_NODES = 6
-_TRY_EVERY = 15.0  # seconds between two attempts of the scheduler
 
 
-def _waits(world: World) -> Iterator[tuple[_Wait, _Asks, float]]:
-    """The pods that wait now, each with its requests (and name) and its creation time."""
+def _waiting(world: World) -> Iterator[Json]:
     for wait in _WAITS:
         born = wait.timeline.born(world.elapsed)
         if born is not None:
             name = f"{wait.asks.name}-{int(born)}" if wait.timeline.period else wait.asks.name
-            yield wait, wait.asks._replace(name=name), world.began + born
-
-
-def _waiting(world: World) -> Iterator[Json]:
-    for wait, asks, created in _waits(world):
-        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": _in_all(wait)}
-        yield _pod(asks, created=created, phase="Pending", conditions=[said])
-
-
-def _in_all(wait: _Wait) -> str:
-    """The kube-scheduler's summary of its extender's reasons."""
-    said = [f"{len(nodes)} {reason}" for reason, nodes in wait.reasons.items()]
-    others = _NODES - sum(map(len, wait.reasons.values()))
-    return f"0/{_NODES} nodes are available: {', '.join([*said, f'{others} NodeInsufficientDevice'])}."
-
-
-def _events(world: World) -> Iterator[Json]:
-    """The schedulers' events about pods that wait: HAMi reports each reason, the kube-scheduler all in one event."""
-    now = world.began + world.elapsed
-    for wait, asks, created in _waits(world):
-        tries = 1 + int(max(0.0, now - created) // _TRY_EVERY)
-        said = [f"{len(nodes)} nodes {reason}({','.join(nodes)})" for reason, nodes in wait.reasons.items()]
-        said.append(f"no available node, {_NODES} nodes do not meet")
-        words = [_Words("hami-scheduler", "FilteringFailed", message) for message in said]
-        for number, one in enumerate([*words, _Words("default-scheduler", "FailedScheduling", _in_all(wait))]):
-            yield _event(asks, number, one, first=created, tries=tries)
-
-
-class _Words(NamedTuple):
-    """The text of an event."""
-
-    component: str
-    reason: str
-    message: str
-
-
-def _event(asks: _Asks, number: int, words: _Words, *, first: float, tries: int) -> Json:
-    name = f"{asks.name}.{number}"
-    return {
-        "metadata": {"name": name, "namespace": asks.namespace, "uid": _uid(f"event/{asks.namespace}/{name}")},
-        "involvedObject": {
-            "kind": "Pod",
-            "namespace": asks.namespace,
-            "name": asks.name,
-            "uid": _uid(f"{asks.namespace}/{asks.name}"),
-        },
-        "type": "Warning",
-        "reason": words.reason,
-        "message": words.message,
-        "source": {"component": words.component},
-        "count": tries,
-        "firstTimestamp": stamp(first),
-        "lastTimestamp": stamp(first + (tries - 1) * _TRY_EVERY),
-    }
+            yield _pod(wait.asks._replace(name=name), created=world.began + born, phase="Pending")
 
 
 class _StalePod(NamedTuple):
@@ -273,6 +210,7 @@ def _haunting(world: World) -> Iterator[Json]:
 def _haunt(haunt: _StalePod, began: float) -> Json:
     at = str(int(began))
     pod = _pod(haunt.asks, created=began, phase=haunt.phase, node=haunt.bound)
+    pod["spec"]["schedulerName"] = _FORMER  # which does not run any more, so that nothing tries to schedule them again
     pod["metadata"]["annotations"] = {
         "hami.io/vgpu-node": haunt.on,
         "hami.io/vgpu-time": at,
@@ -285,7 +223,7 @@ def _haunt(haunt: _StalePod, began: float) -> Json:
     return pod
 
 
-def _pod(asks: _Asks, *, created: float, phase: str, node: str = "", conditions: Sequence[Json] = ()) -> Json:
+def _pod(asks: _Asks, *, created: float, phase: str, node: str = "") -> Json:
     limits = hami_limits(cards=asks.cards, memory=asks.memory, cores=asks.cores)
     return {
         "metadata": {
@@ -295,11 +233,12 @@ def _pod(asks: _Asks, *, created: float, phase: str, node: str = "", conditions:
             "creationTimestamp": stamp(created),
         },
         "spec": {
-            "schedulerName": "hami-scheduler",
+            "schedulerName": SCHEDULER,
+            "nodeSelector": _SHARED,
             "containers": [{"name": "main", "image": "registry.example/main:1", "resources": {"limits": limits}}],
         }
         | ({"nodeName": node} if node else {}),
-        "status": {"phase": phase, "conditions": list(conditions)},
+        "status": {"phase": phase},
     }
 
 
@@ -318,5 +257,5 @@ def _quota(namespace: str, **hard: int) -> Json:
 
 _QUOTAS = (
     _quota("ml-team", gpumem=122_880, gpucores=200),  # 93 % of its memory is allocated, and train-octet-0 requests more
-    _quota("serving", gpumem=262_144, gpucores=400),
+    _quota("serving", gpumem=327_680, gpucores=400),
 )

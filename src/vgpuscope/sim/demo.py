@@ -1,4 +1,4 @@
-"""The demo: simulated nodes, a real agent on each, a real cluster exporter and analyzer, and a page of addresses."""
+"""The demo: simulated nodes, a real agent on each, a real exporter, extender and analyzer, and a page of addresses."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,29 @@ from vgpuscope.sim.news import NewsLook, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
+from vgpuscope.sim.scheduler import KubeScheduler, allocate
 from vgpuscope.sim.world import World
 
 _TICK = 0.5  # seconds
 STOPPED = "stopped"  # a file of the directory; whoever writes NAMESPACE/NAME of workloads into it deletes them
+POD_FILE = "pod.yaml"  # a file of the directory: a pod that one may ask about
+_POD = """# `vgpuscope fit -f` says where this pod would go, or what would make it fit. Nothing is created.
+apiVersion: v1
+kind: Pod
+metadata:
+  name: try-me
+  namespace: research
+spec:
+  schedulerName: hami-scheduler
+  containers:
+    - name: main
+      image: registry.example/main:1
+      resources:
+        limits:
+          nvidia.com/gpu: 2
+          nvidia.com/gpumem: 90000
+          nvidia.com/gpucores: 50
+"""
 _LONGEST_SOCKET = 100  # a Unix socket's path has room for 107 bytes
 _TELLING_WITHIN = 10.0  # seconds that the page waits for the analyzer's first findings
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,6 +77,9 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
     objects = Objects()
     api = KubeApi(objects)
     worlds = [node.world for node in nodes]
+    for world in worlds:
+        world.scheduled = True
+    (root / POD_FILE).write_text(_POD)
     ticking = _ticking(nodes, objects, root / STOPPED, stop)
     async with _kubelets(nodes), api.serve(), ticking, _settings(root, worlds, live=live):
         api.write_kubeconfig(root / "kubeconfig")
@@ -70,7 +92,7 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
             with screen.starting(console) as waiting:
                 if not await _first_of(all_ready(children, waiting), stop):
                     return 0
-            async with _reporter(children) as reporter:
+            async with _scheduling(objects, ports.extender, stop), _reporter(children) as reporter:
                 if not await _first_of(_show(console, reporter, children, root, ports), stop):
                     console.print("vgpuscope demo: ending.")
                     return 0
@@ -130,6 +152,19 @@ async def _settings(root: Path, worlds: list[World], *, live: bool) -> AsyncIter
 
 
 @contextlib.asynccontextmanager
+async def _scheduling(objects: Objects, port: int, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Runs the kube-scheduler that asks the extender; if that fails, the demo stops and prints the reason."""
+    task = asyncio.create_task(KubeScheduler(objects, port).run(), name="kube-scheduler")
+    task.add_done_callback(lambda _: stop.set())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
 async def _ticking(nodes: list[Node], objects: Objects, stopped: Path, stop: asyncio.Event) -> AsyncIterator[None]:
     """Advances the nodes regularly; if that fails, the demo stops and prints the reason."""
     cluster.publish(objects, [node.world for node in nodes])
@@ -154,6 +189,7 @@ async def _tick(nodes: list[Node], objects: Objects, stopped: Path) -> None:
             for node in nodes:
                 node.world.stopped = names
                 node.tick(time.time())
+            allocate(objects, [node.world for node in nodes])
             cluster.publish(objects, [node.world for node in nodes])
         except OSError as e:
             raise CannotStart(f"the nodes' files cannot be written: {e}") from e

@@ -22,11 +22,12 @@ class Spec(NamedTuple):
     remapping: bool = True  # row remapping came with Ampere
     codecs: bool = True  # has video engines
     serial: bool = True
+    gpm: bool = False  # profiling counters in the driver came with Hopper
 
 
 A100_80 = Spec("NVIDIA A100-SXM4-80GB", 81920, 635, 62, 400, 1410, 1593)
 A100_40 = Spec("NVIDIA A100-PCIE-40GB", 40960, 581, 36, 250, 1410, 1215)
-H100 = Spec("NVIDIA H100 80GB HBM3", 81559, 551, 70, 700, 1980, 2619)
+H100 = Spec("NVIDIA H100 80GB HBM3", 81559, 551, 70, 700, 1980, 2619, gpm=True)
 T4 = Spec("Tesla T4", 15360, 443, 10, 70, 1590, 5001, mig=False, remapping=False)
 L4 = Spec("NVIDIA L4", 23034, 534, 14, 72, 2040, 6251, mig=False)
 A30 = Spec("NVIDIA A30", 24576, 512, 29, 165, 1440, 1215)

@@ -72,8 +72,10 @@ class Job(NamedTuple):
     command: str = "python3"
     host: bool = False  # a process of the host, not a pod
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    cpu: float = 0.05  # cores of its node
     static: bool = False  # a static pod: its cgroups carry the configuration hash
     before: Before | None = None  # None: its shape was always the same
+    pinned: bool = False  # its pods name their GPUs, so that the scheduler chooses no others
 
     @property
     def restarts(self) -> bool:
@@ -112,9 +114,13 @@ class Life:
     processes: list[Process] = field(default_factory=list)
     spawned: int = 0  # number of processes started so far
     blocked: bool = False  # by a container of higher priority
+    waits: bool = False  # for a scheduler; its job's GPUs are only planned
+    notes: dict[str, str] | None = None  # the annotations that the scheduler and the device plugin wrote
 
     def phase(self, elapsed: float) -> Phase:
         """The phase in its pod status."""
+        if self.waits:
+            return "Pending"
         age = elapsed - self.born
         if self.job.timeline.life is not None and age >= self.job.timeline.life:
             return self.job.timeline.ends

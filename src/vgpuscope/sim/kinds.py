@@ -97,6 +97,7 @@ HAMI = KindPlan(
             shape=leak(start=3000, limit=49152, seconds=150),
             hami=Hami(memory=49152, cores=20),
             timeline=Timeline(first=-20, life=220, period=240, ends="Failed"),
+            pinned=True,  # elsewhere the GPU would be full before the container reaches its limit
         ),
         Job(
             name="embed-api-0",
@@ -163,6 +164,16 @@ HAMI = KindPlan(
             shape=inference(sm=0.6, memory=6000, every=8, length=7),
             hami=Hami(memory=12288, cores=70, priority=0),
             timeline=Timeline(first=15, life=25, period=70),
+            pinned=True,  # to the GPU of the pod that it blocks
+        ),
+        Job(
+            name="prepare-data-0",
+            namespace="research",
+            container="loader",
+            cards=(3,),
+            shape=notebook(memory=2600),
+            hami=Hami(memory=8192, cores=10),
+            cpu=6.5,
         ),
         Job(
             name="node-debugger",
@@ -178,8 +189,13 @@ HAMI = KindPlan(
 
 WHOLE_CARDS = KindPlan(
     name="whole-b",
-    kind="whole GPUs, 4 × H100",
-    cards=(H100,) * 4,
+    kind="5 × H100, one cut by MIG",
+    cards=(H100,) * 5,
+    slices=(
+        Slice(4, 0, 1, "3g.40gb", 40320, 3),
+        Slice(4, 1, 5, "2g.20gb", 20096, 2),
+        Slice(4, 2, 13, "1g.10gb", 9984, 1),
+    ),
     runtime="crio",
     jobs=(
         Job(
@@ -217,6 +233,25 @@ WHOLE_CARDS = KindPlan(
             shape=inference(sm=0.15, memory=420, every=29, length=9),
             static=True,
             command="gpu-health",
+        ),
+        Job(
+            name="embed-mig-0",
+            namespace="serving",
+            container="server",
+            cards=(4,),
+            shape=training(sm=0.7, memory=18000),
+            resource="nvidia.com/mig-3g.40gb",
+            instances=(0,),
+        ),
+        Job(
+            name="dev-judy",
+            namespace="research",
+            container="jupyter",
+            cards=(4,),
+            shape=notebook(memory=7400),
+            resource="nvidia.com/mig-2g.20gb",
+            instances=(1,),
+            before=Before(ended=5 * HOUR, shape=training(sm=0.4, memory=7400)),
         ),
     ),
     past=(

@@ -1,12 +1,14 @@
-"""The part of a Kubernetes API server that clients need to list and watch the objects of a simulation.
+"""The part of a Kubernetes API server that clients need to watch, schedule and lead in a simulation.
 
-Objects   all objects, with versions and the latest changes
-KubeApi   the HTTP server: lists in pages, watches with bookmarks, 401 without the token, 410 for old versions
+Objects   all objects, with versions and the latest changes; the simulation's own, and what clients changed in them
+KubeApi   the HTTP server: lists in pages, watches with bookmarks, patches, bindings, leases and events; 401 without the
+          token, 409 for a version that is not the current one, 410 for old versions
 """
 
 import asyncio
 import contextlib
 import secrets
+import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from http import HTTPStatus
@@ -17,17 +19,23 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 Json = dict[str, Any]
+ObjectKey = tuple[str, str]  # namespace and name
 
 KINDS = {
     "nodes": "Node",
     "pods": "Pod",
     "resourcequotas": "ResourceQuota",
     "events": "Event",
+    "leases": "Lease",
 }  # by the plural in the path
+_LEASES, _NEW_EVENTS = "coordination.k8s.io/v1", "events.k8s.io/v1"
+_GROUPS = {name.partition("/")[0] for name in (_LEASES, _NEW_EVENTS)}
 _REMEMBERED = 1000  # changes; a client that needs older ones must list again
+_EVENTS_KEPT = 500  # of clients; a real server deletes an event after an hour
 _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
-_LONGEST_REQUEST = 16 * 1024
+_LONGEST_REQUEST = 16 * 1024  # bytes of its head
+_LARGEST_BODY = 4 * 1024 * 1024
 _ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # all events are about pods here
 
 
@@ -37,39 +45,90 @@ class Change(NamedTuple):
     version: int
     plural: str
     namespace: str
+    name: str
     line: bytes
 
 
 class _Kept(NamedTuple):
-    content: Json  # as given, without a resourceVersion
+    content: Json  # without a resourceVersion
     encoded: bytes
+    version: int
 
 
 class Gone(Exception):
     """The version is older than the oldest change that is kept."""
 
 
+class Refusal(Exception):
+    """A request that is answered with a Status error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
 class Objects:
-    """Objects by kind; every change has its own version."""
+    """Objects by kind; every change has its own version.
+
+    The simulation sets its objects with `replace`. What clients change in them (annotations, a node's name) stays until
+    the object is deleted; objects that clients create are their own.
+    """
 
     def __init__(self) -> None:
         self.version = 1
         self.changed = asyncio.Event()  # replaced at each change, so that every waiting watch sees it
-        self._kept: dict[str, dict[tuple[str, str], _Kept]] = {plural: {} for plural in KINDS}
+        self._kept: dict[str, dict[ObjectKey, _Kept]] = {plural: {} for plural in KINDS}
+        self._given: dict[str, set[ObjectKey]] = {plural: set() for plural in KINDS}
+        self._overlays: dict[tuple[str, ObjectKey], tuple[str, Json]] = {}  # uid, and what clients changed
         self._changes: deque[Change] = deque(maxlen=_REMEMBERED)
 
     def replace(self, plural: str, objects: Iterable[Json]) -> None:
-        """Sets all objects of the kind, and records the differences as changes."""
-        kept, fresh = self._kept[plural], {_key(one): one for one in objects}
-        for key in [key for key in kept if key not in fresh]:
-            self._record(plural, key, "DELETED", kept.pop(key).content)
+        """Sets all objects of the simulation of a kind, and records the differences as changes."""
+        fresh = {_key(one): one for one in objects}
+        for key in self._given[plural] - fresh.keys():
+            self.delete(plural, key)
+        self._given[plural] = set(fresh)
         for key, one in fresh.items():
-            known = kept.get(key)
-            if known is None or known.content != one:
-                encoded = self._record(plural, key, "MODIFIED" if known else "ADDED", one)
-                kept[key] = _Kept(one, encoded)
+            self._set(plural, key, self._with_overlay(plural, key, one))
 
-    def listed(self, plural: str, namespace: str) -> list[tuple[tuple[str, str], bytes]]:
+    def create(self, plural: str, one: Json) -> bytes:
+        """A client's object; refused if there is one of its name."""
+        key = _key(one)
+        if key in self._kept[plural]:
+            raise Refusal(409, f"{plural} {key[1]!r} already exists")
+        one["metadata"].setdefault("uid", str(uuid.uuid4()))
+        if plural == "events" and len(self._kept[plural]) >= _EVENTS_KEPT:
+            self.delete(plural, next(iter(self._kept[plural])))
+        return self._set(plural, key, one)
+
+    def patch(self, plural: str, key: ObjectKey, change: Json, *, replaced: bool = False) -> bytes:
+        """Merges a client's change, or replaces the content; refused if it names another version than the current."""
+        known = self._found(plural, key)
+        metadata = dict(change.get("metadata") or {})
+        version = metadata.pop("resourceVersion", None)
+        if version not in {None, "", str(known.version)}:
+            raise Refusal(409, f"{plural} {key[1]!r}: the object has been modified; please apply your changes to it")
+        change = {**change, "metadata": metadata}
+        if key in self._given[plural]:
+            uid, before = self._overlays.get((plural, key), (_uid_of(known.content), {}))
+            self._overlays[plural, key] = uid, _composed(before, change)
+        return self._set(plural, key, change if replaced else merged(known.content, change))
+
+    def delete(self, plural: str, key: ObjectKey) -> None:
+        """Deletes an object, with all that clients changed in it."""
+        known = self._kept[plural].pop(key)
+        self._overlays.pop((plural, key), None)
+        self._record(plural, key, "DELETED", known.content)
+
+    def get(self, plural: str, key: ObjectKey) -> bytes:
+        """One object, as the API shows it."""
+        return self._found(plural, key).encoded
+
+    def contents(self, plural: str) -> list[Json]:
+        """All objects of a kind; not to be changed."""
+        return [one.content for one in self._kept[plural].values()]
+
+    def listed(self, plural: str, namespace: str) -> list[tuple[ObjectKey, bytes]]:
         """Keys and objects in order, of one namespace, or of all namespaces if it is ""."""
         kept = self._kept[plural]
         return [(key, kept[key].encoded) for key in sorted(kept) if namespace in {"", key[0]}]
@@ -81,18 +140,70 @@ class Objects:
             raise Gone
         return [change for change in self._changes if change.version > version]
 
-    def _record(self, plural: str, key: tuple[str, str], word: str, one: Json) -> bytes:
+    def _found(self, plural: str, key: ObjectKey) -> _Kept:
+        known = self._kept[plural].get(key)
+        if known is None:
+            raise Refusal(404, f"{plural} {key[1]!r} not found")
+        return known
+
+    def _with_overlay(self, plural: str, key: ObjectKey, one: Json) -> Json:
+        uid, change = self._overlays.get((plural, key), ("", None))
+        if change is None:
+            return one
+        if uid != _uid_of(one):  # another object of the same name
+            del self._overlays[plural, key]
+            return one
+        return merged(one, change)
+
+    def _set(self, plural: str, key: ObjectKey, one: Json) -> bytes:
+        known = self._kept[plural].get(key)
+        if known and known.content == one:
+            return known.encoded
+        encoded = self._record(plural, key, "MODIFIED" if known else "ADDED", one)
+        self._kept[plural][key] = _Kept(one, encoded, self.version)
+        return encoded
+
+    def _record(self, plural: str, key: ObjectKey, word: str, one: Json) -> bytes:
         self.version += 1
         metadata = {**one["metadata"], "resourceVersion": str(self.version)}
-        encoded = msgspec.json.encode({"apiVersion": "v1", "kind": KINDS[plural], **one, "metadata": metadata})
-        self._changes.append(Change(self.version, plural, key[0], event_line(word, encoded)))
+        version = _LEASES if plural == "leases" else "v1"
+        encoded = msgspec.json.encode({**one, "apiVersion": version, "kind": KINDS[plural], "metadata": metadata})
+        self._changes.append(Change(self.version, plural, *key, event_line(word, encoded)))
         self.changed.set()
         self.changed = asyncio.Event()
         return encoded
 
 
-def _key(one: Json) -> tuple[str, str]:
+def merged(one: Json, change: Json) -> Json:
+    """The object after a JSON merge patch: null removes a field."""
+    found = dict(one)
+    for name, value in change.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, dict):
+            before = found.get(name)
+            found[name] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            found[name] = value
+    return found
+
+
+def _composed(first: Json, second: Json) -> Json:
+    """One merge patch for two, one after the other."""
+    found = dict(first)
+    for name, value in second.items():
+        before = found.get(name)
+        both = isinstance(value, dict) and isinstance(before, dict)
+        found[name] = _composed(before, value) if both and before is not None else value
+    return found
+
+
+def _key(one: Json) -> ObjectKey:
     return one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+def _uid_of(one: Json) -> str:
+    return str(one["metadata"].get("uid", ""))
 
 
 def event_line(word: str, encoded: bytes) -> bytes:
@@ -100,20 +211,37 @@ def event_line(word: str, encoded: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (word.encode(), encoded)
 
 
+class _Place(NamedTuple):
+    """What a path names; all empty: it is not served."""
+
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    part: str = ""  # a subresource
+    group: str = "v1"
+    group_only: bool = False  # /apis/GROUP: which versions are served
+
+
 class _Request(NamedTuple):
     method: str
-    plural: str  # "": the path is not served
-    namespace: str
+    place: _Place
     query: dict[str, str]
     token: str
+    length: int  # bytes of the body
 
+    @property
+    def plural(self) -> str:
+        return self.place.plural
 
-class _Refused(Exception):
-    """The request is answered with a Status error."""
+    @property
+    def namespace(self) -> str:
+        return self.place.namespace
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
+    @property
+    def chosen(self) -> str:
+        """The one name that is selected; "": all names."""
+        label, _, name = self.query.get("fieldSelector", "").partition("=")
+        return name if label == "metadata.name" and "labelSelector" not in self.query else ""
 
 
 class KubeApi:
@@ -162,37 +290,79 @@ class KubeApi:
         self._connections.add(task)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                await self._answer(await reader.readuntil(b"\r\n\r\n"), writer)
+                await self._answer(await reader.readuntil(b"\r\n\r\n"), reader, writer)
         except asyncio.CancelledError:
             pass  # only serve() cancels; asyncio would log it as an error of the server
         finally:
             self._connections.discard(task)
             writer.close()
 
-    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one request; each connection has one."""
         try:
             request = self._accepted(_parsed(head))
             if request.query.get("watch") in {"1", "true"}:
                 await self._watch(request, writer)
                 return
-            status, body = 200, self._list(request)
-        except _Refused as e:
+            sent = await reader.readexactly(request.length)
+            status, body = self._changed(request, sent) if request.method != "GET" else (200, self._read(request))
+        except Refusal as e:
             status, body = e.code, _status(e.code, e.message)
         writer.write(_head(status, f"Content-Length: {len(body)}") + body)
         await writer.drain()
 
     def _accepted(self, request: _Request) -> _Request:
         if not secrets.compare_digest(request.token, self._token):
-            raise _Refused(401, "Unauthorized")
-        if not request.plural:
-            raise _Refused(404, "the server could not find the requested resource")
-        if request.method != "GET":
-            raise _Refused(405, "nothing can be changed here")
+            raise Refusal(401, "Unauthorized")
+        if not request.plural and not request.place.group_only:
+            raise Refusal(404, "the server could not find the requested resource")
+        if request.method not in {"GET", "POST", "PUT", "PATCH"}:
+            raise Refusal(405, "objects cannot be deleted here")
+        if request.length > _LARGEST_BODY:
+            raise Refusal(413, "the body is too large")
         selectors = {name: request.query[name] for name in ("fieldSelector", "labelSelector") if name in request.query}
-        if selectors and (request.plural, selectors) != _ALL_EVENTS:
-            raise _Refused(400, "selectors are not supported here")
+        if selectors and not request.chosen and (request.plural, selectors) != _ALL_EVENTS:
+            raise Refusal(400, "selectors are not supported here")
         return request
+
+    def _read(self, request: _Request) -> bytes:
+        place = request.place
+        if place.group_only:
+            return _group(place.group)
+        if place.name:
+            return self._objects.get(place.plural, (place.namespace, place.name))
+        return self._list(request)
+
+    def _changed(self, request: _Request, body: bytes) -> tuple[int, bytes]:
+        """The answer to a request that changes something."""
+        place = request.place
+        key = (place.namespace, place.name)
+        if request.method == "PATCH" and body[:1] == b"[":
+            sent = _applied(_operations(body), self._objects.get(place.plural, key))
+        else:
+            sent = _object(body)
+        match request.method, place.part:
+            case "POST", "binding" if place.plural == "pods":
+                self._bind(key, sent)
+                return 201, _success()
+            case "POST", "" if not place.name and place.plural in {"events", "leases"}:
+                return 201, self._objects.create(place.plural, _new_object(place, sent))
+            case "PATCH", ("" | "status") if place.name:
+                return 200, self._objects.patch(place.plural, key, sent)
+            case "PUT", "" if place.name and place.plural == "leases":
+                return 200, self._objects.patch(place.plural, key, sent, replaced=True)
+            case _:
+                raise Refusal(405, f"{request.method} is not supported here")
+
+    def _bind(self, key: ObjectKey, sent: Json) -> None:
+        pod = msgspec.json.decode(self._objects.get("pods", key))
+        meta, node = sent.get("metadata") or {}, (sent.get("target") or {}).get("name")
+        if meta.get("uid") and meta["uid"] != pod["metadata"].get("uid"):
+            raise Refusal(409, f"pods {key[1]!r}: the uid in the precondition does not match")
+        if bound := pod["spec"].get("nodeName"):
+            raise Refusal(409, f"pod {key[1]} is already assigned to node {bound!r}")
+        changed = {name: meta[name] for name in ("resourceVersion", "annotations") if name in meta}
+        self._objects.patch("pods", key, {"metadata": changed, "spec": {"nodeName": node}})
 
     def _list(self, request: _Request) -> bytes:
         """A page of a list.
@@ -200,7 +370,7 @@ class KubeApi:
         Later pages contain the current objects, under the version of the first page. A watch from that version reports
         the differences.
         """
-        found = self._objects.listed(request.plural, request.namespace)
+        found = [one for one in self._objects.listed(request.plural, request.namespace) if _selects(request, one[0])]
         version, after = self._objects.version, ("", "")
         if "continue" in request.query:
             version, after = self._continued(request.query["continue"])
@@ -223,7 +393,7 @@ class KubeApi:
         try:
             self._objects.since(number)
         except Gone:
-            raise _Refused(410, "the continue token has expired") from None
+            raise Refusal(410, "the continue token has expired") from None
         return number, (namespace, name)
 
     async def _watch(self, request: _Request, writer: asyncio.StreamWriter) -> None:
@@ -244,7 +414,9 @@ class KubeApi:
         if not version:  # without a version, a watch begins with all objects
             version = self._objects.version
             everything = self._objects.listed(request.plural, request.namespace)
-            yield b"".join(event_line("ADDED", encoded) for _, encoded in everything)
+            yield b"".join(event_line("ADDED", encoded) for key, encoded in everything if _selects(request, key))
+        clock, bookmarks = asyncio.get_running_loop().time, request.query.get("allowWatchBookmarks") == "true"
+        told = clock()
         while True:
             changed = self._objects.changed
             try:
@@ -252,17 +424,24 @@ class KubeApi:
             except Gone:
                 yield event_line("ERROR", _status(410, f"too old resource version: {version}"))
                 return
-            yield b"".join(change.line for change in changes if _concerns(request, change))
+            lines = b"".join(change.line for change in changes if _concerns(request, change))
             version = max(version, self._objects.version)
-            try:
-                await asyncio.wait_for(changed.wait(), _BOOKMARK_EVERY)
-            except TimeoutError:
-                if request.query.get("allowWatchBookmarks") == "true":
-                    yield _bookmark(request.plural, version)
+            if not lines and bookmarks and clock() - told >= _BOOKMARK_EVERY:
+                lines = _bookmark(request.plural, version)
+            told = clock() if lines else told
+            yield lines
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BOOKMARK_EVERY):
+                    await changed.wait()
+
+
+def _selects(request: _Request, key: ObjectKey) -> bool:
+    return request.chosen in {"", key[1]}
 
 
 def _concerns(request: _Request, change: Change) -> bool:
-    return change.plural == request.plural and request.namespace in {"", change.namespace}
+    same = change.plural == request.plural and request.namespace in {"", change.namespace}
+    return same and _selects(request, (change.namespace, change.name))
 
 
 def _bookmark(plural: str, version: int) -> bytes:
@@ -281,32 +460,99 @@ def _head(status: int, length: str) -> bytes:
     return ("\r\n".join((*lines, "Connection: close")) + "\r\n\r\n").encode()
 
 
+def _group(name: str) -> bytes:
+    version = {"groupVersion": f"{name}/v1", "version": "v1"}
+    return msgspec.json.encode({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version]})
+
+
+def _success() -> bytes:
+    return msgspec.json.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+
+
+def _object(sent: bytes) -> Json:
+    try:
+        return msgspec.json.decode(sent or b"{}", type=Json)
+    except msgspec.DecodeError as e:
+        raise Refusal(400, f"the body is not an object: {e}") from None
+
+
+def _operations(sent: bytes) -> list[Json]:
+    try:
+        return msgspec.json.decode(sent, type=list[Json])
+    except msgspec.DecodeError as e:
+        raise Refusal(400, f"the body is not a list of operations: {e}") from None
+
+
+def _applied(operations: list[Json], encoded: bytes) -> Json:
+    """Operations on annotations (test, add) as a merge patch; 422 if one of them does not apply."""
+    notes, change = msgspec.json.decode(encoded)["metadata"].get("annotations"), Json()
+    for one in operations:
+        name = str(one.get("path", "")).removeprefix("/metadata/annotations/").replace("~1", "/").replace("~0", "~")
+        if notes is None or (one.get("op") == "test" and notes.get(name) != one.get("value")):
+            raise Refusal(422, "the server rejected our request due to an error in our request")
+        if one.get("op") == "add":
+            change[name] = one.get("value")
+    return {"metadata": {"annotations": change}}
+
+
+def _new_object(place: _Place, sent: Json) -> Json:
+    """A created object in the form in which it is kept: of events there is one form only, the older."""
+    sent = {**sent, "metadata": {**(sent.get("metadata") or {}), "namespace": place.namespace}}
+    if place.group != _NEW_EVENTS:
+        return sent
+    return {
+        "metadata": sent["metadata"],
+        "involvedObject": sent.get("regarding") or {},
+        "message": sent.get("note", ""),
+        "reportingComponent": sent.get("reportingController", ""),
+        "source": {},
+        **{name: sent[name] for name in ("reason", "type", "action", "eventTime", "reportingInstance") if name in sent},
+    }
+
+
 def _parsed(head: bytes) -> _Request:
     first, *headers = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     target = urlsplit(rest.partition(" ")[0])
-    namespace, plural = _place([unquote(part) for part in target.path.split("/")])
+    place = _place([unquote(part) for part in target.path.split("/")])
     query = {name: values[-1] for name, values in parse_qs(target.query, keep_blank_values=True).items()}
-    return _Request(method, plural, namespace, query, _token(headers))
+    length = _number(_header(headers, "content-length") or "0", "Content-Length")
+    return _Request(method, place, query, _token(headers), length)
 
 
-def _place(parts: list[str]) -> tuple[str, str]:
-    """Namespace and kind of /api/v1/<kind> or /api/v1/namespaces/<namespace>/<kind>."""
+def _place(parts: list[str]) -> _Place:
+    """/api/v1/… or /apis/GROUP/VERSION/…, then KIND or namespaces/NAMESPACE/KIND, then NAME and a subresource."""
     match parts:
-        case ["", "api", "v1", plural] if plural in KINDS:
-            return "", plural
-        case ["", "api", "v1", "namespaces", namespace, plural] if namespace and plural in KINDS and plural != "nodes":
-            return namespace, plural
+        case ["", "api", "v1", *rest]:
+            group = "v1"
+        case ["", "apis", name] if name in _GROUPS:
+            return _Place(group=name, group_only=True)
+        case ["", "apis", name, version, *rest]:
+            group = f"{name}/{version}"
         case _:
-            return "", ""
+            return _Place()
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[1]:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, part, *more = (*rest, "", "", "")[: max(3, len(rest))]
+    wanted = {"leases": {_LEASES}, "events": {"v1", _NEW_EVENTS}}.get(plural, {"v1"})
+    if plural not in KINDS or any(more) or group not in wanted or (plural == "nodes" and namespace):
+        return _Place()
+    if plural != "nodes" and name and not namespace:
+        return _Place()
+    return _Place(plural, namespace, name, part, group)
 
 
 def _token(headers: Iterable[str]) -> str:
-    found: Iterator[str] = (line.partition(":")[2].strip() for line in headers if line.lower().startswith("authoriz"))
-    return next(found, "").removeprefix("Bearer ").encode("ascii", "replace").decode()
+    return _header(headers, "authorization").removeprefix("Bearer ").encode("ascii", "replace").decode()
+
+
+def _header(headers: Iterable[str], name: str) -> str:
+    found: Iterator[str] = (line.partition(":")[2].strip() for line in headers if line.lower().startswith(f"{name}:"))
+    return next(found, "")
 
 
 def _number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise _Refused(400, f"{name}: {text[:80]!r} is no number")
+        raise Refusal(400, f"{name}: {text[:80]!r} is not a number")
     return int(text)

@@ -34,28 +34,35 @@ class Opinion(NamedTuple):
 _SURE = Opinion(
     "idle",
     0.92,
-    ("整个窗口内没有计算活动，功率接近空闲水平。", "联系负责人，确认后即可回收。"),
+    ("整个窗口内没有计算活动，功率接近空闲水平。", "联系负责人，确认后即可收回。"),
     ("Nothing was computed in the whole window, and power is near idle.", "Ask the owner, then take the GPU back."),
     2.0,
 )
 _HELD = Opinion(
     "idle",
     0.85,
-    ("没有计算活动，但一直占用显存：像是被遗忘的 notebook。", "先通知负责人保存数据，再回收。"),
+    ("没有计算活动，但一直占用显存：像是被遗忘的 notebook。", "先通知负责人保存数据，再收回。"),
     ("Nothing is computed, but memory is held: it looks like a forgotten notebook.", "Let the owner save, then act."),
     5.0,
+)
+_PREPARES = Opinion(
+    "active",
+    0.8,
+    ("GPU 空闲，但 CPU 很忙：正在加载或准备数据。", "等待数据准备完成，不要收回。"),
+    ("The GPU is idle, but the CPUs are busy: data are being prepared.", "Wait until the data are there."),
+    30.0,
 )
 _PAUSES = Opinion(
     "suspicious",
     0.75,
-    ("空闲时间很短，可能只是两批请求之间的间歇。", "继续观察，暂不回收。"),
+    ("空闲时间很短，可能只是两批请求之间的间歇。", "继续观察，暂不收回。"),
     ("It has been idle for a short time only: it may pause between requests.", "Watch it, and keep the GPU for now."),
     30.0,
 )
 _STALLED = Opinion(
     "suspicious",
     0.8,
-    ("利用率很高而功率接近空闲：集合通信可能卡住了。", "检查训练日志，不要回收。"),
+    ("利用率很高而功率接近空闲：集合通信可能卡住了。", "检查训练日志，不要收回。"),
     ("Utilisation is high while power is near idle: a collective operation may hang.", "Read the logs; keep the GPU."),
     40.0,
 )
@@ -76,6 +83,7 @@ _UNSURE = Opinion(
 _BY_CLASS = {
     "idle": _SURE,
     "idle-held": _HELD,
+    "idle-preparing": _PREPARES,
     "stalled": _STALLED,
     "busy": _ACTIVE,
     "low": _ACTIVE,

@@ -37,12 +37,18 @@ class NewsTenant(Struct, frozen=True, kw_only=True):
     namespace: str
     pod: str
     verdict: str
+    use_class: str = ""
     mem_used_mb: float | None = None
     idle_since: str | None = None
 
     @property
     def name(self) -> str:
         return f"{self.namespace}/{self.pod}"
+
+    @property
+    def wastes(self) -> bool:
+        """Whether it is idle and does nothing else that needs the GPU soon."""
+        return self.verdict == "idle" and self.use_class != "idle-preparing"
 
 
 class GpuHealthNews(Struct, frozen=True, kw_only=True):
@@ -195,7 +201,7 @@ def _idle_alone(rows: Iterable[NewsRow], now: float) -> list[str]:
     """Tenants that have a GPU or MIG instance to themselves and are idle (verdict)."""
     found = []
     for row in rows:
-        if row.verdict == "idle" and len(row.tenants) == 1 and _holds(row.mem_used_mb):
+        if row.verdict == "idle" and len(row.tenants) == 1 and row.tenants[0].wastes and _holds(row.mem_used_mb):
             tenant = row.tenants[0]
             since = tenant.idle_since or row.idle_since
             words = f"{tenant.name} has held an idle {_what(row)}{_for(since, now)} ({row.hostname}, "
@@ -210,7 +216,7 @@ def _idle_beside(rows: Iterable[NewsRow], now: float) -> list[str]:
         if row.verdict == "idle" or len(row.tenants) < 2:
             continue
         for tenant in row.tenants:
-            if tenant.verdict == "idle" and _holds(tenant.mem_used_mb):
+            if tenant.wastes and _holds(tenant.mem_used_mb):
                 words = f"{tenant.name} holds {_gib(tenant.mem_used_mb)} of a busy {_what(row)}, idle"
                 sentence = f"{words}{_for(tenant.idle_since, now)} ({row.hostname})"
                 found.append(_Waste(_weight(tenant.idle_since, tenant.mem_used_mb, now), sentence))

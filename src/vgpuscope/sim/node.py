@@ -2,6 +2,7 @@
 
 devices.json                                   the driver's state; read through sim.binding
 proc/<pid>/{stat,cgroup,…}                     processes
+cgroup/…                                       CPU, memory and I/O of the containers
 vgpu/containers/<podUID>_<container>/*.cache   HAMi regions
 pods.json                                      the pods of the node
 pod-resources/kubelet.sock                     the kubelet's PodResources
@@ -21,7 +22,7 @@ from vgpuscope.sim.jobs import HOST_PID_DELAY, Life, Process
 from vgpuscope.sim.kinds import KindPlan
 from vgpuscope.sim.podresources import serve
 from vgpuscope.sim.pods import grants, pod_list
-from vgpuscope.sim.proctree import ProcTree
+from vgpuscope.sim.proctree import CgroupTree, ProcTree
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.sim.world import World
 
@@ -43,6 +44,7 @@ class Node:
         (directory / "pod-resources").mkdir(parents=True)
         self.hook_path.joinpath("containers").mkdir(parents=True)
         self._proc = ProcTree(directory / "proc", runtime=plan.runtime, began=now)
+        self._cgroups = CgroupTree(directory / "cgroup", runtime=plan.runtime)
         self._publish()
 
     @property
@@ -72,7 +74,9 @@ class Node:
 
     def _publish(self) -> None:
         world = self.world
-        self._proc.update([(life, p) for life in world.lives.values() for p in life.running()])
+        lives = list(world.lives.values())
+        self._cgroups.update([life for life in lives if life.phase(world.elapsed) == "Running"], elapsed=world.elapsed)
+        self._proc.update([(life, p) for life in lives for p in life.running()], elapsed=world.elapsed)
         for life in world.lives.values():
             if life.job.hami and not life.job.instances:
                 self._publish_region(life)

@@ -31,12 +31,13 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
+from vgpuscope.sim.driver import BUSY_SMS
 from vgpuscope.sim.hardware import MIB, Instance, SimGpu
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
 from vgpuscope.sim.kinds import PLANS, KindPlan
 from vgpuscope.sim.kinds import KindWindow as Stretch
 from vgpuscope.sim.pods import owner
-from vgpuscope.sim.world import World
+from vgpuscope.sim.world import World, engine_time
 from vgpuscope.sources.fleet.targets import StaticTargets
 from vgpuscope.store.results.history import History
 
@@ -328,8 +329,8 @@ def _shown(world: World) -> Iterator[_Shown]:
         if not card.lost:
             yield from _of_instances(world, card)
             yield from _of_tenants(world, card)
-    for one in dcgm.activities(world):
-        yield _activity(node, one)
+    if node not in dcgm.BESIDE:  # otherwise the agent itself shows these values
+        yield from (_activity(node, one) for one in dcgm.activities(world))
 
 
 def _of_card(card: SimGpu) -> Mapping[Term, float]:
@@ -345,6 +346,8 @@ def _of_card(card: SimGpu) -> Mapping[Term, float]:
     if not card.mig:  # with MIG on, the driver does not report the GPU's own utilisation
         found |= {"gpu_util": card.busy, "mem_copy": card.busy * 0.58}
         found |= {"encoder": card.load.encoder, "decoder": card.load.decoder}
+        if card.spec.gpm:
+            found |= {"sm_active": min(1.0, card.load.sm * BUSY_SMS), "engine_active": card.busy}
     return found
 
 
@@ -357,7 +360,17 @@ def _of_instances(world: World, card: SimGpu) -> Iterator[_Shown]:
         )
         key = _Key("vgpuscope", world.plan.name, card.uuid, instance.uuid, None, False)
         about = _About(str(card.index), card.spec.name, profile=instance.profile)
-        yield key, about, {"mem_used": used, "mem_total": instance.total}
+        values: dict[Term, float] = {"mem_used": used, "mem_total": instance.total}
+        if _profiled(world, card, instance):
+            engine = engine_time(world, card, instance.gpu_instance)
+            values |= {"sm_active": engine * BUSY_SMS, "engine_active": engine}
+        yield key, about, values
+
+
+def _profiled(world: World, card: SimGpu, instance: Instance) -> bool:
+    """Whether the agent has profiling values of a MIG instance that are not another's."""
+    numbers = [one.gpu_instance for one in card.instances]
+    return (card.spec.gpm or world.plan.name in dcgm.BESIDE) and numbers.count(instance.gpu_instance) == 1
 
 
 def _of_tenants(world: World, card: SimGpu) -> Iterator[_Shown]:
@@ -379,9 +392,10 @@ def _of_tenant(world: World, life: Life, card: SimGpu, place: Instance | None) -
     if not running:
         return {}
     found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, card) for process in running)}
+    found["cpu"] = life.job.cpu
     if life.job.hami and life.job.hami.memory:
         found["mem_total"] = life.job.hami.memory * MIB
-    if place is None:  # the driver does not report the utilisation of processes in a MIG instance
+    if place is None or _profiled(world, card, place):  # in an instance, the only tenant has all that is measured
         found["process_sm"] = sum(process.sm.get(card.index, 0.0) for process in running)
     return found
 

@@ -13,17 +13,24 @@ from vgpuscope.sim.podresources import Granted
 from vgpuscope.sim.world import World
 
 Json = dict[str, Any]
+SCHEDULER = "hami-scheduler"  # of pods that share GPUs
+POOL = "kubernetes.io/hostname"  # the label by which a job's pods stay on the node that simulates it
 
 
 def pod_list(world: World) -> Json:
     """A PodList of all pods on this node."""
-    lives = [life for life in world.lives.values() if not life.job.host]
+    lives = [life for life in world.lives.values() if not life.job.host and not life.waits]
     return {
         "apiVersion": "v1",
         "kind": "PodList",
         "metadata": {"resourceVersion": "1"},
         "items": [_pod(world, life) for life in lives],
     }
+
+
+def waiting_pods(world: World) -> list[Json]:
+    """The pods of this node's plan that no scheduler has placed yet, as they were created."""
+    return [_pod(world, life) for life in world.waiting()]
 
 
 def grants(world: World) -> list[Granted]:
@@ -86,24 +93,28 @@ def _pod(world: World, life: Life) -> Json:
             "uid": life.uid,
             "creationTimestamp": created,
             "labels": {"app": job.name}
-            | ({"hami.io/vgpu-node": world.plan.name} if job.hami else {})
+            | ({"hami.io/vgpu-node": world.plan.name} if job.hami and not life.waits else {})
             | ({"pod-template-hash": match[2]} if (match := _REPLICA.fullmatch(life.name)) else {}),
             "annotations": _annotations(world, life),
         }
         | (_mirrored(world) if life.job.static else _owned(life.name)),
         "spec": {
-            "nodeName": world.plan.name,
-            "schedulerName": "hami-scheduler" if job.hami else "default-scheduler",
+            "schedulerName": SCHEDULER if job.hami else "default-scheduler",
             "containers": containers,
             "restartPolicy": "Always",
-        },
-        "status": {
-            "phase": phase,
-            "qosClass": job.qos,
-            "startTime": created,
-            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": created}],
-            "containerStatuses": [] if phase == "Pending" else statuses,
-        },
+        }
+        | ({"nodeSelector": {POOL: world.plan.name}} if life.waits or life.notes is not None else {})
+        | ({} if life.waits else {"nodeName": world.plan.name}),
+        "status": {"phase": phase, "qosClass": job.qos}
+        | (
+            {}
+            if life.waits
+            else {
+                "startTime": created,
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": created}],
+                "containerStatuses": [] if phase == "Pending" else statuses,
+            }
+        ),
     }
 
 
@@ -178,6 +189,10 @@ def _annotations(world: World, life: Life) -> dict[str, str]:
         return source | {"kubernetes.io/config.hash": life.config_hash}
     if not job.hami:
         return {}
+    if life.notes is not None:
+        return life.notes
+    if life.waits:
+        return {"nvidia.com/use-gpuuuid": ",".join(world.cards[c].uuid for c in job.cards)} if job.pinned else {}
     at = str(int(world.began + life.born))
     cards = [world.cards[c] for c in job.cards]
     memory = job.hami.memory or cards[0].spec.memory

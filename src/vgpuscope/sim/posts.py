@@ -1,4 +1,4 @@
-"""A small HTTP server for the services that the demo simulates: one request for each connection, JSON both ways."""
+"""A small HTTP server and client for what the demo simulates: one request for each connection, JSON both ways."""
 
 import asyncio
 import contextlib
@@ -42,6 +42,25 @@ async def serve(answer: Callable[[Asked], Answer], port: int = 0) -> AsyncIterat
     finally:
         server.close()
         await server.wait_closed()
+
+
+async def ask(port: int, path: str, content: Any, *, within: float = _WITHIN) -> Answer:
+    """Posts to a service on this machine; OSError or TimeoutError without an answer, ValueError if it is not JSON."""
+    async with asyncio.timeout(within):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            body = msgspec.json.encode(content)
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+            head_bytes, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+    status = head_bytes.split(b" ", 2)[1:2]
+    if not status:
+        raise OSError("the connection was closed without an answer")
+    return Answer(int(status[0]), msgspec.json.decode(answer))
 
 
 async def _connected(

@@ -1,4 +1,4 @@
-"""The processes of the demo: real agents, a real cluster exporter and analyzer, started and ended together."""
+"""The processes of the demo: real agents, exporter, extender and analyzer, started and ended together."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,17 @@ from rich.console import Console
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.sim import prometheus
 from vgpuscope.sim.analyzer import SCRAPE_SECONDS
+from vgpuscope.sim.dcgm import BESIDE
+from vgpuscope.sim.extender import EXTENDER_PORT
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.policy import SETTINGS_FILE
 
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
+EXTENDER = (sys.executable, "-m", "vgpuscope.sim.extender")
 ANALYZER = (sys.executable, "-m", "vgpuscope.sim.analyzer")
 DCGM_PORT, PROMETHEUS_PORT = 9400, 9090
-_READY_WITHIN = 60.0
+_READY_WITHIN = 120.0
 _END_WITHIN = 3.0
 
 
@@ -69,6 +72,7 @@ class Ports:
     agents: tuple[int, ...]
     exporter: int
     analyzer: int
+    extender: int
     dcgm: int
     prometheus: int
     moved: tuple[int, ...] = ()  # default ports that are in use by others
@@ -76,14 +80,14 @@ class Ports:
     @classmethod
     def found(cls, agents: int, base: int) -> "Ports":
         """The default ports, or those that follow another base; a port in use is replaced by any free one."""
-        others = [CLUSTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
+        others = [CLUSTER_PORT, ANALYZER_PORT, EXTENDER_PORT, DCGM_PORT, PROMETHEUS_PORT]
         if base != AGENT_PORT:
             others = [base + agents + n for n in range(len(others))]
         wanted = [*range(base, base + agents), *others]
         found = _ports(wanted)
-        *first, exporter, analyzer, dcgm_port, prometheus_port = found
+        *first, exporter, analyzer, extender, dcgm_port, prometheus_port = found
         moved = tuple(want for want, port in zip(wanted[: agents + 2], found, strict=False) if want != port)
-        return cls(tuple(first), exporter, analyzer, dcgm_port, prometheus_port, moved)
+        return cls(tuple(first), exporter, analyzer, extender, dcgm_port, prometheus_port, moved)
 
 
 def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: ProcessPast) -> list[ChildPlan]:
@@ -92,7 +96,10 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Proc
         ChildPlan(
             name=node.plan.name,
             title=f"the agent of {node.plan.name}",
-            command=(*AGENT, str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"),
+            command=(
+                *(*AGENT, str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"),
+                *(("--dcgm", f"{dcgm_url}/{node.plan.name}/metrics") if node.plan.name in BESIDE else ()),
+            ),
             port=port,
             log=node.directory.with_suffix(".log"),
             kind=node.plan.kind,
@@ -109,9 +116,23 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Proc
         kind="who holds GPUs, who waits, why",
     )
     urls = [f"http://127.0.0.1:{port}" for port in ports.agents] + [dcgm_url]
-    asked = _prometheus_plans(root, ports, [*urls, f"http://127.0.0.1:{ports.exporter}"])
+    services = [f"http://127.0.0.1:{port}" for port in (ports.exporter, ports.extender)]
+    asked = _prometheus_plans(root, ports, [*urls, *services])
     analyzer = _analyzer_plan(root, ports, urls, past, through_prometheus=bool(asked))
-    return [analyzer, *plans, exporter, *asked]  # the analyzer takes longest to become ready
+    return [analyzer, _extender_plan(root, ports), *plans, exporter, *asked]  # the analyzer takes longest
+
+
+def _extender_plan(root: Path, ports: Ports) -> ChildPlan:
+    command = [*EXTENDER, str(root / "kubeconfig"), "--listen", f"127.0.0.1:{ports.extender}"]
+    command += ["--analyzer", f"http://127.0.0.1:{ports.analyzer}", "--state", str(root / "decisions.db")]
+    return ChildPlan(
+        name="extender",
+        title="the scheduler extender",
+        command=tuple(command),
+        port=ports.extender,
+        log=root / "extender.log",
+        kind="which GPU a pod gets, and why",
+    )
 
 
 def _analyzer_plan(
@@ -119,6 +140,7 @@ def _analyzer_plan(
 ) -> ChildPlan:
     command = [*ANALYZER, "--listen", f"127.0.0.1:{ports.analyzer}", "--targets", ",".join(urls)]
     command += ["--cluster", f"http://127.0.0.1:{ports.exporter}", "--history", str(root / "history.db")]
+    command += ["--extender", f"http://127.0.0.1:{ports.extender}"]
     command += ["--window-minutes", f"{past.window:g}", "--began", repr(past.began), "--seed", str(past.seed)]
     command += ["--config", str(root / SETTINGS_FILE)]
     if through_prometheus:
@@ -182,7 +204,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), _END_WITHIN)
+        async with asyncio.timeout(_END_WITHIN):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -225,7 +248,8 @@ async def _answers(port: int, path: str) -> bool:
         return False
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-        status = await asyncio.wait_for(reader.readline(), 2)
+        async with asyncio.timeout(2):
+            status = await reader.readline()
         return b" 200 " in status
     except (OSError, TimeoutError):
         return False

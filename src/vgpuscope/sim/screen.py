@@ -67,8 +67,8 @@ def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
 
 
 def _place(child: Child) -> int:
-    """Sort key: the analyzer first, then the cluster exporter, then the agents."""
-    return {"analyzer": 0, "cluster": 1}.get(child.plan.name, 2 if child.plan.agent else 3)
+    """Sort key: the analyzer first, then the cluster exporter and the extender, then the agents."""
+    return {"analyzer": 0, "cluster": 1, "extender": 2}.get(child.plan.name, 3 if child.plan.agent else 4)
 
 
 def _address(child: Child) -> Text:
@@ -97,9 +97,10 @@ _SHOWN = (
     ("doctor --analyzer", "analyzer", "can these numbers be trusted?"),
     ("top", "hami-a", "a node, live"),
     ("nodes", "cluster", "what is allocated, what still fits"),
-    ("gpus", "cluster", "who holds which GPU"),
-    ("pending ml-team/sweep-12", "cluster", "why a pod waits, and what to do"),
+    ("why ml-team/sweep-12", "extender", "why a pod waits"),
+    ("fit -f {root}/pod.yaml --url", "extender", "where a pod would go"),
 )
+# the extender's usual port is the analyzer's here, so its address is always given
 _USUAL = {"analyzer": ANALYZER_PORT, "cluster": CLUSTER_PORT, "hami-a": AGENT_PORT}
 
 
@@ -108,8 +109,9 @@ def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
     for words, name, what in _SHOWN:
         child = by_name[name]
         command, _, flag = words.partition(" --")
-        address = f"{f' --{flag}' if flag else ''} {child.url}"
-        yield f"{program} {command}{'' if child.plan.port == _USUAL[name] else address}", what
+        address = f"{f' --{flag}' if flag else ''} {child.url}" if child.plan.port != _USUAL.get(name) else ""
+        line = f"{program} {command.format(root=root)}{address}"
+        yield line if len(line) < _WIDTH - 2 else line.replace("http://", ""), what
     yield f"ls {root}/*", "what the agents read"
 
 

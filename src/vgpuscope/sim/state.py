@@ -41,6 +41,7 @@ class InstanceState(Struct, frozen=True, kw_only=True):
     used: int
     slices: int
     memory_slices: int
+    gpm: dict[int, float] | None = None  # of its GPU instance, by metric; None: the driver has no GPM for it
 
 
 class CardState(Struct, frozen=True, kw_only=True):
@@ -79,6 +80,7 @@ class CardState(Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessState, ...] = ()
     lost: bool = False
     hung: bool = False
+    gpm: dict[int, float] | None = None  # by metric, in percent and MiB/s; None: the GPU has no GPM
 
 
 class XidState(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import uuid
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from vgpuscope.sim.hardware import MIB, Instance, Load, SimGpu
@@ -27,6 +28,7 @@ class World:
         self.cards = [self._card(index) for index in range(len(plan.cards))]
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
         self.stopped: frozenset[str] = frozenset()  # NAMESPACE/NAME of jobs that somebody has deleted
+        self.scheduled = False  # whether a scheduler chooses the GPUs of HAMi's pods that are created from now on
         self._started: dict[Job, float] = {}  # when a deleted job was created again
         self.lives: dict[Job, Life] = {}
         self.gone: list[Life] = []  # deleted since the last look; the reader that cleans up empties the list
@@ -49,9 +51,19 @@ class World:
             if not card.lost:
                 card.step(seconds)
 
+    def waiting(self) -> list[Life]:
+        """The pods of this node's plan that no scheduler has placed yet."""
+        return [life for life in self.lives.values() if life.waits]
+
+    def place(self, life: Life, uuids: Sequence[str], notes: Mapping[str, str]) -> None:
+        """A scheduler and the device plugin have allocated these GPUs to a pod that waited."""
+        index = {card.uuid: card.index for card in self.cards}
+        life.job = life.job._replace(cards=tuple(index[one] for one in uuids))
+        life.waits, life.notes = False, dict(notes)
+
     def on_card(self, card: SimGpu) -> list[tuple[Life, Process]]:
         """The processes on a GPU now, with their lives."""
-        here = [life for life in self.lives.values() if card.index in life.job.cards]
+        here = [life for life in self.lives.values() if card.index in life.job.cards and not life.waits]
         return [(life, process) for life in here for process in life.running()]
 
     def instance_of(self, life: Life) -> Instance | None:
@@ -162,6 +174,7 @@ class World:
             config_hash=f"{random.getrandbits(128):032x}",
             region_name=f"{_uuid(random)}.cache",
             random=random,
+            waits=self.scheduled and job.hami is not None and not job.instances,
         )
 
     def _staff(self, life: Life) -> None:
@@ -242,6 +255,14 @@ class World:
 
     def _uuid(self) -> str:
         return _uuid(self._random)
+
+
+def engine_time(world: World, card: SimGpu, gpu_instance: int) -> float:
+    """Share of time in which a GPU instance computes."""
+    places = [(world.instance_of(life), process) for life, process in world.on_card(card)]
+    return min(
+        1.0, sum(p.sm.get(card.index, 0.0) for place, p in places if place and place.gpu_instance == gpu_instance)
+    )
 
 
 def _uuid(random: Random) -> str:

@@ -313,7 +313,7 @@ class Sender:
             self._worker = Worker("notice")
             raise CallFailed(f"{self.service} did not answer within {4 * self._timeout:g} s") from e
         if failure is not None:
-            raise CallFailed(self._redacted(failure or f"{self.service} did not take the message"))
+            raise CallFailed(self._redacted(failure or f"{self.service} did not accept the message"))
 
     def _sent(self, title: str, body: str) -> str | None:
         """None: it was taken; else what apprise says of it."""

@@ -20,6 +20,7 @@ WATCH = "watch"  # the request extension that marks a watch
 
 _CLOSED_WITHIN = 1.0  # seconds; closing takes one or two turns of the event loop
 _KEPT_FOR = 5.0  # seconds, as in httpx: middleboxes may drop an idle connection silently
+_KEPT = 20  # connections to an API server, as in httpx
 _MOST = 4 * 1024 * 1024  # bytes buffered for the reader before reading from the server is paused
 _LONGEST_HEAD = 256 * 1024  # bytes
 _PROXIES = {"http", "https", "all"}
@@ -34,10 +35,13 @@ def behind_proxy() -> bool:
 
 
 class WatchTransport(httpx2.AsyncBaseTransport):
-    """Sends ordinary requests through httpx, and each watch on a connection of its own."""
+    """Sends ordinary requests on kept connections, and each watch on a connection of its own.
+
+    Only requests that read are sent again if a kept connection is dead: a change may have been made.
+    """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
-        self._usual = httpx2.AsyncHTTPTransport(verify=tls)
+        self._usual = StreamTransport(tls, keep=_KEPT, repeatable=_reads)
         self._watches = StreamTransport(tls)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -52,14 +56,20 @@ class WatchTransport(httpx2.AsyncBaseTransport):
 class StreamTransport(httpx2.AsyncBaseTransport):
     """Sends requests from memory and streams the responses; keeps up to `keep` connections for further requests.
 
-    If a kept connection turns out to be dead, the request is sent again. So it must be a request that only reads.
+    If a kept connection turns out to be dead, a `repeatable` request is sent again; others are an error.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, *, keep: int = 0) -> None:
-        """Without a TLS context, only http is supported."""
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None,
+        *,
+        keep: int = 0,
+        repeatable: Callable[[httpx2.Request], bool] = lambda _: True,
+    ) -> None:
+        """Without a TLS context, only http is supported. By default, all requests are expected to only read."""
         if tls:
             tls.set_alpn_protocols(["http/1.1"])
-        self._tls, self._keep = tls, keep
+        self._tls, self._keep, self._repeatable = tls, keep, repeatable
         self._idle: list[_Idle] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -85,7 +95,7 @@ class StreamTransport(httpx2.AsyncBaseTransport):
         try:
             return await stream.answer(message)
         except httpx2.RemoteProtocolError:
-            if stream.heard:
+            if stream.heard or not self._repeatable(request):
                 raise
             return None
 
@@ -269,6 +279,10 @@ async def _closed(transport: asyncio.Transport, gone: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSED_WITHIN):
             await gone.wait()
+
+
+def _reads(request: httpx2.Request) -> bool:
+    return request.method == "GET"
 
 
 def _origin(url: httpx2.URL) -> "_Origin":

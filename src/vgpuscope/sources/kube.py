@@ -11,6 +11,7 @@ time limits.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -117,6 +118,44 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
     if not behind_proxy():
         found["transport"] = WatchTransport(found["verify"])
     return httpx2.AsyncClient(**found)
+
+
+class RenewedClient:
+    """A client for a long-lived process, opened again from time to time: tokens and certificates in files change."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        *,
+        every: Seconds = 600.0,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._kubeconfig, self._every, self._clock = kubeconfig, every, clock
+        self._opened = 0.0
+        self._now: httpx2.AsyncClient | None = None
+        self._before: httpx2.AsyncClient | None = None  # may still answer requests that began before the renewal
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __call__(self) -> "httpx2.AsyncClient":
+        """The client to use now; raises KubeUnreadable if there is no kubeconfig or service account."""
+        if self._now is None or self._clock() - self._opened > self._every:
+            opened = open_client(self._kubeconfig)
+            if self._before is not None:
+                self._close(self._before)
+            self._before, self._now, self._opened = self._now, opened, self._clock()
+        return self._now
+
+    async def close(self) -> None:
+        for client in (self._before, self._now):
+            if client is not None:
+                await client.aclose()
+        self._before = self._now = None
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _close(self, client: "httpx2.AsyncClient") -> None:
+        task = asyncio.create_task(client.aclose(), name="close an old client")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str | None:
@@ -294,20 +333,25 @@ class _Forgotten(Exception):
 class Api:
     """Authenticated requests to an API server that raise our errors and never hang."""
 
-    def __init__(self, client: "httpx2.AsyncClient", *, timeout: Seconds) -> None:
-        self._client = client
+    def __init__(self, client: "httpx2.AsyncClient | Callable[[], httpx2.AsyncClient]", *, timeout: Seconds) -> None:
+        """`client` may be a function that returns the client to use now."""
+        self._given = client
         self._timeout = timeout
+
+    @property
+    def _client(self) -> "httpx2.AsyncClient":
+        return self._given() if callable(self._given) else self._given
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes:
         """The body of the response."""
         return _body(await self._ask(path, params))
 
-    async def find(self, path: str, *, accept: str = "*/*") -> bytes | None:
+    async def find(self, path: str, params: Mapping[str, str] = {}, *, accept: str = "*/*") -> bytes | None:
         """The body of the response; None if the server has no such path."""
-        answer = await self._ask(path, {}, accept=accept)
+        answer = await self._ask(path, params, accept=accept)
         try:
             return None if answer.status_code == 404 else _body(answer)
-        except _Forgotten as e:  # no version was asked for
+        except _Forgotten as e:  # no version of ours was asked for
             raise KubeUnreadable(f"the API server answered {e}") from e
 
     async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:

@@ -26,9 +26,16 @@ _FIRST_PAUSE = 0.2  # seconds; doubles with each try
 _REMEMBERED = 4096  # events whose repeats are counted in one object
 _JSON = "application/json"
 _MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+_OPERATIONS = "application/json-patch+json"
 _NOT_LOOKED_AT = 429
 _OVERLOADED = {_NOT_LOOKED_AT, 500, 502, 503, 504}
-_ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeConflict}
+
+
+class _Unprocessable(KubeUnwritten):
+    """The server understands the change, but it does not apply to the object."""
+
+
+_ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeConflict, 422: _Unprocessable}
 
 
 class ObjectRef(NamedTuple):
@@ -87,25 +94,61 @@ class KubeWriter:
         """Set annotations, and remove those that are None."""
         return await self.patch(path, {"metadata": {"annotations": dict(annotations)}}, version=version)
 
-    async def bind(self, pod: ObjectRef, node: str) -> None:
-        """Bind a pod to a node; raises KubeConflict if it is already bound or another pod has its name."""
+    async def annotate_new(self, path: str, key: str, value: str) -> str | None:
+        """Set an annotation that the object does not have yet, whatever its version.
+
+        None: it was not set, because the object has that annotation, or has no annotations at all.
+        """
+        at = f"/metadata/annotations/{key.replace('~', '~0').replace('/', '~1')}"
+        change = [{"op": "test", "path": at, "value": None}, {"op": "add", "path": at, "value": value}]
+        try:
+            answer = await self._send("PATCH", path, change, media=_OPERATIONS, repeatable=False)
+        except _Unprocessable:
+            return None
+        return msgspec.json.decode(answer, type=_Answer).metadata.resource_version
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> str:
+        """Create an object in the list at a path, and return its resourceVersion; KubeConflict if it exists."""
+        answer = await self._send("POST", path, body, media=_JSON, repeatable=False)
+        return msgspec.json.decode(answer, type=_Answer).metadata.resource_version
+
+    async def bind(
+        self,
+        pod: ObjectRef,
+        node: str,
+        *,
+        version: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind a pod to a node, and set annotations of the pod with the same write.
+
+        Raises KubeConflict if the pod is already bound, another pod has its name, or `version` is given and the pod
+        has another resourceVersion.
+        """
+        wanted = {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "resourceVersion": version,
+            "annotations": annotations,
+        }
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if pod.uid else {}),
+            "metadata": {key: value for key, value in wanted.items() if value},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self._send("POST", f"{object_path(pod)}/binding", body, media=_JSON, repeatable=False)
 
-    async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime) -> None:
-        """Post an event. A repeated event raises the count of the first one."""
+    async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime, times: int = 1) -> None:
+        """Post an event that happened several times. A repeated event raises the count of the first one."""
         async with self._reporting:  # two concurrent calls would both create the event
             key = (about, text)
             name, count = self._events.get(key, ("", 0))
-            if not count or not await self._repeated(about, name, count + 1, now):
+            if not count or not await self._repeated(about, name, count + times, now):
                 name, count = f"{about.name[:200]}.{uuid.uuid4().hex[:16]}", 0
                 await self._first(about, text, name, now)
-            self._events[key] = (name, count + 1)
+            self._events[key] = (name, count + times)
             self._events.move_to_end(key)
             if len(self._events) > _REMEMBERED:
                 self._events.popitem(last=False)
@@ -142,7 +185,7 @@ class KubeWriter:
             return False
         return True
 
-    async def _send(self, method: str, path: str, body: Mapping[str, Any], *, media: str, repeatable: bool) -> bytes:
+    async def _send(self, method: str, path: str, body: object, *, media: str, repeatable: bool) -> bytes:
         data = msgspec.json.encode(body)
         try:
             async with asyncio.timeout(self._deadline):

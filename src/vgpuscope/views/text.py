@@ -89,6 +89,13 @@ def fit(text: str, width: int) -> str:
     return set_cell_size(f"{head}…{tail}", width)
 
 
+def begun(text: str, width: int) -> str:
+    """Text of exactly this width; a longer text loses its end, since a command says most at its beginning."""
+    if cell_len(text) <= width or width < 2:
+        return set_cell_size(text, max(width, 0))
+    return set_cell_size(f"{_start(text, width - 1)}…", width)
+
+
 def _start(text: str, width: int) -> str:
     """As much of the beginning as fits; a wide character is never cut in half."""
     for n, char in enumerate(text):

@@ -54,7 +54,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 def main(asked: Asked) -> int:
     """Print the back-test."""
     speak_plainly()
-    logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # a window that fails is a gap, and is told as one
+    logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # a window that fails is a gap, and is reported as one
     if asked.history and asked.prometheus:
         raise ConfigInvalid("--history and --prometheus: only one of them can be replayed")
     language = language_of(asked.language, os.environ)
@@ -177,5 +177,7 @@ def _engine(url: str) -> Engine:
         raise ConfigInvalid(f"--history: {url} is not a file", hint="Give the file or URL of analyzer.history.")
     engine = open_engine(url)
     if engine is None:
-        raise ConfigInvalid("--history: there is no store", hint="Give the file or URL of analyzer.history.")
+        raise ConfigInvalid(
+            "--history: expected a file or a postgresql:// URL", hint="Give the file or URL of analyzer.history."
+        )
     return engine

@@ -44,6 +44,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     cluster: str | None = None
     analyzer: str | None = None
+    extender: str | None = None
+    plugins: tuple[str, ...] = ()
     prometheus: str | None = None
     kubeconfig: str | None = None
     condition: str | None = None
@@ -86,10 +88,13 @@ def places(asked: Asked, config: Config, environ: Mapping[str, str]) -> Looked:
     kubeconfig = asked.kubeconfig or next((path for path in environ.get("KUBECONFIG", "").split(":") if path), None)
     usual = Path("~/.kube/config").expanduser().is_file() or Path(_SERVICE_ACCOUNT).is_file()
     named = asked.prometheus or config.prometheus.url
+    extender = asked.extender or config.analyzer.extender_url
     return Looked(
         agents=tuple(map(Address, asked.agents)) or (Address(default_url(AGENT_PORT), given=False),),
         cluster=_address(asked.cluster or config.analyzer.cluster_url, CLUSTER_PORT),
         analyzer=_address(asked.analyzer, ANALYZER_PORT),
+        extender=Address(extender) if extender else None,
+        plugins=asked.plugins,
         prometheus=Address(named) if named else None,
         kubeconfig=Address(kubeconfig) if kubeconfig else None,
         kubernetes=bool(kubeconfig) or usual,
@@ -148,6 +153,6 @@ def _progress() -> Iterator[Progress]:
 
 def _secrets(asked: Asked) -> tuple[str, ...]:
     """Texts that no file may hold: tokens and passwords of the addresses."""
-    urls = (*asked.agents, asked.cluster, asked.analyzer, asked.prometheus)
+    urls = (*asked.agents, *asked.plugins, asked.cluster, asked.analyzer, asked.extender, asked.prometheus)
     parts = [url.partition("://")[2].rpartition("@")[0] for url in urls if url and "@" in url]
     return tuple(filter(None, (token(), *parts, *(part.partition(":")[2] for part in parts))))

@@ -1,9 +1,8 @@
 """The language in which a client speaks."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
 
-Language: TypeAlias = Literal["en", "zh"]
+from vgpuscope.model.words import Language
 
 
 def language_of(chosen: str | None, environ: Mapping[str, str]) -> Language:

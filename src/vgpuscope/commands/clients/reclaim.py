@@ -16,6 +16,7 @@ from vgpuscope.commands.clients.access import token
 from vgpuscope.commands.clients.language import language_of
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import ConfigInvalid, Unknown
+from vgpuscope.model.words import Language
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.sources.clients.analyzer import RECLAIM
 from vgpuscope.sources.clients.served_api import ServedApi
@@ -24,14 +25,14 @@ from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.selection import as_csv
 from vgpuscope.views.reclaim.api import CaseRow, PolicyBody, ReclaimList
 from vgpuscope.views.reclaim.tables import audit_table, case_line, cases_table
-from vgpuscope.views.reclaim.words import Language, word
+from vgpuscope.views.reclaim.words import word
 
 _TIMEOUT = 30.0
 _MOST = 10_000  # cases that the API sends at once
 _PAGE = 1000  # entries of the audit log
 _FEWEST = 6  # characters of an id that name a case
 
-Verb = Literal["list", "approve", "snooze", "exempt", "restore", "stop", "start", "audit"]
+Verb = Literal["list", "approve", "snooze", "exempt", "resume", "restore", "stop", "start", "audit"]
 
 
 class Asked(Struct, frozen=True, kw_only=True):

@@ -23,13 +23,24 @@ _SHORTEST = 0.1  # seconds between two samples; an agent takes one a second
 _TICK = 1.0  # seconds after which an age on the screen is out of date
 
 
-def main(*, url: str, once: bool, as_json: bool, interval: float, sort: str, pattern: str, color: bool) -> int:
+def main(
+    *,
+    url: str,
+    once: bool,
+    as_json: bool,
+    interval: float,
+    sort: str,
+    pattern: str,
+    color: bool,
+    processes: bool = False,
+) -> int:
     """Show a node until a key or a signal ends it, or once; the exit code."""
     speak_plainly()
     try:
         if not interval >= _SHORTEST:
             raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Use {_SHORTEST:g} seconds or more.")
-        state = State(url=url, sort=_sort(sort), pattern=pattern, utc_offset=time.localtime().tm_gmtoff)
+        offset = time.localtime().tm_gmtoff
+        state = State(url=url, sort=_sort(sort), pattern=pattern, processes=processes, utc_offset=offset)
         return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
     except ScopeError as e:
         print(e.lines, file=sys.stderr)

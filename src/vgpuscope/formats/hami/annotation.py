@@ -28,8 +28,10 @@ from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB, UnixTime
 
-_DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
-_MIGS = "hami.io/vgpu-mig-allocations"
+ALLOCATED, TO_ALLOCATE = "hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate"
+MIG_ALLOCATIONS = "hami.io/vgpu-mig-allocations"
+_DEVICES = (ALLOCATED, "4pd.io/vgpu-ids-new")
+_MIGS = MIG_ALLOCATIONS
 _DEVICE = re.compile(r"([^,\[]*+)[^,]*+,([^,]*+),([0-9]{1,12}),([0-9]{1,12})(?:,.*)?", re.DOTALL)
 _MOST = 1024  # containers or devices of one pod; a longer annotation is malformed and is not parsed
 _LONGEST = 253  # characters of id and vendor word
@@ -95,6 +97,42 @@ def _holders(
     if len(segments) > len(ordered):
         raise AnnotationMalformed(f"{key}: {len(segments)} containers with devices, but the pod has {len(ordered)}")
     return zip(ordered, segments, strict=False)
+
+
+def container_at(
+    key: str, segments: list[list[AssignedDevice]], position: int, containers: Sequence[Container]
+) -> tuple[int, Container]:
+    """The container of one segment and its number, init containers first; AnnotationMalformed if there is none.
+
+    `segments` are those of the whole assignment, served ones included.
+    """
+    ordered = list(enumerate(sorted(containers, key=lambda container: not container.init)))
+    if len(segments) != len(ordered):
+        position = sum(1 for devices in segments[:position] if devices)
+        ordered = [one for one in ordered if one[1].gpu_request]
+    if position >= len(ordered):
+        raise AnnotationMalformed(f"{key}: segment {position + 1}, but the pod has {len(ordered)} such containers")
+    return ordered[position]
+
+
+class NextSegment(NamedTuple):
+    """The first container that still waits for devices."""
+
+    position: int
+    devices: list[AssignedDevice]
+    rest: str  # the annotation once it has them
+    last: bool
+
+
+def next_segment(key: str, text: str) -> NextSegment | None:
+    """The first segment with devices of what is to be allocated; None if nothing is left. AnnotationMalformed."""
+    segments = assigned_devices(key, text)
+    filled = [number for number, devices in enumerate(segments) if devices]
+    if not filled:
+        return None
+    texts = text.strip().split(";")
+    texts[filled[0]] = ""
+    return NextSegment(filled[0], segments[filled[0]], ";".join(texts), len(filled) == 1)
 
 
 class _Placement(Struct, frozen=True):

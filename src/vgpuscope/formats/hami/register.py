@@ -18,11 +18,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from vgpuscope.knowledge.vendors import VENDORS, Cards, Vendor
-from vgpuscope.model.allocation import RegisteredDevice
+from vgpuscope.model.allocation import MigProfile, RegisteredDevice
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.quantity import MIB, Bytes
+from vgpuscope.model.plugin import GpuRegistration
+from vgpuscope.model.plugin import MigProfile as OfferedProfile
+from vgpuscope.model.quantity import MIB, Bytes, DeviceUUID
 
 CORDON = "hami.io/device-cordon"
+PAIR_SCORES = "hami.io/node-nvidia-score"
+NVIDIA_REGISTER, NVIDIA_HANDSHAKE = "hami.io/node-nvidia-register", "hami.io/node-handshake"
 _MOST = 1024  # devices of one vendor on one node; a longer annotation is malformed
 _INT32 = 2**31 - 1
 
@@ -62,6 +66,26 @@ def registered_devices(
     return tuple(found.values()), tuple(reasons)
 
 
+class _PairScores(Struct):
+    uuid: Id
+    score: dict[str, Annotated[int, Meta(ge=-_INT32, le=_INT32)]] = {}
+
+
+_pair_scores = msgspec.json.Decoder(Annotated[list[_PairScores], Meta(max_length=_MOST)])
+
+
+def pair_scores(annotations: Mapping[str, str]) -> dict[DeviceUUID, dict[DeviceUUID, int]]:
+    """How well the GPUs of a node are linked, pair by pair; empty if the node does not report it."""
+    text = annotations.get(PAIR_SCORES, "").strip()
+    if not text:
+        return {}
+    try:
+        found = _pair_scores.decode(text)
+    except (ValueError, RecursionError) as e:
+        raise AnnotationMalformed(f"{PAIR_SCORES}: {_short(str(e))}") from e
+    return {intern(one.uuid): {intern(other): score for other, score in one.score.items()} for one in found}
+
+
 def _listed(text: str) -> set[str]:
     return {item.strip() for item in text.split(",")}
 
@@ -94,6 +118,19 @@ def _short(reason: str) -> str:
 # --- json -------------------------------------------------------------------------------------------------------------
 
 
+class _MigPlacement(Struct):
+    start: Amount = 0
+    size: Amount = 0
+
+
+class _MigProfile(Struct):
+    name: Name
+    memory: Amount = msgspec.field(name="memoryMB", default=0)
+    cores: Amount = msgspec.field(name="core", default=0)
+    slices: Amount = msgspec.field(name="sliceCount", default=0)
+    placements: Annotated[list[_MigPlacement], Meta(max_length=64)] | None = None
+
+
 class _Device(Struct):
     id: Id
     index: Amount = 0
@@ -104,6 +141,7 @@ class _Device(Struct):
     numa: Numa = 0
     mode: Name = ""
     health: bool = False
+    profiles: Annotated[list[_MigProfile], Meta(max_length=64)] | None = msgspec.field(name="migProfiles", default=None)
 
 
 _devices = msgspec.json.Decoder(Annotated[list[_Device], Meta(max_length=_MOST)])
@@ -124,9 +162,54 @@ def _json_or_text(vendor: Vendor, text: str) -> list[RegisteredDevice]:
             numa=one.numa,
             mode=intern(one.mode),
             healthy=one.health,
+            profiles=_profiles(one.profiles) if one.profiles else (),
         )
         for one in found
     ]
+
+
+def _profiles(found: list[_MigProfile]) -> tuple[MigProfile, ...]:
+    return tuple(
+        MigProfile(
+            name=intern(one.name),
+            memory=one.memory * MIB,
+            cores=one.cores,
+            slices=one.slices,
+            placements=tuple((place.start, place.size) for place in one.placements or () if place.size),
+        )
+        for one in found
+    )
+
+
+def encode_registration(gpus: Iterable[GpuRegistration]) -> str:
+    """The text that HAMi's own device plugin writes for NVIDIA since v2.8: its order of fields, zero values omitted."""
+    return msgspec.json.encode([_fields(gpu) for gpu in gpus]).decode()
+
+
+def _fields(gpu: GpuRegistration) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "id": gpu.id,
+        "index": gpu.index,
+        "count": gpu.slots,
+        "devmem": gpu.memory,
+        "devcore": gpu.cores,
+        "type": gpu.type,
+        "numa": gpu.numa,
+        "mode": gpu.mode,
+        "migProfiles": [_profile_fields(profile) for profile in gpu.profiles],
+        "health": gpu.healthy,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _profile_fields(profile: OfferedProfile) -> dict[str, object]:
+    return {
+        "name": profile.name,
+        "memoryMB": profile.memory,
+        "core": profile.cores,
+        "sliceCount": profile.slices,
+        "placements": [{"start": start, "size": size} for start, size in profile.placements],
+    }
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from msgspec import Meta, Struct, field
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
-from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
+from vgpuscope.model.dra import AllocatedClaim, ClaimedDevice, ClaimState, DraDevice, SliceState
+from vgpuscope.model.errors import KubeUnreadable
 
 T = TypeVar("T")
 
@@ -46,6 +47,21 @@ def decode_claims(data: bytes) -> ObjectPage[ClaimState]:
 def decode_claim_event(line: bytes) -> WatchEvent[ClaimState]:
     """The event in one line of a watch of claims; without an item if the claim holds no devices."""
     return decode_line(_CLAIMS, line)
+
+
+def decode_claim(data: bytes) -> AllocatedClaim:
+    """The devices of one claim, none if it is not allocated; raises KubeUnreadable for anything but a claim."""
+    try:
+        found = _CLAIMS.decoder.decode(data)
+    except (ValueError, RecursionError) as e:
+        raise KubeUnreadable(f"claim: {e}") from e
+    if found.kind not in {None, "ResourceClaim"}:
+        raise KubeUnreadable(f"claim: expected a ResourceClaim, got {found.kind[:80]}")
+    results = _results(found)
+    return AllocatedClaim(
+        devices=tuple(_claimed([one for one in results if not one.admin_access], [])),
+        admin=tuple(_claimed([one for one in results if one.admin_access], [])),
+    )
 
 
 class _Metadata(Struct, rename="camel"):
@@ -277,6 +293,7 @@ def _state(device: _Basic) -> tuple[bool, bool]:
 
 
 class _Result(Struct, rename="camel"):
+    request: str = ""
     driver: Name = ""
     pool: Name = ""
     device: Name = ""
@@ -325,9 +342,7 @@ class _Claim(Struct):
 
 def _claim(found: _Claim, wrong: list[str]) -> ClaimState | None:
     status, meta = found.status or _ClaimStatus(), found.metadata
-    if status.allocation is None or status.allocation.devices is None:
-        return None
-    devices = tuple(_claimed(status.allocation.devices.results or [], wrong))
+    devices = tuple(_claimed([one for one in _results(found) if not one.admin_access], wrong))
     if not devices:
         return None
     if not meta.uid:
@@ -337,17 +352,22 @@ def _claim(found: _Claim, wrong: list[str]) -> ClaimState | None:
         uid=meta.uid,
         namespace=intern(meta.namespace or "default"),
         name=meta.name,
-        node=_node(status.allocation.node_selector),
+        node=_node(status.allocation.node_selector if status.allocation else None),
         devices=devices,
         pods=tuple(sorted({one.uid for one in status.reserved_for or () if one.resource == "pods" and one.uid})),
     )
 
 
+def _results(found: _Claim) -> list[_Result]:
+    """The devices allocated to a claim. The claim does not hold those with admin access: that uses no capacity."""
+    status = found.status or _ClaimStatus()
+    if status.allocation is None or status.allocation.devices is None:
+        return []
+    return status.allocation.devices.results or []
+
+
 def _claimed(results: list[_Result], wrong: list[str]) -> Iterator[ClaimedDevice]:
-    """The devices that the claim holds; devices with admin access are skipped, as such access uses no capacity."""
     for one in results:
-        if one.admin_access:
-            continue
         consumed = _short(one.consumed_capacity, one.driver)
         memory = consumed.get("memory")
         cores = next((value for name in _CORES if (value := consumed.get(name)) is not None), None)
@@ -357,6 +377,7 @@ def _claimed(results: list[_Result], wrong: list[str]) -> Iterator[ClaimedDevice
             device=intern(one.device),
             memory=None if memory is None else _amount(memory, f"{one.device} memory", wrong),
             cores=None if cores is None else _amount(cores, f"{one.device} cores", wrong),
+            request=intern(one.request),
         )
 
 

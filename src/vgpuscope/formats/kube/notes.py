@@ -49,10 +49,10 @@ def _wrong(annotations: Mapping[str, str]) -> Iterator[Signal]:
     if RECLAIM in said and _consent(annotations[RECLAIM]) is None:
         yield _held("annotation", f"{RECLAIM}: {said[RECLAIM]!r} counts as never", active=False)
     if IDLE_GRACE in said and _grace(annotations[IDLE_GRACE]) is None:
-        text = f"{IDLE_GRACE}: {said[IDLE_GRACE]!r} is no time such as 2h; it counts as {RECLAIM}: never"
+        text = f"{IDLE_GRACE}: {said[IDLE_GRACE]!r} is not a duration such as 2h; it counts as {RECLAIM}: never"
         yield _held("annotation", text, active=False)
     if LAST_ACTIVITY in said and from_rfc3339(annotations[LAST_ACTIVITY]) is None:
-        yield _held("notebook", f"{LAST_ACTIVITY}: {said[LAST_ACTIVITY]!r} is no time", active=None)
+        yield _held("notebook", f"{LAST_ACTIVITY}: {said[LAST_ACTIVITY]!r} is not a time", active=None)
     if SCHEDULE in said and _schedule(annotations[SCHEDULE]) is None:
         text = f"{SCHEDULE}: {said[SCHEDULE]!r} is not of the form mon-fri 09:00-18:00 Asia/Shanghai"
         yield _held("schedule", text, active=None)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, held_instances
-from vgpuscope.formats.hami.register import registered_devices
+from vgpuscope.formats.hami.register import pair_scores, registered_devices
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
@@ -165,7 +165,16 @@ def _node(found: _Node, wrong: list[str]) -> NodeState:
         devices=_with_physical(devices, found.metadata.labels or {}),
         allocatable=allocatable,
         offers=() if registered else offered_resources(found.metadata.labels or {}, capacity, allocatable),
+        pair_scores=_pair_scores(annotations, wrong),
     )
+
+
+def _pair_scores(annotations: Mapping[str, str], wrong: list[str]) -> dict[str, dict[str, int]]:
+    try:
+        return pair_scores(annotations)
+    except AnnotationMalformed as e:
+        wrong.append(str(e))
+        return {}
 
 
 def _with_physical(devices: tuple[RegisteredDevice, ...], labels: Mapping[str, object]) -> tuple[RegisteredDevice, ...]:

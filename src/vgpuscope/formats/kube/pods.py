@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.pod import Container, Pod
+from vgpuscope.model.pod import ClaimUse, Container, Pod
 
 T = TypeVar("T")
 
@@ -35,20 +35,51 @@ def decode_event(line: bytes) -> PodEvent:
 # --- the shape of the JSON: unknown fields are skipped, null is treated as absent -------------------------------------
 
 
+class _ClaimUse(Struct):
+    name: str
+    request: str | None = None
+
+
 class _Resources(Struct):
     limits: dict[str, object] | None = None
     requests: dict[str, object] | None = None
+    claims: list[_ClaimUse] | None = None
+
+
+class _PodClaim(Struct, rename="camel"):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class _Port(Struct, rename="camel"):
+    container_port: int | None = None
+    name: str | None = None
+
+
+class _RequestMapping(Struct, rename="camel"):
+    container_name: str = ""
+    request_name: str = ""
+
+
+class _ExtendedClaim(Struct, rename="camel"):
+    """The claim that the scheduler created for devices requested as an extended resource."""
+
+    resource_claim_name: str | None = None
+    request_mappings: list[_RequestMapping] | None = None
 
 
 class _ContainerSpec(Struct):
     name: str
     resources: _Resources | None = None
+    image: str | None = None
+    ports: list[_Port] | None = None
 
 
 class _Spec(Struct, rename="camel"):
     node_name: str | None = None
     containers: list[_ContainerSpec] | None = None
     init_containers: list[_ContainerSpec] | None = None
+    resource_claims: list[_PodClaim] | None = None
 
 
 class _Mark(Struct):
@@ -67,8 +98,11 @@ class _ContainerStatus(Struct):
 
 class _Status(Struct, rename="camel"):
     phase: str | None = None
+    pod_ip: str | None = field(default=None, name="podIP")
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
+    resource_claim_statuses: list[_PodClaim] | None = None
+    extended_resource_claim_status: _ExtendedClaim | None = None
 
 
 class _OwnerReference(Struct):
@@ -118,7 +152,25 @@ def _pod(found: _Pod, wrong: list[str]) -> Pod:
         containers=containers,
         shares=_unless_malformed(lambda: pod_shares(annotations, containers), wrong),
         migs=_unless_malformed(lambda: mig_allocations(annotations), wrong),
+        dcgm=_exporter(spec, status),
     )
+
+
+_DCGM = re.compile(r"(?:^|/)dcgm-exporter(?:$|[:@])")  # NVIDIA's image, in any registry
+_DCGM_PORT = 9400
+
+
+def _exporter(spec: _Spec, status: _Status) -> str | None:
+    """The address of the dcgm-exporter in a running pod."""
+    if status.phase != "Running" or not status.pod_ip:
+        return None
+    for container in spec.containers or ():
+        if _DCGM.search(container.image or ""):
+            ports = [port for port in container.ports or () if port.container_port]
+            chosen = next((port for port in ports if port.name == "metrics"), ports[0] if ports else None)
+            host = f"[{status.pod_ip}]" if ":" in status.pod_ip else status.pod_ip
+            return f"{host}:{chosen.container_port if chosen else _DCGM_PORT}"
+    return None
 
 
 def _config_hash(meta: _PodMeta, annotations: Mapping[str, str]) -> str | None:
@@ -139,11 +191,41 @@ def _unless_malformed(decode: Callable[[], tuple[T, ...]], wrong: list[str]) -> 
 
 def _containers(spec: _Spec, status: _Status) -> Iterator[Container]:
     """Init containers first, as HAMi counts them."""
-    yield from _joined(spec.init_containers or [], status.init_container_statuses or [], init=True)
-    yield from _joined(spec.containers or [], status.container_statuses or [], init=False)
+    claims = _claim_uses(spec, status)
+    yield from _joined(spec.init_containers or [], status.init_container_statuses or [], claims, init=True)
+    yield from _joined(spec.containers or [], status.container_statuses or [], claims, init=False)
 
 
-def _joined(specs: list[_ContainerSpec], statuses: list[_ContainerStatus], *, init: bool) -> Iterator[Container]:
+def _claim_uses(spec: _Spec, status: _Status) -> Mapping[str, list[ClaimUse]]:
+    """The claims of each container, by its name: those that its spec names, and those of extended resources."""
+    found: dict[str, list[ClaimUse]] = {}
+    if spec.resource_claims:
+        names = _claim_names(spec, status)
+        for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+            uses = (container.resources and container.resources.claims) or ()
+            found[container.name] = [ClaimUse(names[one.name], one.request or "") for one in uses if one.name in names]
+    extended = status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        for mapping in extended.request_mappings or ():
+            use = ClaimUse(extended.resource_claim_name, mapping.request_name)
+            found.setdefault(mapping.container_name, []).append(use)
+    return found
+
+
+def _claim_names(spec: _Spec, status: _Status) -> Mapping[str, str]:
+    """The names of ResourceClaims, by the pod's own names for them. The status has the names of those made for it."""
+    made = {one.name: one.resource_claim_name for one in status.resource_claim_statuses or ()}
+    named = {one.name: one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ()}
+    return {own: name for own, name in named.items() if name}
+
+
+def _joined(
+    specs: list[_ContainerSpec],
+    statuses: list[_ContainerStatus],
+    claims: Mapping[str, list[ClaimUse]],
+    *,
+    init: bool,
+) -> Iterator[Container]:
     by_name = {status.name: status for status in statuses}
     for spec in specs:
         status = by_name.get(spec.name)
@@ -153,6 +235,7 @@ def _joined(specs: list[_ContainerSpec], statuses: list[_ContainerStatus], *, in
             init=init,
             gpu_request=_asks_for_gpu(spec.resources),
             running=(status.state is not None and status.state.running is not None) if status else None,
+            claims=tuple(claims.get(spec.name, ())),
         )
 
 

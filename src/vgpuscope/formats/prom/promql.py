@@ -279,26 +279,35 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
     return labels.pop("__name__", ""), labels
 
 
-class NamedLabels:
-    """Decodes labels with the metric's name. Series of several metrics of one thing have the same labels: they are
-    decoded once, and every series gets the same dictionary.
+def by_labels(rows: Iterable[VectorRow]) -> list[tuple[dict[str, str], dict[str, float]]]:
+    """Labels without the metric's name, and the values by metric; AnswerUnreadable.
+
+    Series of several metrics of one thing have the same labels, which are decoded once.
     """
+    names: dict[bytes, str] = {}  # by the bytes before the other labels
+    known: dict[bytes, dict[str, float]] = {}
+    others: list[tuple[dict[str, str], dict[str, float]]] = []
+    for row in rows:
+        text = bytes(row.metric)
+        head, _, rest = text.partition(b'",')
+        name = names.get(head)
+        if name is None:
+            if not rest or not _leads(head):
+                own, labels = decode_named(text)
+                others.append((labels, {own: row.value[1]}))
+                continue
+            name = names[head] = head[len(_NAME_FIRST) :].decode()
+        values = known.get(rest)
+        if values is None:
+            values = known[rest] = {}
+        values[name] = row.value[1]
+    return [*((decode_labels(b"{" + rest), values) for rest, values in known.items()), *others]
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, dict[str, str]] = {}
 
-    def decode(self, raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
-        """The metric's name, if it is there, and the other labels; AnswerUnreadable."""
-        text = bytes(raw)
-        if not text.startswith(_NAME_FIRST):
-            return decode_named(text)
-        quoted, comma, rest = text[len(_NAME_FIRST) :].partition(b'",')
-        if not comma or b"\\" in quoted or b'"' in quoted:
-            return decode_named(text)
-        labels = self._known.get(rest)
-        if labels is None:
-            labels = self._known[rest] = decode_labels(b"{" + rest)
-        return quoted.decode(), labels
+def _leads(head: bytes) -> bool:
+    """Whether these bytes are a metric's name as engines write it first, up to its closing quote."""
+    name = head[len(_NAME_FIRST) :]
+    return head.startswith(_NAME_FIRST) and b"\\" not in name and b'"' not in name
 
 
 def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:

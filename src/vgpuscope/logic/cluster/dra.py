@@ -15,8 +15,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
-from vgpuscope.logic.cluster.dra_devices import DraGpu, PoolKey, ResourcePool, make_pool, synthetic_id
 from vgpuscope.logic.cluster.joins import joined_pod
+from vgpuscope.logic.dra_devices import DraGpu, PoolKey, ResourcePool, make_pool, synthetic_id
 from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, RegisteredDevice
 from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimShare, ClaimState, DraDevice, SliceState
 from vgpuscope.model.quantity import DeviceUUID, PodUID

@@ -8,7 +8,8 @@ repairs missed events.
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from vgpuscope.logic.cluster.claims import Part, counts, part
+from vgpuscope.logic.claims import counts
+from vgpuscope.logic.cluster.claims import Part, part
 from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace

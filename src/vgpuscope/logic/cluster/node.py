@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from vgpuscope.knowledge.vendors import BY_WORD
+from vgpuscope.logic.claims import Claim
 from vgpuscope.logic.cluster.capacity import node_capacity
-from vgpuscope.logic.cluster.claims import Claim, Part, part
+from vgpuscope.logic.cluster.claims import Part, part
 from vgpuscope.logic.cluster.offers import settle_offers
 from vgpuscope.logic.cluster.reconcile import reconcile
 from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice

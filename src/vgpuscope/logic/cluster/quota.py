@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from vgpuscope.knowledge.vendors import BY_WORD, VENDORS
-from vgpuscope.logic.cluster.claims import claims, counts
+from vgpuscope.logic.claims import claims, counts
 from vgpuscope.model.allocation import PodState, QuotaState
 from vgpuscope.model.cluster import NamespaceLedger, QuotaLimit, QuotaUse
 from vgpuscope.model.quantity import MIB

@@ -1,41 +1,50 @@
-"""Samples of agents' metrics → what is known of each GPU, container and node."""
+"""Values of agents' metrics → what is known of each GPU, container and node."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.console import THEIRS
-from vgpuscope.model.console.facts import Facts, GpuFacts, NodeFacts, Seen, TenantFacts, TenantKey
-
-Samples = Iterable[tuple[Seen, float]]
+from vgpuscope.model.console.facts import Facts, GpuFacts, NodeFacts, Shown, TenantFacts, TenantKey
 
 
-def folded(samples: Samples) -> Facts:
-    """What samples of one or several agents say; a value that is not a number says nothing."""
+def folded(shown: Iterable[Shown]) -> Facts:
+    """What one or several agents show; a value that is not a number says nothing."""
     facts = Facts()
     versions: dict[str, str] = {}  # by scrape target
     places: dict[str, str] = {}
-    tenants: dict[int, tuple[dict[str, str], TenantFacts]] = {}  # many series of a container have the same labels
-    for (name, labels), value in samples:
-        if value != value:  # noqa: PLR0124 - NaN
-            continue
-        if name == m.SOURCE_UP.name:
+    for labels, values in shown:
+        if m.SOURCE_UP.name in values:
             places[labels.get("instance", "")] = _label(labels, "node")
-        if name == m.BUILD_INFO.name:
+        if m.BUILD_INFO.name in values:
             versions[labels.get("instance", "")] = labels.get("version", "")
-        elif (take := _TAKE.get(name)) is not None:
-            take(facts, labels, value)
-        elif name in THEIRS:
-            _take_theirs(facts, name, labels, value)
-        elif "pod" in labels or "exported_pod" in labels:
-            if id(labels) not in tenants:
-                tenants[id(labels)] = (labels, _tenant(facts, labels))
-            tenants[id(labels)][1].values[name] = value
-        elif "gpu_uuid" in labels:
-            _gpu(facts, labels).values[name] = value
+        if own := _taken(facts, labels, values):
+            _keep(facts, labels, own)
     for instance, node in places.items():
         if version := versions.get(instance):
             _node(facts, node).version = version
     return facts
+
+
+def _taken(facts: Facts, labels: Mapping[str, str], values: Mapping[str, float]) -> dict[str, float]:
+    """Takes the values that have a place of their own; returns the others, which are kept by their metric."""
+    rest: dict[str, float] = {}
+    for name, value in values.items():
+        if value != value:  # noqa: PLR0124 - NaN
+            continue
+        if (take := _TAKE.get(name)) is not None:
+            take(facts, labels, value)
+        elif name in THEIRS:
+            _take_theirs(facts, name, labels, value)
+        elif name != m.BUILD_INFO.name:
+            rest[name] = value
+    return rest
+
+
+def _keep(facts: Facts, labels: Mapping[str, str], values: Mapping[str, float]) -> None:
+    if "pod" in labels or "exported_pod" in labels:
+        _tenant(facts, labels).values.update(values)
+    elif "gpu_uuid" in labels:
+        _gpu(facts, labels).values.update(values)
 
 
 def together(several: Iterable[Facts]) -> Facts:

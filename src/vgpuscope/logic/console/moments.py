@@ -1,11 +1,13 @@
 """Moments and small numbers as every answer of the console writes them."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from vgpuscope.model.analysis import Stat, Term
 from vgpuscope.model.quantity import UnixTime
 
 
+@lru_cache(maxsize=4096)  # most rows of an analysis share a few moments
 def iso(moment: UnixTime) -> str:
     """A moment in UTC, to the second, with its zone."""
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

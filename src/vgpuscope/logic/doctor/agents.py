@@ -36,7 +36,7 @@ def _no_answer(missing: Missing) -> Judgement:
 
 def wrong_service(facts: DoctorFacts) -> Judgement:
     """An address was given, and another service answers there."""
-    asked = (facts.agents, facts.cluster, facts.analyzer)
+    asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins)
     wrong = [
         f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "wrong-service"
     ]
@@ -86,6 +86,13 @@ def podresources_down(facts: DoctorFacts) -> Judgement:
         if not found:
             any_agent(facts)
         found += sources_down(facts, "podresources")
+    return failed(found, count=len(found)) if found else passed()
+
+
+def claims_unknown(facts: DoctorFacts) -> Judgement:
+    """Containers have ResourceClaims, and an agent cannot read them."""
+    any_agent(facts)
+    found = sources_down(facts, "claims")
     return failed(found, count=len(found)) if found else passed()
 
 

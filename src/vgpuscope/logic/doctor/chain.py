@@ -2,7 +2,20 @@
 
 from typing import Final, NamedTuple
 
-from vgpuscope.logic.doctor import agents, analyzer, driver, freshness, labels, reclaim, regions, rights, scrape, units
+from vgpuscope.logic.doctor import (
+    agents,
+    analyzer,
+    driver,
+    freshness,
+    labels,
+    reclaim,
+    regions,
+    rights,
+    scheduler,
+    scrape,
+    signals,
+    units,
+)
 from vgpuscope.logic.doctor.judging import Judge, skipped
 from vgpuscope.model.doctor import Absent, Check, DoctorFacts, Judgement, Missing, Stage
 
@@ -23,6 +36,10 @@ CHAIN: Final = (
     Link("GPU_UNHEALTHY", "driver", driver.unhealthy),
     Link("HOST_PID_MISSING", "driver", driver.host_pid_missing),
     Link("MIG_WITHOUT_PROFILING", "driver", driver.mig_without_profiling),
+    Link("GPM_UNSUPPORTED", "driver", signals.gpm_unsupported),
+    Link("GPM_REFUSED", "driver", signals.gpm_refused),
+    Link("GPM_HUNG", "driver", signals.gpm_hung),
+    Link("GPM_DISTURBS_MEMORY", "driver", signals.gpm_disturbs_memory),
     Link("CONTAINER_SM_ZERO", "driver", driver.container_sm_zero),
     Link("REGIONS_UNREADABLE", "regions", regions.unreadable),
     Link("REGIONS_NOT_MOUNTED", "regions", regions.not_mounted),
@@ -36,7 +53,15 @@ CHAIN: Final = (
     Link("AGENT_SAMPLE_OLD", "agent", agents.sample_old),
     Link("PODS_UNKNOWN", "agent", agents.pods_unknown),
     Link("PODRESOURCES_DOWN", "agent", agents.podresources_down),
+    Link("CLAIMS_UNKNOWN", "agent", agents.claims_unknown),
     Link("PROC_UNREADABLE", "agent", agents.proc_unreadable),
+    Link("DCGM_NO_ANSWER", "agent", signals.dcgm_no_answer),
+    Link("DCGM_NOT_FOUND", "agent", signals.dcgm_not_found),
+    Link("DCGM_WITHOUT_FIELDS", "agent", signals.dcgm_without_fields),
+    Link("DCGM_UNUSABLE", "agent", signals.dcgm_unusable),
+    Link("CGROUPS_ABSENT", "agent", signals.cgroups_absent),
+    Link("CGROUPS_UNREADABLE", "agent", signals.cgroups_unreadable),
+    Link("CGROUPS_UNKNOWN", "agent", signals.cgroups_unknown),
     Link("COMPONENT_NOT_RUNNING", "agent", agents.not_running),
     Link("EXPORTER_RESTARTS", "agent", agents.restarts),
     Link("VERSIONS_DIFFER", "agent", agents.versions_differ),
@@ -75,6 +100,14 @@ CHAIN: Final = (
     Link("CREDENTIALS_REFUSED", "rights", rights.credentials_refused),
     Link("CLUSTER_EXPORTER_MISSING", "rights", rights.cluster_exporter_missing),
     Link("DEVICES_NOT_REGISTERED", "rights", rights.not_registered),
+    Link("EXTENDER_DOWN", "scheduler", scheduler.extender_down),
+    Link("EXTENDER_NOT_READY", "scheduler", scheduler.extender_not_ready),
+    Link("EXTENDER_NO_LEADER", "scheduler", scheduler.no_leader),
+    Link("EXTENDER_NOT_ASKED", "scheduler", scheduler.not_asked),
+    Link("SCHEDULER_METRICS_DOUBLE", "scheduler", scheduler.metrics_double),
+    Link("PLUGIN_NOT_REGISTERED", "scheduler", scheduler.not_registered),
+    Link("PLUGIN_GPU_UNHEALTHY", "scheduler", scheduler.gpu_unhealthy),
+    Link("PLUGIN_LIBRARY_MISSING", "scheduler", scheduler.without_library),
     Link("ANALYZER_DOWN", "analyzer", analyzer.down),
     Link("ANALYZER_SOURCE_DOWN", "analyzer", analyzer.source_down),
     Link("ANALYSES_STOPPED", "analyzer", analyzer.stopped),

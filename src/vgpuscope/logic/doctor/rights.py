@@ -64,7 +64,7 @@ def cluster_exporter_missing(facts: DoctorFacts) -> Judgement:
 
 def credentials_refused(facts: DoctorFacts) -> Judgement:
     """Services that reject the credentials of this caller."""
-    asked = (facts.agents, facts.cluster, facts.analyzer, facts.prometheus)
+    asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins, facts.prometheus)
     refused = [f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "refused"]
     if refused:
         return failed(refused, count=len(refused))

@@ -10,6 +10,7 @@ from math import fsum, inf, isfinite
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.knowledge.power_limits import factory_limit
 from vgpuscope.model.analysis import Score, ScoreTerm, Signal, Stat, Status, Term, Verdict
@@ -97,12 +98,16 @@ def tenant_score(
 ) -> Score:
     """A tenant's score, by the SM time of its processes and its memory as a share of the GPU's `total`.
 
-    Memory traffic and power are known for the whole GPU only.
+    Memory traffic and power are known for the whole GPU only. How far the SM time can be off reduces the confidence.
     """
     its: dict[Term, Stat] = {name: terms[name] for name in _OF_TENANT_ALONE if name in terms}
     if total is not None:
         its["mem_total"] = total
-    return score(its, model="", weights=weights, work=_OF_TENANT, default_memory=default_memory, expected=expected)
+    found = score(its, model="", weights=weights, work=_OF_TENANT, default_memory=default_memory, expected=expected)
+    error = share(terms.get("process_sm_error"))
+    if not error or not found.confidence:
+        return found
+    return replace(found, confidence=max(0.0, found.confidence - normal(weights)[0] * error))
 
 
 def _utilisation(terms: Mapping[Term, Stat], work: Sequence[Signal]) -> tuple[Ratio | None, Signal]:

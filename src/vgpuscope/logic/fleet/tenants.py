@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.scoring import believable, share, status, tenant_score
 from vgpuscope.logic.fleet.sightings import NEW, Case, Context, Key, Tenancy
-from vgpuscope.logic.fleet.verdict import highest, holds_memory, judge, measured
+from vgpuscope.logic.fleet.verdict import cpu_cores, highest, holds_memory, idle_class, judge, measured
 from vgpuscope.model.analysis import SIGNALS, Evidence, Score, Stat, Tenant, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio
 
@@ -71,6 +71,11 @@ _KEPT = frozenset({"VERDICT_PARTIAL_READING", "VERDICT_SAMPLES_DROPPED"})
 def not_started(tenancy: Tenancy) -> bool:
     """Whether our agent reports this state; little memory in use does not prove it."""
     return tenancy.track.own and tenancy.track.state == "not-started"
+
+
+def own_cpu(tenancy: Tenancy) -> float | None:
+    """The CPU cores that the tenant used; None if no source reports it."""
+    return cpu_cores(tenancy.track.terms) if tenancy.track.own else None
 
 
 def key_of(gpu_id: str, mig: str, tenant: Tenant) -> Key:
@@ -164,6 +169,7 @@ def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Conclu
         held_since=tenancy.since,
         handed_over=tenancy.since if context.later(tenancy.since, case.seen_since) else None,
         steady=past.steady,
+        cpu=own_cpu(tenancy),
     )
 
 
@@ -237,7 +243,7 @@ _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 
 def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:
     """The verdict by the whole GPU's numbers. It applies to an only tenant; to several tenants only if it is idle."""
-    verdict, use_class, evidence = card
+    verdict, _, evidence = card
     if verdict == "unknown":
         return card
     window = context.window
@@ -248,9 +254,17 @@ def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) ->
         return card
     if verdict == "in_use":
         return unknown(evidence, "VERDICT_SHARED_CARD")
-    if use_class == "idle-held" and not (tenancy.track.own and holds_memory(tenancy.track.terms, context.rules)):
-        return "idle", "idle", replace(evidence, reasons=tuple(c for c in evidence.reasons if c != _HELD))
-    return card
+    return _its_idle_class(tenancy, evidence, context)
 
 
-_HELD = "VERDICT_IDLE_MEMORY_HELD"
+def _its_idle_class(tenancy: Tenancy, evidence: Evidence, context: Context) -> Concluded:
+    """One of several tenants of an idle GPU: whether it holds memory or prepares data is its own."""
+    holds = _HELD in evidence.reasons and tenancy.track.own and holds_memory(tenancy.track.terms, context.rules)
+    cpu = own_cpu(tenancy)
+    its = idle_class(cpu, holds=holds, rules=context.rules)
+    deciding, *others = [code for code in evidence.reasons if code not in (_HELD, _CPU_BUSY)]
+    own = ((_CPU_BUSY,) if its == "idle-preparing" else ()) + ((_HELD,) if holds else ())
+    return "idle", its, replace(evidence, reasons=(deciding, *own, *others), cpu=cpu)
+
+
+_HELD, _CPU_BUSY = "VERDICT_IDLE_MEMORY_HELD", "VERDICT_IDLE_CPU_BUSY"

@@ -46,6 +46,7 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
     pcie_contradiction: float = 50e6  # bytes a second; an idle GPU moves only thousands
     stalled_util: Ratio = 0.95  # kernels run all the time,
     stalled_power: Ratio = 0.25  # and the GPU draws hardly more than an idle one
+    preparing_cpu: float = 0.25  # cores; a tenant of an idle GPU that uses as much prepares data
 
     def __post_init__(self) -> None:
         ratios = (
@@ -60,6 +61,8 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
             raise ValueError("coverage, held memory and the bounds of unproductive and stalled use are within 0-1")
         if not 0 <= self.idle_enter <= self.idle_leave <= 1:
             raise ValueError("idle_enter and idle_leave must rise within 0-1")
+        if not 0 < self.preparing_cpu < inf:
+            raise ValueError("preparing_cpu must be above 0")
         if not (0 < self.max_age_intervals < inf and self.held_bytes >= 0 and self.power_contradiction > 0):
             raise ValueError("max_age_intervals and power_contradiction must be above 0, held_bytes not below 0")
 
@@ -103,6 +106,7 @@ def judge(
     held_since: UnixTime | None = None,
     handed_over: UnixTime | None = None,
     steady: int = 0,
+    cpu: float | None = None,
 ) -> tuple[Verdict, UseClass, Evidence]:
     """The verdict, its class and its evidence.
 
@@ -111,7 +115,8 @@ def judge(
     `failed`: terms that could not be read, as opposed to terms that the GPU does not have.
     `origins`: the tracks of terms that come from another track than `schema`, `first` and `last`.
     `beside`: the highest activity of a tenant's own processes. `handed_over`: when the GPU last changed tenants, if
-    that was seen. `steady`: for how many analyses the verdict was `previous`.
+    that was seen. `steady`: for how many analyses the verdict was `previous`. `cpu`: the CPU cores that the tenant
+    used; nothing follows if that was not measured.
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
@@ -133,17 +138,18 @@ def judge(
         or _IDLE
     )
     held = memory_share(terms) if verdict == "idle" else None
+    holds = verdict == "idle" and _holds(terms, rules, held)
     use_class: UseClass
     if verdict == "in_use":
         use_class = _busy_class(terms, status, drawn, window, rules)
     else:
-        use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
+        use_class = idle_class(cpu, holds=holds, rules=rules) if verdict == "idle" else verdict
     base = _base(seen, window=window, last=last, schema=schema, rules=rules)
     kept = verdict == "idle" and work.most >= rules.idle_enter
     beyond = work.term if seen and work.term != seen.name else None
     evidence = replace(
         base,
-        reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=base.dropped > 0),
+        reasons=_all_reasons(reason, use_class, holds=holds, kept=kept, partial=partial, dropped=base.dropped > 0),
         hole=hole,
         held_since=held_since,
         source=source,
@@ -154,6 +160,7 @@ def judge(
         power_share=drawn.share if drawn else None,
         power_limit=drawn.reference if drawn else "",
         pcie_traffic=traffic or None,
+        cpu=cpu,
         steady_for=steady + 1 if verdict == previous else 1,
     )
     return verdict, use_class, evidence
@@ -183,11 +190,15 @@ def _base(
     )
 
 
-def _all_reasons(deciding: str, use_class: UseClass, *, kept: bool, partial: bool, dropped: bool) -> tuple[str, ...]:
+def _all_reasons(
+    deciding: str, use_class: UseClass, *, holds: bool, kept: bool, partial: bool, dropped: bool
+) -> tuple[str, ...]:
     """The deciding reason first, then other reasons that a reader should know."""
     reasons = [deciding]
     if use_class in _BY_CLASS:
         reasons.append(_BY_CLASS[use_class])
+    if use_class == "idle-preparing" and holds:
+        reasons.append(_BY_CLASS["idle-held"])
     if kept:
         reasons.append("VERDICT_IDLE_KEPT")
     if partial and deciding != "VERDICT_PARTIAL_READING":
@@ -300,6 +311,7 @@ _BY_CLASS: dict[UseClass, str] = {
     "busy-unproductive": "VERDICT_FEW_SMS",
     "low": "VERDICT_LOW_SCORE",
     "stalled": "VERDICT_STALLED",
+    "idle-preparing": "VERDICT_IDLE_CPU_BUSY",
 }
 _WORK_BESIDE: dict[Term, str] = {
     "mem_copy": "VERDICT_MEMORY_TRAFFIC",
@@ -430,6 +442,19 @@ def _level(stat: Stat | None) -> Ratio:
 def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
     """Whether the quantity was measured over the whole window, so that its mean is representative."""
     return not stat.holes and stat.samples >= rules.min_coverage * window.expected
+
+
+def idle_class(cpu: float | None, *, holds: bool, rules: VerdictRules) -> UseClass:
+    """The class of an idle tenant or GPU. Busy CPUs say more than memory that is held: something is being done."""
+    if cpu is not None and cpu >= rules.preparing_cpu:
+        return "idle-preparing"
+    return "idle-held" if holds else "idle"
+
+
+def cpu_cores(terms: Mapping[Term, Stat]) -> float | None:
+    """The CPU cores that a tenant used on average; None if that was not measured."""
+    stat = terms.get("cpu")
+    return stat.mean if stat is not None and stat.mean is not None and 0 <= stat.mean < inf else None
 
 
 def holds_memory(terms: Mapping[Term, Stat], rules: VerdictRules) -> bool:

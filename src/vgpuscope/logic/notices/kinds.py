@@ -7,9 +7,9 @@ _TOLD_BEFORE: frozenset[State] = frozenset({"grace", "awaiting_approval", "actin
 
 
 def of_move(before: Case | None, after: Case, *, tell: bool, only_told: bool) -> NoticeKind | None:
-    """The notice of a move. `tell`: the machine wants the owner told; `only_told`: nothing will be taken afterwards.
+    """The notice of a move. `tell`: the owner is to be notified; `only_told`: no action will follow.
 
-    Nobody is told of a dry run: nothing is taken from anybody.
+    A dry run sends no notices, because it takes nothing.
     """
     if tell:
         return "advice" if only_told else "soon"
@@ -21,7 +21,7 @@ def of_move(before: Case | None, after: Case, *, tell: bool, only_told: bool) ->
         return "restored"
     if after.state == "failed":
         return "failed"
-    works = after.state == "released" and after.reason in {"works_again", "holds_memory"}
+    works = after.state == "released" and after.reason in {"works_again", "holds_memory", "prepares_data"}
     return "recovered" if works and after.notified_at is not None and before.state in _TOLD_BEFORE else None
 
 

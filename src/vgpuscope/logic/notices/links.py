@@ -13,8 +13,9 @@ import re
 from collections.abc import Mapping
 
 from vgpuscope.model.errors import LinkExpired, LinkInvalid
-from vgpuscope.model.notices import Language, Link, LinkAction
+from vgpuscope.model.notices import Link, LinkAction
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.words import Language
 
 _MAC = 16  # bytes
 _LONGEST = 1024
@@ -31,7 +32,7 @@ def signed(link: Link, key: bytes) -> str:
 
 
 def read(token: str, key: bytes, *, now: UnixTime) -> Link:
-    """The link of a token; LinkInvalid: it is not ours, LinkExpired: it was."""
+    """The link of a token; LinkInvalid: its signature is wrong. LinkExpired: its time is over."""
     said = _said(token, key)
     shape = _SHAPE.fullmatch(said)
     if shape is None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from vgpuscope.logic.opinion.courses import bursts, trend
 from vgpuscope.model.analysis import Term
-from vgpuscope.model.opinion import Evidence, Language, Level, Question
+from vgpuscope.model.opinion import Evidence, Level, Question
 from vgpuscope.model.quantity import MIB
+from vgpuscope.model.words import Language
 
 MOST = 8000  # characters of a question; the numbers need about 2,500
 _NAME_MOST = 128  # characters of one name

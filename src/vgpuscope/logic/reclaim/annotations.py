@@ -13,7 +13,7 @@ from vgpuscope.model.reclaim import Consent, Signal
 
 
 def consent_of(levels: Sequence[Notes]) -> Consent | None:
-    """What is allowed; None: nobody said anything, so the policy decides."""
+    """What the annotations allow. None if there is none: the policy decides then."""
     said = [level.consent for level in levels if level.consent is not None]
     return "never" if "never" in said else next(iter(said), None)
 
@@ -24,7 +24,7 @@ def grace_of(levels: Sequence[Notes]) -> Seconds | None:
 
 
 def notify_of(levels: Sequence[Notes]) -> str:
-    """Who is told, as the nearest level names them; "": nobody in particular."""
+    """Who is notified, by the nearest annotation; "": there is none."""
     return next((level.notify for level in levels if level.notify), "")
 
 

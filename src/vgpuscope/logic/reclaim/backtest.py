@@ -83,7 +83,7 @@ class Replay:
         self._reached = max(self._reached, now)
 
     def _keep(self, done: Tick, now: UnixTime) -> None:
-        """The cases for the next analysis; who waits for an operator is approved at once."""
+        """The cases for the next analysis; a case that awaits approval is approved at once."""
         for move in done.moves:
             case = move.after
             before = move.before.held_by if move.before else ()
@@ -199,7 +199,7 @@ class Comparison:
         return min(1.0, max(0.0, (analysis.window.end - self.begin) / (self.end - self.begin)))
 
     def cut(self, until: UnixTime) -> None:
-        """There was no time for what is later."""
+        """End here: the time limit is reached."""
         self._until = until
 
     def close(self) -> None:

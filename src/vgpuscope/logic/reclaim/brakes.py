@@ -41,7 +41,7 @@ Facts = Callable[[Workload], Known]
 
 
 def joined(*sources: Facts) -> Facts:
-    """All that several sources know of a workload. Each source fills its own part; what one leaves out, others give."""
+    """The facts of several sources about a workload. A field that one source leaves empty is filled by the others."""
 
     def known(workload: Workload) -> Known:
         return _together([source(workload) for source in sources])
@@ -62,7 +62,7 @@ def _together(parts: Iterable[Known]) -> Known:
     return found
 
 
-_MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # the later one weighs more
+_MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # of two, the later one counts
 
 
 class _Look(NamedTuple):
@@ -93,8 +93,9 @@ EARLY: tuple[tuple[Brake, _Applies], ...] = (
     ("model_veto", lambda look: look.known.model == "veto"),
     ("stop", lambda look: look.world.stop),
     ("breaker", lambda look: look.world.breaker),
-    ("store_down", lambda look: not look.world.stored),
-    ("not_leader", lambda look: not look.world.leads),
+    # Without a store there is none that is down, and nobody leads.
+    ("store_down", lambda look: look.world.history and not look.world.stored),
+    ("not_leader", lambda look: look.world.history and not look.world.leads),
     ("kube_unreachable", lambda look: look.world.kube == "down"),
     ("pod_unknown", lambda look: look.world.kube == "ok" and not look.known.pod.read),
     ("activity_unknown", lambda look: any(one.active is None for one in look.known.signals)),
@@ -109,12 +110,12 @@ LATE: tuple[tuple[Brake, _Applies], ...] = (
 
 
 def early(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
-    """The brakes that keep the owner from being told, and so everything after it."""
+    """The brakes that forbid the notice to the owner, and with it everything after."""
     return _applying(EARLY, _Look(case, known, policy, world))
 
 
 def late(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
-    """The further brakes that keep the machine from acting."""
+    """The further brakes that forbid the action."""
     return _applying(LATE, _Look(case, known, policy, world))
 
 

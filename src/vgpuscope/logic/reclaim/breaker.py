@@ -14,7 +14,7 @@ from vgpuscope.model.reclaim import Finding, Policy
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """Open: nobody acts."""
+    """Open: no action is taken."""
 
     open_since: UnixTime | None = None
     calm: int = 0  # analyses since it opened in which few workloads turned idle
@@ -26,7 +26,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
         return self.open_since is not None
 
 
-IDLE: frozenset[Finding] = frozenset({"idle", "held"})
+IDLE: frozenset[Finding] = frozenset({"idle", "held", "preparing"})
 
 
 def turned_idle(known: Mapping[str, bool], now: Mapping[str, Finding]) -> int:

@@ -33,7 +33,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Step(NamedTuple):
-    """The case after an analysis, and what it wants; whether it may is decided for all cases together."""
+    """The case after an analysis, and the step it asks for. All cases together decide whether it is allowed."""
 
     case: Case
     wish: Wish = ""
@@ -90,10 +90,18 @@ def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
 
 
 def acted(case: Case, now: UnixTime, policy: Policy, target: Target | None = None) -> Case:
-    """It is decided: calls go out, or it is only recorded what would have been done."""
+    """The decision is made: calls are sent, or a dry run records them."""
     reason = "dry_run" if policy.dry_run else "decided"
     case = moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
     return replace(case, acted_at=now, acted_gpus=len(case.gpu_ids), dry_run=policy.dry_run, target=target)
+
+
+def tried(case: Case, now: UnixTime, policy: Policy) -> Case:
+    """The case after an attempt of a call: the time in which its GPUs have to be free begins again.
+
+    So a call that fails is tried again for as long as calls are, and the GPUs have their time after the last delivery.
+    """
+    return replace(case, next_at=now + policy.verify_within) if case.state == "acting" else case
 
 
 def approved(case: Case, now: UnixTime, by: str) -> Case | None:
@@ -104,21 +112,31 @@ def approved(case: Case, now: UnixTime, by: str) -> Case | None:
 
 
 def snoozed(case: Case, now: UnixTime, by: str, seconds: Seconds) -> Case | None:
-    """The case at rest for a while; None: it is too late for that."""
+    """The snoozed case; None: its state no longer allows that."""
     if case.state not in OPEN and case.state != "snoozed":
         return None
     return replace(moved(case, "snoozed", now, reason="snoozed", by=by, next_at=now + seconds), confirmations=0)
 
 
 def exempted(case: Case, now: UnixTime, by: str) -> Case | None:
-    """The case that never moves again; None: it has ended already."""
+    """The exempt case; None: it has already ended."""
     if case.state in {"verified", "restored", "exempt"}:
         return None
     return moved(case, "exempt", now, reason="exempted", by=by)
 
 
+def resumed(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The case from zero, after a snooze or an exemption by a person; None: it has neither.
+
+    An annotation excludes a workload as long as it is there, so removing the annotation is the only way back.
+    """
+    if case.state != "snoozed" and not (case.state == "exempt" and case.reason != "annotation"):
+        return None
+    return replace(_again(case, now, reason="resumed"), by=by)
+
+
 def agreed(case: Case, now: UnixTime, by: str) -> Case | None:
-    """The owner gives the GPUs back: the grace period ends now. None: nobody waits for that.
+    """The owner gives the GPUs back: the grace period ends now. None: its state does not allow that.
 
     All brakes hold as before, and the verdict is checked again from fresh data.
     """
@@ -129,7 +147,7 @@ def agreed(case: Case, now: UnixTime, by: str) -> Case | None:
 
 
 def restored(case: Case, now: UnixTime, by: str) -> Case | None:
-    """The case after what was there was put back; None: nothing was taken."""
+    """The restored case; None: nothing was taken."""
     return moved(case, "restored", now, reason="restored", by=by) if case.restorable else None
 
 
@@ -147,19 +165,23 @@ def failed(case: Case, now: UnixTime, reason: str) -> Case:
 def may_deliver(
     case: Case, found: Finding, known: Known, policy: Policy, world: World
 ) -> tuple[Brake | Literal["released"], ...]:
-    """What forbids the delivery of a call of this case, now, by a finding from fresh data; (): it may go out.
+    """The brakes that forbid a call of this case now, by a finding from fresh data; (): it may be sent.
 
     It is asked before every delivery, retries included. Budgets and working hours were settled when it was decided.
     """
     if case.state != "acting" or case.dry_run or found not in {"idle"}:
-        return ("released",) if found in {"busy", "held", "gone"} or case.state != "acting" else ("unconfirmed",)
+        return (
+            ("released",)
+            if found in {"busy", "held", "preparing", "gone"} or case.state != "acting"
+            else ("unconfirmed",)
+        )
     return early(case, known, policy, world)
 
 
 def may_tell(
     case: Case, found: Finding, known: Known, policy: Policy, world: World
 ) -> tuple[Brake | Literal["released"], ...]:
-    """What forbids to tell the owner that his workload is idle, now, by a finding from fresh data; (): it may."""
+    """The brakes that forbid the notice to the owner now, by a finding from fresh data; (): it may be sent."""
     if case.state not in {"notified", "grace"} or found != "idle":
         return ("unconfirmed",) if found == "unknown" else ("released",)
     return early(case, known, policy, world)
@@ -172,7 +194,7 @@ def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
     """The windows in a row that prove it idle; windows that overlap count once, and counting ends when it is enough."""
     if case.state not in OPEN:
         return case
-    if seen.found == "unknown":
+    if seen.found in {"unknown", "preparing"}:
         return case if not case.confirmations else replace(case, confirmations=0, counted_until=seen.end)
     enough = case.confirmations >= policy.confirmations
     if seen.found != "idle" or enough or seen.begin < case.counted_until:
@@ -181,14 +203,21 @@ def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
     return replace(case, confirmations=case.confirmations + 1, counted_until=seen.end, shares=seen.workload.shares)
 
 
-_RELEASES: Mapping[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
+_RELEASES: Mapping[Finding, str] = {
+    "busy": "works_again",
+    "held": "holds_memory",
+    "preparing": "prepares_data",
+    "gone": "ended",
+}
 
 
 def _released(case: Case, now: _Now) -> Step | None:
-    """Work, or its end, releases a case in every open state; a call that is on its way is cancelled."""
+    """A workload that works or has ended is released from every open state; waiting calls are cancelled."""
     reason = _RELEASES.get(now.seen.found)
     if reason is None:
         return None
+    if case.state == "candidate" and now.seen.found == "preparing":
+        return Step(_held(case, ("preparing",)))  # nobody was told anything yet: the case shows what holds it back
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
     return Step(moved(case, "released", now.world.now, reason=reason), wish)
 
@@ -207,7 +236,7 @@ def _candidate(case: Case, now: _Now) -> Step:
 
 
 def _told(case: Case, now: _Now) -> Step:
-    """Tell the owner first, if the policy says so and somebody can be told."""
+    """Notify the owner first, if the policy asks for it and there is a channel."""
     at = now.world.now
     if _tells(now):
         return Step(moved(case, "notified", at, reason="confirmed"), "notify")
@@ -263,6 +292,9 @@ def _acting(case: Case, now: _Now) -> Step:
         return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
     if case.target is not None and not now.seen.owner_idle:
         return Step(moved(case, "released", at, reason="owner_in_use"), "cancel")
+    if now.seen.found == "unknown" or now.world.stop or now.world.breaker or now.world.kube == "down":
+        # No call goes out, and nobody can say whether the GPUs are free, so its time does not run.
+        return Step(tried(case, at, now.policy))
     if at >= (case.next_at or at):
         return Step(moved(case, "failed", at, reason="not_freed"), "cancel")
     return Step(case)
@@ -272,9 +304,11 @@ def _at_rest(case: Case, now: _Now) -> Step:
     """A snoozed or released case begins again from zero."""
     if case.state == "snoozed" and now.world.now < (case.next_at or 0.0):
         return Step(case)
-    if now.seen.found != "idle":
+    if now.seen.found not in {"idle", "preparing"}:
         return Step(case)
     begun = _again(case, now.world.now, reason="idle_again")
+    if now.seen.found == "preparing":
+        return Step(_held(begun, ("preparing",)))
     return Step(_counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy))
 
 
@@ -310,12 +344,12 @@ def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
 
 
 def _tells(now: _Now) -> bool:
-    """Whether the owner is told first. In a dry run nothing is taken from anybody, so nobody is told that it will."""
+    """Whether the owner is notified first; not in a dry run, because nothing will be taken."""
     return now.policy.notify_first and now.world.channel and not now.policy.dry_run
 
 
 def _grace_ends(case: Case, now: _Now) -> UnixTime:
-    """An owner who asks for a longer grace period after the notice gets it; one who gives the GPUs back, none."""
+    """A longer grace period that is set after the notice applies. An owner who gives the GPUs back has none."""
     if case.reason == "owner_agreed":
         return case.next_at or 0.0
     return max(case.next_at or 0.0, case.since + (now.known.pod.idle_grace or 0.0))

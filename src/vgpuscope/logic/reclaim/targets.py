@@ -61,7 +61,7 @@ def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID,
 
 
 def fought_over(target: Target, autoscalers: Iterable[Autoscaler]) -> bool:
-    """Whether KEDA scales the target, and would scale it back. A plain autoscaler rests while its target has none."""
+    """Whether KEDA scales the target, and would scale it back. An HPA pauses while its target has 0 replicas."""
     return target.kind in _SCALABLE and any(
         one.keda and (one.kind, one.of) == (target.kind, target.name) for one in autoscalers
     )

@@ -81,7 +81,7 @@ def _steps(
     begin, end = analysis.window.begin, analysis.window.end
     for key, what in found.items():
         case = cases.get(key)
-        if case is None and what != "idle":
+        if case is None and what not in {"idle", "preparing"}:
             continue
         workload = present[key]
         known = facts(workload)
@@ -173,7 +173,7 @@ def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator
 
 
 def _spent(cases: Mapping[str, Case]) -> Iterator[Spent]:
-    """Every decision, also one that was restored or released since; a dry run spends as a real one would."""
+    """All decisions, also of cases restored or released since. A dry run spends the budget as a live policy does."""
     for case in cases.values():
         if case.acted_at is not None:
             yield Spent(case.acted_at, case.namespace, case.acted_gpus)

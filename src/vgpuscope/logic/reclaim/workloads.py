@@ -54,7 +54,9 @@ class Present:
             idle = idle and use.verdict == "idle" and _covered(use, policy)
         if not idle or (held is not None and not _assigned(uses, held) <= {gpu.gpu_id for gpu, _ in uses}):
             return "unknown"
-        if not policy.include_held and any(use.use_class == "idle-held" for _, use in uses):
+        if not policy.include_preparing and any(use.use_class == "idle-preparing" for _, use in uses):
+            return "preparing"
+        if not policy.include_held and any(_holds_memory(use) for _, use in uses):
             return "held"
         return "idle"
 
@@ -74,6 +76,14 @@ def vanished(gpu_ids: Iterable[DeviceUUID], gpus: Mapping[DeviceUUID, GpuUse]) -
     """
     seen = [gpus.get(gpu_id) for gpu_id in gpu_ids]
     return bool(seen) and all(gpu is not None and gpu.last_seen is None and gpu.absent_since is None for gpu in seen)
+
+
+def _holds_memory(use: TenantUse) -> bool:
+    """A tenant that prepares data may hold memory, too; its class does not say so."""
+    return use.use_class == "idle-held" or _HELD in use.evidence.reasons
+
+
+_HELD = "VERDICT_IDLE_MEMORY_HELD"
 
 
 def _covered(use: TenantUse, policy: Policy) -> bool:

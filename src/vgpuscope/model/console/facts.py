@@ -16,6 +16,13 @@ class Seen(NamedTuple):
     labels: dict[str, str]
 
 
+class Shown(NamedTuple):
+    """The values of all metrics that have the same labels."""
+
+    labels: dict[str, str]
+    values: dict[str, float]  # by metric
+
+
 class TenantKey(NamedTuple):
     """A container on a GPU or MIG instance; "" for no instance."""
 
@@ -26,7 +33,7 @@ class TenantKey(NamedTuple):
     container: str
 
 
-class GpuFacts(Struct, kw_only=True):
+class GpuFacts(Struct, kw_only=True, gc=False):
     """The last values of one GPU or MIG instance, as its agent shows them."""
 
     values: dict[str, float] = {}  # by metric
@@ -37,7 +44,7 @@ class GpuFacts(Struct, kw_only=True):
     xids: dict[int, int] = {}  # counts
 
 
-class TenantFacts(Struct, kw_only=True):
+class TenantFacts(Struct, kw_only=True, gc=False):
     """The last values of one container on one GPU."""
 
     values: dict[str, float] = {}

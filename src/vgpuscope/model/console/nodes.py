@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from vgpuscope.model.cluster import Finding, OfferLedger
+from vgpuscope.model.console.beside import NodeBeside
 from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.overview import GpuClass
 from vgpuscope.model.console.parts import Part
@@ -87,3 +88,4 @@ class NodeDetail(Struct, frozen=True, kw_only=True):
     offers: tuple[OfferLedger, ...]  # GPUs that are known only by their number
     findings: tuple[Finding, ...]
     parts: tuple[Part, ...]
+    beside: NodeBeside | None = None  # CPU, memory and load; null: no agent can tell

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from vgpuscope.model.quantity import Seconds
 
-PartName: TypeAlias = Literal["analysis", "cluster", "agents", "history", "prometheus"]
+PartName: TypeAlias = Literal["analysis", "cluster", "agents", "history", "prometheus", "extender"]
 PartState: TypeAlias = Literal["ok", "stale", "down", "absent", "forbidden"]
 
 

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from vgpuscope.model.analysis import UseClass, Verdict
+from vgpuscope.model.console.beside import PodBeside
 from vgpuscope.model.console.gpus import TenantDetail, Use
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.scheduling import PendingRow, ReasonRow
@@ -89,3 +90,4 @@ class WorkloadDetail(Struct, frozen=True, kw_only=True):
     scheduling: PendingRow | None  # how it waited, or why it waits; null: not recorded
     reasons: tuple[ReasonRow, ...]  # what schedulers reported about it
     parts: tuple[Part, ...]
+    beside: PodBeside | None = None  # CPU, memory, I/O, processes; null: it waits, or no agent can tell

@@ -9,7 +9,7 @@ from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
 from vgpuscope.formats.prom import promql
 from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console.facts import folded, together
-from vgpuscope.model.console.facts import Facts, Seen
+from vgpuscope.model.console.facts import Facts, Shown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.units import Units
@@ -71,23 +71,22 @@ class PageFacts:
             return known
         facts = Facts()
         with self._units.isolated(f"page of {name}"):
-            facts = folded(_samples(text_of(page), OF_ALL | CURRENT))
+            facts = folded(_shown(text_of(page), OF_ALL | CURRENT))
         return page, facts
 
 
 def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
-    return _only(folded(_samples(text_of(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
+    return _only(folded(_shown(text_of(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
 
 
-def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:
-    """The wanted samples of a page.
+def _shown(page: bytes, wanted: frozenset[str]) -> list[Shown]:
+    """The wanted values of a page.
 
     Most series of a container have the same labels, which are decoded once. What series mean is not remembered from one
     page to the next: that would take more memory than the facts.
     """
     names = {name.encode(): name for name in wanted}
-    known: dict[bytes, dict[str, str] | None] = {}
-    found: list[tuple[Seen, float]] = []
+    known: dict[bytes, dict[str, float]] = {}
     lines = page.split(b"\n")
     lines.pop()  # a line without an end was cut off
     for line in lines:
@@ -95,11 +94,9 @@ def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:
         if not brace or name not in names or (name in _CURRENT and line.endswith(b" 0")):
             continue
         text, _, value = rest.rpartition(b"}")
-        if text not in known:
-            known[text] = decode_labels(text)
-        if (labels := known[text]) is not None:
-            found.append((Seen(names[name], labels), number(value)))
-    return found
+        known.setdefault(text, {})[names[name]] = number(value)
+    decoded = ((decode_labels(text), values) for text, values in known.items())
+    return [Shown(labels, values) for labels, values in decoded if labels is not None]
 
 
 _CURRENT = frozenset(name.encode() for name in CURRENT)  # with 0, it is a state that a GPU or container is not in
@@ -122,16 +119,24 @@ class EngineFacts:
         self._matchers = tuple(one for one in matchers if one.label not in _PODS)  # those select tenants, not GPUs
 
     async def fleet(self) -> Facts:
-        every, current = await asyncio.gather(self._samples(OF_ALL), self._samples(CURRENT, only=" == 1"))
+        every, current = await asyncio.gather(self._shown(OF_ALL), self._shown(CURRENT, only=" == 1"))
         with without_collections():
             return await asyncio.to_thread(lambda: folded((*every, *current)))
 
     async def gpu(self, gpu_id: str) -> Facts:
         this = promql.Matcher("gpu_uuid", "=", gpu_id)
-        found = await self._samples(OF_ALL | CURRENT | OF_ONE, this)
+        found = await self._shown(OF_ALL | CURRENT | OF_ONE, this)
         return await asyncio.to_thread(folded, found)
 
-    async def _samples(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[tuple[Seen, float]]:
+    async def stored(
+        self, names: Iterable[str], these: Iterable[promql.Matcher], *, seconds: Seconds, within: Seconds
+    ) -> bytes:
+        """The samples of some series in the last seconds, as the engine answers: one query for all of them."""
+        named = promql.one_of("__name__", sorted(names))
+        query = f"{promql.selector('', (named, *self._matchers, *these))}[{promql.window(seconds)}]"
+        return await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + within)
+
+    async def _shown(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[Shown]:
         named = promql.one_of("__name__", sorted(names))
         query = promql.selector("", (named, *self._matchers, *more)) + only
         data = await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + _DEADLINE)
@@ -142,6 +147,5 @@ class EngineFacts:
         await self._api.aclose()
 
 
-def _decoded(data: bytes) -> list[tuple[Seen, float]]:
-    rows, named = promql.decode_vector(data).rows, promql.NamedLabels()
-    return [(Seen(*named.decode(row.metric)), row.value[1]) for row in rows]
+def _decoded(data: bytes) -> list[Shown]:
+    return [Shown(*found) for found in promql.by_labels(promql.decode_vector(data).rows)]

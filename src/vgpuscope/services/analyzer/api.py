@@ -46,9 +46,10 @@ from vgpuscope.services.analyzer.parameters import (
     UpdateQuery,
     WasteQuery,
 )
-from vgpuscope.services.analyzer.reclaim import Reclaim
-from vgpuscope.services.analyzer.reclaim_api import ReclaimApi
+from vgpuscope.services.analyzer.reclaim.api import ReclaimApi
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
+from vgpuscope.services.analyzer.source_watch import SourceCheck
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
@@ -85,13 +86,6 @@ _ENDPOINTS = {
 Sections = dict[str, dict[str, Any]]  # section → name → value
 Plain = Call[NoQuery, None]
 Rows = Call[RowsQuery, None]
-
-
-class SourceCheck(Struct, frozen=True, kw_only=True):
-    """One check whether the source answers."""
-
-    error: ScopeError | None
-    analyses: int  # analyses that had ended when the check began
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):

@@ -193,7 +193,7 @@ class Asker:
                     counts.cost = (counts.cost or 0.0) + count * price / _MILLION
 
     def _note(self, error: AiFailed) -> None:
-        """Leave a provider that fails alone for a while, longer each time."""
+        """Pause after a failure of the provider, longer each time."""
         now = self._clock()
         if error.provider_wide and now >= self._quiet[0]:  # of several questions at once, the first one counts
             least, most = _QUIET

@@ -15,7 +15,7 @@ from vgpuscope.model.backtest import Backtest, BacktestProgress, PolicyChange
 from vgpuscope.model.errors import BacktestBusy, HistoryAbsent
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.runtime import duration
-from vgpuscope.services.analyzer.reclaim import policy_of
+from vgpuscope.services.analyzer.reclaim.given import policy_of
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.store.past import PastStore
 from vgpuscope.views.reclaim.backtest import backtest_answer
@@ -55,7 +55,7 @@ class Backtests:
     ) -> Backtest:
         """Replay the span; BacktestBusy if another one runs."""
         if self._past is None:
-            raise HistoryAbsent("there is no past to replay: analyzer.history is not set")
+            raise HistoryAbsent("a back-test has nothing to replay: analyzer.history is not set")
         if self._running is not None:
             raise BacktestBusy(f"a back-test of {self._running.by} is running")
         began = self._clock()

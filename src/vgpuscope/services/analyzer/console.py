@@ -8,11 +8,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vgpuscope.config import Config
 from vgpuscope.http.answers import KeptAnswers
@@ -30,6 +30,7 @@ from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
+from vgpuscope.model.decision_answers import DecisionBody
 from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingList, PendingPod
@@ -37,6 +38,7 @@ from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
+from vgpuscope.services.analyzer.beside import Beside
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource
 from vgpuscope.services.analyzer.past_hours import PastHours
@@ -45,8 +47,8 @@ from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
-from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.cluster import ClusterPart
+from vgpuscope.sources.console.extender import ExtenderPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.store.results.wanted import Wanted
@@ -55,11 +57,13 @@ from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 T = TypeVar("T")
 
 JOINED = ("analysis", "cluster", "agents")  # the parts of every list
-_SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis
+_SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis,
+_SHARE_OF_FACTS = 200  # and at most for 1/200 if only agents' facts are new: the next analysis is joined with them
 _TICK: Seconds = 60.0  # an answer with times that go on, such as how long pods wait, is made anew so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
+_FACTS_SHARE = 100.0  # new facts of all GPUs are read, joined and sent to all consoles at most for 1/100 of the time
 _HOUR, _DAY = 3600, 86400
 _HOURS = 49  # kept in memory: two days, each hour up to 1 MB for 40,000 pods
 _CLASS_HOURS = 5000  # kept in memory: sums, some bytes each
@@ -73,6 +77,9 @@ _NO_CLUSTER = SourceDown(
 )
 _NO_AGENTS = SourceDown(
     "no agents are known", hint="Set prometheus.url, analyzer.targets or analyzer.discover_services."
+)
+_NO_EXTENDER = SourceDown(
+    "no extender is configured", hint="Start `vgpuscope extender`, and set analyzer.extender_url."
 )
 _HISTORY_ABSENT = HistoryDown("results are not stored", hint="Set analyzer.history to a file or a postgresql:// URL.")
 
@@ -90,6 +97,9 @@ class Desk(Protocol):
         """Whether this replica analyses, and so records what happened."""
 
     def event_log(self) -> EventLog: ...
+    def stored(self) -> Hashable:
+        """Another value when other results may be in the store."""
+
     async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
     async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
         """The GPUs of now, judged by the settings in effect and by changed ones."""
@@ -135,13 +145,17 @@ class _Wiring(NamedTuple):
     cluster: PartReader[ClusterFacts]
     source: AgentSource | None
     agents: PartReader[Facts]
+    beside: Beside
     engine: PromApi | None
+    extender: ExtenderPart | None
+    decisions: PartReader[tuple[DecisionBody, ...]]
 
 
 class _Join(NamedTuple):
     made_for: tuple[object, ...]
     ledgers: Ledgers | None
     rows: tuple[GpuRow, ...]
+    facts_at: UnixTime | None  # when the joined facts were read
     began: Seconds
     took: Seconds
 
@@ -166,8 +180,8 @@ class Console:
         self._past = self._past_reader(stored=False)
         self._stored = False
         self._day_ago: tuple[UnixTime, list[HistoryPoint]] | None = None  # the hour a day ago
-        self._waste_hours: PastHours[WasteHour] = PastHours(wall, most=_HOURS)
-        self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS)
+        self._waste_hours: PastHours[WasteHour] = PastHours(wall, most=_HOURS, stored=desk.stored)
+        self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS, stored=desk.stored)
         self._digest: timeline.Digest | None = None
         self._noted = 0
         self._recent: deque[TimelineEvent] = deque(maxlen=MOST_IN_MEMORY)  # of this process
@@ -185,7 +199,8 @@ class Console:
             self._desk.board(), wiring.cluster.read(), wiring.agents.read(), self._read_past(past=past)
         )
         joined, now = await self._joined(board, cluster, agents), self._wall()
-        parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, agents, held)))
+        shown = structs.replace(agents, at=joined.facts_at)
+        parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, shown, held)))
         states = tuple((part.name, part.state, part.code) for part in parts)
         version = (*joined.made_for, states)
         return View(
@@ -213,18 +228,15 @@ class Console:
             return None
         return found if found.gpus else None
 
+    @property
+    def beside(self) -> Beside:
+        """What agents know beside the GPUs."""
+        return self._wired().beside
+
     async def agent_sources(self, node: str) -> tuple[SourceState, ...] | None:
         """What a node's agent says of its sources; None if we do not scrape it ourselves, or it does not answer."""
-        source = self._wired().source
-        target = source.target(node) if isinstance(source, PageFacts) else None
-        if target is None:
-            return None
-        try:
-            token = self.config.analyzer.scrape_token
-            async with AgentApi(target, timeout=_FACTS_WITHIN, token=token) as agent:
-                return (await agent.snapshot()).sources
-        except ScopeError:
-            return None
+        sample = await self.beside.sample(node)
+        return None if sample is None else sample.sources
 
     async def explained(self, namespace: str, pod: str) -> PendingList | None:
         """Why one pod waits, with the numbers; None if the cluster exporter does not say it now."""
@@ -236,6 +248,32 @@ class Console:
                 return await api.explain(namespace, pod)
         except (ScopeError, TimeoutError):
             return None
+
+    async def decisions(self) -> tuple[tuple[DecisionBody, ...], Part]:
+        """The newest decisions of the extender, and the state of that part."""
+        held = await self._wired().decisions.read()
+        return held.value or (), part_of(held, self._wall())
+
+    async def decisions_of(self, namespace: str, pod: str) -> tuple[tuple[DecisionBody, ...], Part]:
+        """The decisions about one pod; if the extender does not answer now, those of the list, without verdicts."""
+        wiring = self._wired()
+        held = await wiring.decisions.read()
+        part = part_of(held, self._wall())
+        if wiring.extender is not None and held.state != "forbidden":
+            try:
+                async with asyncio.timeout(_FACTS_WITHIN):
+                    return await wiring.extender.of_pod(namespace, pod), part
+            except (ScopeError, TimeoutError):
+                pass
+        return tuple(one for one in held.value or () if (one.namespace, one.pod) == (namespace, pod)), part
+
+    @property
+    def extender(self) -> ExtenderPart:
+        """The extender; Unknown if none is configured."""
+        found = self._wired().extender
+        if found is None:
+            raise Unknown(str(_NO_EXTENDER), hint=_NO_EXTENDER.advice)
+        return found
 
     @property
     def engine(self) -> PromApi | None:
@@ -321,16 +359,20 @@ class Console:
         wanted = (shown, cluster.value.revision if cluster.value else None, agents.version)
         async with self._joining:
             known = self._join
-            if known is not None and (known.made_for == wanted or self._too_soon(known, shown)):
+            if known is not None and (known.made_for == wanted or self._too_soon(known, wanted)):
                 return known
             began = self._clock()
             with without_collections():
                 index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
-            self._join = _Join(wanted, index, rows, began, self._clock() - began)
+            self._join = _Join(wanted, index, rows, agents.at, began, self._clock() - began)
             return self._join
 
-    def _too_soon(self, known: _Join, shown: tuple[object, ...]) -> bool:
-        return known.made_for[0] == shown and self._clock() < known.began + _SHARE * known.took
+    def _too_soon(self, known: _Join, wanted: tuple[object, ...]) -> bool:
+        if known.made_for[0] != wanted[0]:
+            return False
+        newer = known.made_for[1] == wanted[1] and known.made_for[2] and wanted[2]  # facts instead of older facts
+        share = _SHARE_OF_FACTS if newer else _SHARE
+        return self._clock() < known.began + share * known.took
 
     def _analysis_part(self, board: Board, now: UnixTime) -> Part:
         stale, error, analysis = self._desk.staleness(), self._desk.last_error(), board.analysis
@@ -354,7 +396,8 @@ class Console:
     def _wired(self) -> _Wiring:
         """The parts for the settings of now; parts for former settings are closed."""
         config, source = self._desk.config(), self._desk.source()
-        wanted = (cluster_url(config), config.analyzer.scrape_token, source, config.prometheus)
+        urls = (cluster_url(config), config.analyzer.extender_url)
+        wanted = (*urls, config.analyzer.scrape_token, source, config.prometheus)
         known = self._wiring
         if known is not None and known.made_for == wanted:
             return known
@@ -370,13 +413,24 @@ class Console:
         api = ClusterPart(url, token=config.analyzer.scrape_token) if url else None
         engine = prom_api(config, largest=_LARGEST, at_once=4) if isinstance(source, PrometheusSource) else None
         agents = _agent_source(config, source, engine)
+        extender = _extender(config)
         return _Wiring(
             wanted,
             api,
             PartReader("cluster", api.read if api else None, missing=_NO_CLUSTER, wall=self._wall),
             agents,
-            PartReader("agents", agents.fleet if agents else None, missing=_NO_AGENTS, wall=self._wall),
+            PartReader(
+                "agents",
+                agents.fleet if agents else None,
+                missing=_NO_AGENTS,
+                share=_FACTS_SHARE,
+                rhythm=lambda: self._desk.config().scheduler.interval,
+                wall=self._wall,
+            ),
+            Beside(agents, token=config.analyzer.scrape_token, wall=self._wall),
             engine,
+            extender,
+            PartReader("extender", extender.read if extender else None, missing=_NO_EXTENDER, wall=self._wall),
         )
 
     # ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -419,6 +473,10 @@ class Console:
 
             hours.append(await self._waste_hours.get((), at, at + _HOUR, read))
         return await asyncio.to_thread(waste_by_namespace, hours)
+
+    def analysis_begins(self) -> None:
+        """Agents' facts of a large fleet are read while it is analysed: both are joined and sent to consoles once."""
+        self._wired().agents.begin()
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -489,6 +547,11 @@ def _agent_source(config: Config, source: Source, engine: PromApi | None) -> Age
     return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
 
 
+def _extender(config: Config) -> ExtenderPart | None:
+    url = config.analyzer.extender_url
+    return ExtenderPart(url, token=config.analyzer.scrape_token) if url else None
+
+
 def _between(before: timeline.Digest, after: timeline.Digest, at: UnixTime) -> list[TimelineEvent]:
     return list(timeline.between(before, after, at=at))
 
@@ -512,8 +575,12 @@ def part_of(held: Held[Any], now: UnixTime) -> Part:
 async def _let_go(wiring: _Wiring) -> None:
     await wiring.cluster.close()
     await wiring.agents.close()
+    await wiring.beside.close()
+    await wiring.decisions.close()
     if wiring.api is not None:
         await wiring.api.__aexit__()
+    if wiring.extender is not None:
+        await wiring.extender.__aexit__()
     if wiring.engine is not None:
         await wiring.engine.aclose()
 

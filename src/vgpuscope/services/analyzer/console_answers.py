@@ -23,6 +23,7 @@ from vgpuscope.model.console.scheduling import PendingRow, ReasonRow, Scheduling
 from vgpuscope.model.console.workloads import WorkloadOnGpu, WorkloadRow
 from vgpuscope.model.opinion import PartId
 from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.words import Language
 from vgpuscope.services.analyzer.console import JOINED, View
 from vgpuscope.services.analyzer.console_parameters import PodQuery, WorkloadsQuery
 from vgpuscope.views.console.words import scheduling_words
@@ -230,7 +231,7 @@ def on_gpus(view: View, gpus: Sequence[GpuRow], asked: PodQuery) -> tuple[Worklo
     )
 
 
-def saying(lang: evidence.Language) -> details.Sentences:
+def saying(lang: Language) -> details.Sentences:
     """What turns evidence into sentences."""
 
     def say(found: Evidence) -> tuple[str, ...]:

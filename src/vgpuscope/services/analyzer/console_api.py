@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.logic.console import scheduling
+from vgpuscope.logic.console import decisions, scheduling
 from vgpuscope.logic.console.nodes import with_codes
 from vgpuscope.logic.console.scope import Namespaces, allowed, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.timeline import waits
 from vgpuscope.logic.console.workloads import workload_rows
+from vgpuscope.model.console.beside import PodBeside
+from vgpuscope.model.console.decisions import DecisionList, PodDecisions, WhatIf
 from vgpuscope.model.console.gpus import GpuDetail, GpuList, GpuRow, TenantRow
 from vgpuscope.model.console.history import ClassHistory, SeriesHistory
 from vgpuscope.model.console.namespaces import NamespaceDetail, NamespaceList, NamespaceRow
@@ -27,7 +29,8 @@ from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import Timeline
 from vgpuscope.model.console.words import Vocabulary
 from vgpuscope.model.console.workloads import WorkloadDetail, WorkloadList, WorkloadRow
-from vgpuscope.model.errors import Unknown
+from vgpuscope.model.decision_answers import FitAnswer, seen_by
+from vgpuscope.model.errors import Forbidden, Unknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.model.words import NO_WORDS
@@ -49,6 +52,7 @@ from vgpuscope.services.analyzer.console_history import class_history, series_hi
 from vgpuscope.services.analyzer.console_parameters import (
     GPU_PARTS,
     ClassesQuery,
+    DecisionsQuery,
     GpuQuery,
     GpusQuery,
     NamespaceQuery,
@@ -106,6 +110,30 @@ class ConsoleApi:
                 "why one pod waits",
                 self._pending,
                 PendingDetail,
+                statuses=(404, 503),
+            ),
+            get("/api/v1/decisions", "the newest decisions of the extender", self._decisions, DecisionList),
+            get(
+                "/api/v1/decisions/{namespace}/{pod}",
+                "the decisions of the extender about one pod, with its verdicts",
+                self._pod_decisions,
+                PodDecisions,
+                **one,
+            ),
+            get(
+                "/api/v1/fit/{namespace}/{pod}",
+                "whether a pod that the extender knows would fit now, and what would make it fit",
+                self._fit_pod,
+                FitAnswer,
+                statuses=(404, 503),
+            ),
+            Operation(
+                method="POST",
+                path="/api/v1/fit",
+                summary="whether a pod would fit, and what would make it fit; nothing is created",
+                handler=self._fit,
+                answer=FitAnswer,
+                scoped=True,
                 statuses=(404, 503),
             ),
             get(
@@ -205,6 +233,7 @@ class ConsoleApi:
             offers=ledger.offers if ledger and scope is None else (),
             findings=tuple(findings_in(ledger.findings, scope)) if ledger else (),
             parts=view.part(*JOINED),
+            beside=await self._console.beside.node(name),
         )
 
     # ── workloads ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -241,7 +270,14 @@ class ConsoleApi:
             scheduling=pending_rows_of(view, (waiting or pods)[:1])[0] if pods else None,
             reasons=reasons_of(view, (waiting or pods)[0]) if pods else (),
             parts=view.part(*JOINED),
+            beside=await self._beside(rows[0]),
         )
+
+    async def _beside(self, row: WorkloadRow) -> PodBeside | None:
+        """The pod beside its GPUs; it runs on one node."""
+        if not row.nodes or row.pod is None:
+            return None
+        return await self._console.beside.pod(row.nodes[0], row.namespace, row.pod, row.pod_uid)
 
     # ── scheduling ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -277,6 +313,36 @@ class ConsoleApi:
             changes=scheduling.both(found.advice, found.advice_zh),
             parts=view.part("cluster"),
         )
+
+    # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _decisions(self, call: Call[DecisionsQuery, None]) -> DecisionList:
+        scope = allowed(call.caller, call.asked.namespace)
+        found, part = await self._console.decisions()
+        seen = [one for one in found if scope is None or one.namespace in scope]
+        rows = seen[call.asked.offset : call.asked.offset + call.asked.limit]
+        return DecisionList(total=len(seen), rows=tuple(map(decisions.decision_row, rows)), parts=(part,))
+
+    async def _pod_decisions(self, call: Call[PodQuery, None]) -> PodDecisions:
+        asked = call.asked
+        if not allowed(call.caller, (asked.namespace,)):
+            raise Unknown(f"no decision about {asked.namespace}/{asked.pod} in the last day")
+        found, part = await self._console.decisions_of(asked.namespace, asked.pod)
+        return decisions.pod_decisions(found, say=scheduling_words, parts=(part,))
+
+    async def _fit_pod(self, call: Call[PodQuery, None]) -> FitAnswer:
+        asked = call.asked
+        if not call.caller.sees(asked.namespace):
+            raise Unknown(f"no decision about {asked.namespace}/{asked.pod} in the last day")
+        found = await self._console.extender.fit_pod(asked.namespace, asked.pod)
+        return seen_by(found, call.caller.sees)
+
+    async def _fit(self, call: Call[NoQuery, WhatIf]) -> FitAnswer:
+        asked = call.body
+        if not call.caller.sees(asked.namespace):
+            raise Forbidden(f"{call.caller.name!r} may not ask about the namespace {asked.namespace}")
+        found = await self._console.extender.fit(decisions.manifest_of(asked), asked.replicas)
+        return seen_by(found, call.caller.sees)
 
     # ── namespaces ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -37,6 +37,7 @@ _MOST_POINTS = 200_000  # of analyses; more are read as hours
 _AT_ONCE = 50_000  # points that are read from the store at once
 _BY_ENGINE = 86400.0  # a longer range is read from the store
 _ENGINE_WITHIN: Seconds = 10.0
+_FIELDS = frozenset({"seconds", "held_seconds", "by_class"})  # that classes are added up from
 _SOURCES: dict[Step, ChartSource] = {"analysis": "analyses", "hour": "hours", "day": "days"}
 
 
@@ -114,7 +115,7 @@ async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, 
 
     async def read() -> ClassHour:
         fold = ClassFold(Grid(at, at + long, least=long, points=2), group=of.group)
-        found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS}
+        found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS, "fields": _FIELDS}
         with without_collections():
             gpus = await console.read_points(Wanted(**found, pod=None))
             tenants = await console.read_points(Wanted(**found, namespace="")) if of.pods else gpus

@@ -12,10 +12,10 @@ from vgpuscope.model.console.namespaces import NamespaceRow
 from vgpuscope.model.console.nodes import NodeRow
 from vgpuscope.model.console.timeline import EVENT_KINDS
 from vgpuscope.model.console.workloads import WorkloadGroup, WorkloadRow
+from vgpuscope.model.words import Language
 from vgpuscope.runtime.duration import LONG
 from vgpuscope.services.analyzer.parameters import Count, Format, Moment, Score
 from vgpuscope.views.console.tables import field_names
-from vgpuscope.views.fleet.evidence import Language
 
 Names: TypeAlias = tuple[
     Annotated[str, Meta(description="Only these namespaces; other tenants of shared GPUs are added up as others.")], ...
@@ -116,6 +116,13 @@ class PodQuery(Struct, frozen=True, kw_only=True):
     namespace: Namespace
     pod: Pod
     lang: Lang = "en"
+
+
+class DecisionsQuery(ScopeQuery, frozen=True, kw_only=True):
+    """A page of decisions."""
+
+    offset: Offset = 0
+    limit: Annotated[int, Meta(ge=0, le=1000, description="Most decisions to send.")] = 100
 
 
 class NamespacesQuery(ListQuery, frozen=True, kw_only=True):

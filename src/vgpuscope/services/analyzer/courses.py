@@ -1,4 +1,4 @@
-"""How quantities of a few GPUs went through a window, from the source of the analyses: means of equal parts of it."""
+"""Values over time of a few GPUs, from the source of the analyses: the means of equal parts of a window."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator

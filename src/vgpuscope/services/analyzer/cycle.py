@@ -95,15 +95,17 @@ class Cycle:
         done: Callable[[Board], Awaitable[bool | None]],
         nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
         allocations: Callable[[], Awaitable[Allocations | None]] = _no_list,
+        begins: Callable[[], object] = lambda: None,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`done` is called with each successful analysis after it is on the board, and never raises.
 
         If `done` returns True, a part of it failed, and the analysis is counted as one with an error. `nodes` returns
         the nodes of the cluster, or None if they are not known; `allocations` what is allocated there.
+        `begins` is called when an analysis begins.
         """
         self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
-        self._nodes, self._allocations = nodes, allocations
+        self._nodes, self._allocations, self._begins = nodes, allocations, begins
         self._fleet: object = None  # the fleet of the last analysis; None: not known
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, PreviousVerdict] = {}
@@ -187,6 +189,7 @@ class Cycle:
         log.info(RULE)
         log.info("Starting GPU utilization analysis")
         try:
+            self._begins()
             with without_collections():
                 analysis = await self._look(began)
                 await self._show(analysis, since=monotonic)
@@ -398,6 +401,7 @@ def _rules(config: Config) -> VerdictRules:
         power_contradiction=found.power_contradiction,
         stalled_util=found.stalled_util,
         stalled_power=found.stalled_power,
+        preparing_cpu=found.preparing_cpu,
     )
 
 

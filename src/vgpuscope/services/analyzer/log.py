@@ -1,10 +1,14 @@
-"""The analyzer's log beside its table: nodes at --v 4, GPUs, tenants and the terms of their scores at --v 5."""
+"""The analyzer's log: gpu-oour's table, nodes at --v 4, and GPUs, tenants and the terms of their scores at --v 5."""
 
 import logging
+from collections.abc import Sequence
 
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import DETAIL, SUMMARY, fields
 from vgpuscope.views.fleet import log_detail
+from vgpuscope.views.fleet.log_table import low_lines, table_lines
+from vgpuscope.views.fleet.results import ResultRow
 
 log = logging.getLogger(__name__)
 
@@ -19,3 +23,12 @@ def tell_analysis(analysis: Analysis) -> None:
     if detailed:
         for message, values in log_detail.gpu_events(analysis):
             log.log(DETAIL, message, extra=fields(**values))
+
+
+def tell_table(rows: Sequence[ResultRow], *, threshold: float, seconds: Seconds) -> None:
+    """Log the table, and a warning about GPUs below the threshold."""
+    for line in table_lines(rows):
+        log.info(line)
+    for line in low_lines(rows, threshold=threshold):
+        log.warning(line)
+    log.info("Analysis completed in %.2fs", seconds)

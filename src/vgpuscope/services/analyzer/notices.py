@@ -2,8 +2,8 @@
 
 case moved ─► a call for each channel, in the same transaction ─► a round: still true? ─► message ─► sent ─► settled
 
-A crash between sending and settling sends a notice twice, and never loses one. A channel that hangs or fails delays
-its own notices only.
+No crash loses a notice. A crash between sending and settling sends the notice once more. A channel that hangs or fails
+delays its own notices only.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, Link, 
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.runtime.log import error_fields, fields
-from vgpuscope.services.analyzer.reclaim import Reclaim, Told
+from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
+from vgpuscope.services.analyzer.reclaim.given import Told
 from vgpuscope.store.reclaim import NOTICE
 from vgpuscope.views.notices import templates
 from vgpuscope.views.notices.message import FIELDS, Item, Message, Style, message, trial
@@ -167,7 +168,7 @@ class Notices:
         return [_route(one) for one in self.config.channels]
 
     def ready(self) -> bool:
-        """Whether an owner can be told; a channel that does not work delays his notice, and is a channel."""
+        """Whether there is a channel for owners. A channel that fails counts: it only delays notices."""
         return any(route.kinds & ANSWERED for route in self.routes())
 
     def channels(self, *, again: bool = False) -> Mapping[str, Channel]:
@@ -211,7 +212,7 @@ class Notices:
         return link_key(config.notify, config.analyzer)
 
     def working(self) -> dict[str, bool]:
-        """By channel: whether its last message was taken; channels without one have no entry."""
+        """By channel: whether its last message was accepted; channels without a message have no entry."""
         known = {name: one for name, one in self.states.items() if one.error or one.delivered_at is not None}
         return {name: not one.error for name, one in known.items()}
 
@@ -245,16 +246,16 @@ class Notices:
 
     # ── rounds ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def deliver_forever(self, reclaim: Reclaim) -> None:
+    async def deliver_forever(self, cases: CaseNotices) -> None:
         """Send what is due."""
         while True:
             try:
-                await self.deliver_due(reclaim)
+                await self.deliver_due(cases)
             except (HistoryDown, NotLeader) as e:
                 log.warning("a notice was not sent", extra=error_fields(e))
             await asyncio.sleep(_LOOK_EVERY)
 
-    async def deliver_due(self, reclaim: Reclaim) -> None:
+    async def deliver_due(self, cases: CaseNotices) -> None:
         """One round: at most one message for each channel."""
         if not self._config().notify.channels:
             return
@@ -262,33 +263,33 @@ class Notices:
         channels = self.channels(again=now >= self._look_at)
         if now >= self._look_at:
             self._look_at = now + _LOOK_AGAIN
-            await self._adopt(reclaim)
+            await self._adopt(cases)
         ready = [one for one in channels.values() if now >= self.states[one.name].not_before]
-        await asyncio.gather(*(self._round(channel, reclaim) for channel in ready))
+        await asyncio.gather(*(self._round(channel, cases) for channel in ready))
 
-    async def _adopt(self, reclaim: Reclaim) -> None:
+    async def _adopt(self, cases: CaseNotices) -> None:
         """Notices of channels that are no longer there go to those that are."""
-        waiting = await reclaim.notices_due("", most=500)
+        waiting = await cases.due("", most=500)
         known = {one.name for one in self._config().notify.channels}
         gone = [call for call in waiting if call.key.split("/")[1] not in known]
         if gone:
-            await reclaim.replace_notices(gone)
+            await cases.reroute(gone)
 
-    async def _round(self, channel: Channel, reclaim: Reclaim) -> None:
-        due = await reclaim.notices_due(channel.name, most=4 * MOST)
-        told = await reclaim.tellable(due) if due else []
+    async def _round(self, channel: Channel, cases: CaseNotices) -> None:
+        due = await cases.due(channel.name, most=4 * MOST)
+        told = await cases.tellable(due) if due else []
         if not told:
             return
-        pairs, message = await asyncio.to_thread(self._message, channel, told, reclaim)
-        tried = await reclaim.attempt_notices([call for call, _ in pairs])
+        pairs, message = await asyncio.to_thread(self._message, channel, told, cases)
+        tried = await cases.attempt([call for call, _ in pairs])
         if len(tried) < len(pairs):
             return  # one was cancelled meanwhile: the next round makes a message without it
         error = await self._sent(channel, message)
         self.counts[channel.name, "failure" if error else "success"] += len(tried)
-        await reclaim.settle_notices(tried, channel=channel.name, error=error)
+        await cases.settle(tried, channel=channel.name, error=error)
 
     async def _sent(self, channel: Channel, message: Message) -> str:
-        """ "" if the message was taken; else why not."""
+        """ "" if the message was accepted; else why not."""
         state = self.states.setdefault(channel.name, ChannelState())
         now = self._clock()
         self.changes += 1
@@ -304,9 +305,9 @@ class Notices:
         return ""
 
     def _message(
-        self, channel: Channel, told: Sequence[tuple[Call, Notice]], reclaim: Reclaim
+        self, channel: Channel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices
     ) -> tuple[Sequence[tuple[Call, Notice]], Message]:
-        items = {call.key: self._item(notice, channel, reclaim) for call, notice in told}
+        items = {call.key: self._item(notice, channel, cases) for call, notice in told}
 
         def text(some: Sequence[tuple[Call, Notice]]) -> str:
             waiting = len(told) - len(some)
@@ -316,10 +317,10 @@ class Notices:
         title = message([items[call.key] for call, _ in chosen], channel.style).title
         return chosen, Message(title=title, body=body)
 
-    def _item(self, notice: Notice, channel: Channel, reclaim: Reclaim) -> Item:
+    def _item(self, notice: Notice, channel: Channel, cases: CaseNotices) -> Item:
         if notice.case is None or notice.kind not in ANSWERED:
             return Item(notice=notice)
-        end = reclaim.grace_end(notice.case) if notice.kind == "soon" else None
+        end = cases.grace_end(notice.case) if notice.kind == "soon" else None
         return Item(notice=notice, grace_end=end, links=self._links(notice, channel))
 
     def _links(self, notice: Notice, channel: Channel) -> dict[str, str]:
@@ -348,7 +349,7 @@ class Notices:
         channel = self.channels(again=True).get(name)
         if channel is None:
             known = ", ".join(self._channels) or "none"
-            raise Unknown(f"no channel {name!r} that can be used", hint=f"These can: {known}.")
+            raise Unknown(f"no usable channel {name!r}", hint=f"Usable channels: {known}.")
         error = await self._sent(channel, trial(channel.style.language))
         self.states[name].not_before = 0.0  # a trial delays no notice
         if error:

@@ -150,7 +150,7 @@ class Opinions:
     # ── after each analysis ──────────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, analysis: Analysis) -> None:
-        """Look what an analysis leaves to be asked; `ask_forever` asks it."""
+        """Find the questions that an analysis raises; `ask_forever` asks them."""
         wish, self._wish = self._wish, None
         await self._see(analysis, asks=self._config().ai.enabled if wish is None else wish)
         self._todo.set()
@@ -255,7 +255,7 @@ class Opinions:
         try:
             courses = await self._courses(window, {one.part.gpu_id for one in chosen})
         except ScopeError as e:
-            log.info("questions are asked without the course of the window", extra=error_fields(e))
+            log.info("questions are asked without the values over time", extra=error_fields(e))
             return list(chosen)
         return [with_courses(one, courses) for one in chosen]
 

@@ -73,6 +73,7 @@ class ScrapeSource:
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
         self._known: dict[str, _Target] = {}  # includes former targets, as long as their samples are used
+        self._listed = False  # whether the targets have been listed once
         self._lost: ScopeError | None = None  # why the targets could not be listed, or one of them cannot be scraped
         self.units = Units(log)
         self._scrapes = 0
@@ -168,7 +169,8 @@ class ScrapeSource:
         if down:
             first = f"{down[0].name}: {down[0].error}"
             return SourceDown(f"{len(down)} of {len(followed)} targets are down, none is up; {first}", hint=_CHECK)
-        return SourceDown("no target has been scraped yet" if followed else "there are no targets", hint=_CHECK)
+        none = self._listed and not followed
+        return SourceDown("there are no targets" if none else "no target has been scraped yet", hint=_CHECK)
 
     # ── scraping ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,6 +184,7 @@ class ScrapeSource:
             self._not_listed(self.units.failed("targets", e))
         else:
             self._take_targets(self._addressed(urls), tasks)
+            self._listed = True
 
     def _not_listed(self, error: ScopeError) -> None:
         if self._lost is None or str(self._lost) != str(error):

@@ -13,11 +13,12 @@ from starlette.responses import Response
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.logic.notices import links
 from vgpuscope.model.errors import CaseUnfit, LinkInvalid, LinkUsed, ScopeError, Unknown
-from vgpuscope.model.notices import Language, Link
+from vgpuscope.model.notices import Link
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case, State
+from vgpuscope.model.words import Language
 from vgpuscope.services.analyzer.notices import LINK_PATH, Notices
-from vgpuscope.services.analyzer.reclaim import Reclaim
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.views.notices import page
 
 _HTML = "text/html; charset=utf-8"
@@ -57,7 +58,7 @@ class OwnerLinks:
 
     async def _do(self, call: Call[LinkQuery, None]) -> Response:
         async def decide(link: Link, _: Case) -> bytes:
-            changed = await self._reclaim().answer(link, seconds=call.asked.seconds)
+            changed = await self._reclaim().people.answer(link, seconds=call.asked.seconds)
             return page.done(link, changed, tz=self._notices().config.timezone)
 
         return await self._with_case(call, decide)
@@ -69,7 +70,7 @@ class OwnerLinks:
         try:
             link = self._read(call.asked.token)
             language = link.language
-            case, used_at = await self._reclaim().case_of(link)
+            case, used_at = await self._reclaim().people.case_of(link)
             if used_at is not None:
                 raise LinkUsed("this link was used before")
             if case is None:

@@ -11,6 +11,8 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.store.results.wanted import Wanted
 
+_FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used"})  # that a ledger adds up
+
 ReadPoints: TypeAlias = Callable[[Wanted], Awaitable[list[HistoryPoint]]]
 
 
@@ -28,15 +30,22 @@ async def wasted_by(read: ReadPoints, now: Now, *, step: Step, begin: UnixTime, 
     at, stride = begin, STEP_SECONDS[step]
     while at < end:
         until = min(at + stride, end)
-        gpus, pods = [await points(read, step, at, until, namespace=of) for of in (None, "")]
+        gpus, pods = [await points(read, step, at, until, namespace=of, fields=_FIELDS) for of in (None, "")]
         await asyncio.to_thread(ledger.add, gpus, pods)
         at += stride
     return ledger
 
 
 async def points(
-    read: ReadPoints, step: Step, begin: UnixTime, end: UnixTime, *, namespace: str | None, pod: str | None = None
+    read: ReadPoints,
+    step: Step,
+    begin: UnixTime,
+    end: UnixTime,
+    *,
+    namespace: str | None,
+    pod: str | None = None,
+    fields: frozenset[str] = frozenset(),
 ) -> list[HistoryPoint]:
-    """All points of GPUs, or of pods if a namespace is given ("": any)."""
-    wanted = Wanted(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod)
+    """All points of GPUs, or of pods if a namespace is given ("": any). `fields`: those that are needed, or all."""
+    wanted = Wanted(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod, fields=fields)
     return await read(wanted)

@@ -52,10 +52,11 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
+from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
-from vgpuscope.services.cluster.watch import WatchedKind, WatchGroup, merged
 from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.services.watch import WatchedKind, WatchGroup, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
@@ -112,6 +113,7 @@ class ClusterExporter(Service):
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
+        self._extender = ExtenderSighting(resync=config.resync_interval)
 
     def loops(self) -> Loops:
         """The loops that run for as long as the exporter does.
@@ -124,6 +126,8 @@ class ClusterExporter(Service):
             f"watch-{kind.name}-{number}": partial(kind.follow, kubeconfig, count)
             for number, kind in enumerate(self._kinds)
         }
+        if self._config.scheduler_metrics == "auto":
+            watches["watch-extender"] = partial(self._extender.follow, kubeconfig, count)
         return {"settle": self._settle_forever, "owners": Restartable(search.run), **watches}
 
     def about(self) -> dict[str, object]:
@@ -400,10 +404,16 @@ class ClusterExporter(Service):
 
     def _settle_pods(self) -> None:
         samples = [
-            *scheduling_samples(self._scheduling.result()),
+            *scheduling_samples(self._scheduling.result(), estimates=self._estimates),
             *pending_samples(self._pending.counts(time.time())),
         ]
         self._page.update(_PODS, samples)
+
+    @property
+    def _estimates(self) -> bool:
+        """Whether to publish hami_scheduler_*: an extender of ours measures them, and sums would count both."""
+        asked = self._config.scheduler_metrics
+        return asked == "on" or (asked == "auto" and not self._extender.running)
 
     def _report_omitted(self) -> set[tuple[str, str]]:
         """Log what has no series, once for each node and once for all nodes that do not exist; the keys in the log."""

@@ -11,6 +11,7 @@ from vgpuscope.model.console.facts import ClusterFacts
 from vgpuscope.model.doctor import (
     AgentFacts,
     DoctorFacts,
+    ExtenderFacts,
     KubeFacts,
     Missing,
     Place,
@@ -29,6 +30,8 @@ from vgpuscope.sources.doctor.services import (
     read_agent,
     read_analyzer,
     read_cluster,
+    read_extender,
+    read_plugin,
 )
 from vgpuscope.sources.fleet.promapi import PromApi
 
@@ -51,6 +54,8 @@ class Looked(Struct, frozen=True, kw_only=True):
     agents: tuple[Address, ...] = ()
     cluster: Address | None = None
     analyzer: Address | None = None
+    extender: Address | None = None
+    plugins: tuple[str, ...] = ()  # addresses of device plugins, each named
     prometheus: Address | None = None
     kubeconfig: Address | None = None
     kubernetes: bool = False  # there is a kubeconfig, or a service account
@@ -85,12 +90,13 @@ async def collect(looked: Looked, *, progress: Progress = lambda _: None) -> Col
             progress(tuple(sorted(waiting)))
 
     each = looked.within * _SLOWEST / 2  # Prometheus is asked after the analyzer, which may know its address
-    local, agents, cluster, analyzer, kube = await asyncio.gather(
+    local, agents, cluster, analyzer, kube, (extender, plugins) = await asyncio.gather(
         told("node", _local(looked, each)),
         told("agents", _agents(looked, each)),
         told("cluster exporter", _cluster(looked, each)),
         told("analyzer", _analyzer(looked, each)),
         told("kubernetes", _kube(looked, each)),
+        told("scheduler", _scheduling(looked, each)),
     )
     prometheus, series = await told("prometheus", _prometheus(looked, analyzer, each))
     pages = {answer.facts.url: answer.page for answer in agents if isinstance(answer.facts, AgentFacts) and answer.page}
@@ -109,6 +115,8 @@ async def collect(looked: Looked, *, progress: Progress = lambda _: None) -> Col
         series=series,
         kubernetes=kube,
         analyzer=analyzer.facts,
+        extender=extender,
+        plugins=plugins,
     )
     shown = [Asked(f"agent-{number}.prom", page) for number, page in enumerate(pages.values())]
     return Collected(facts=facts, answers=(*analyzer.answers, *shown))
@@ -151,6 +159,30 @@ async def _analyzer(looked: Looked, within: Seconds) -> AnalyzerAnswer:
     if looked.analyzer is None:
         return AnalyzerAnswer(Missing(fact="analyzer", reason="not-given"))
     return await read_analyzer(looked.analyzer.url, token=looked.token, within=within, given=looked.analyzer.given)
+
+
+async def _scheduling(looked: Looked, within: Seconds) -> tuple[ExtenderFacts | Missing, SeriesFacts | Missing]:
+    extender, plugins = await asyncio.gather(_extender(looked, within), _plugins(looked, within))
+    return extender, plugins
+
+
+async def _extender(looked: Looked, within: Seconds) -> ExtenderFacts | Missing:
+    if looked.extender is None:
+        return Missing(fact="extender", reason="not-given")
+    return await read_extender(looked.extender.url, token=looked.token, within=within, given=looked.extender.given)
+
+
+async def _plugins(looked: Looked, within: Seconds) -> SeriesFacts | Missing:
+    """The pages of the device plugins that were named. If one does not answer, that is the fact."""
+    if not looked.plugins:
+        return Missing(fact="plugin", reason="not-given")
+    answers = await asyncio.gather(*(read_plugin(one, token=looked.token, within=within) for one in looked.plugins))
+    pages: dict[str, bytes] = {}
+    for url, answer in zip(looked.plugins, answers, strict=True):
+        if isinstance(answer, Missing):
+            return answer
+        pages[url] = answer
+    return await asyncio.to_thread(series_of, pages, origin=", ".join(pages), whole=False)
 
 
 async def _kube(looked: Looked, within: Seconds) -> KubeFacts | Missing:

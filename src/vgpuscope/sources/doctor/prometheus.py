@@ -10,7 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from vgpuscope.catalog import cluster as cluster_catalog
+from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import node as node_catalog
+from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 from vgpuscope.formats.prom import promql
 from vgpuscope.model.doctor import Job, Missing, PrometheusFacts, Series, SeriesFacts
@@ -27,6 +29,7 @@ Row = tuple[str, dict[str, str], float]
 _JOBS = 40  # of which the interval is measured
 _METRIC = re.compile(rf"\b(?:{ANY_GPU_METRIC.removesuffix('.*')})[a-zA-Z0-9_]*")
 _LEGACY = ("Device_", "vGPU", "HostGPU", "HostCore", "GPUDevice", "nodeGPU")
+_PARTS = ("_bucket", "_count", "_sum")  # of a histogram
 _FAMILIES = (("DCGM_FI_",), ("hami_",), _LEGACY, ("vgpuscope_",))
 
 
@@ -215,15 +218,17 @@ def is_unknown(name: str, there: Iterable[str]) -> bool:
     A known metric may have no series for good reasons, such as no XID so far, unless its whole family has none.
     """
     there = set(there)
-    if name in there or any(name.removesuffix(suffix) in there for suffix in ("_bucket", "_count", "_sum")):
+    if name in there or any(name.removesuffix(suffix) in there for suffix in _PARTS):
         return False
     family = next((one for one in _FAMILIES if name.startswith(one)), ())
     return name not in _KNOWN or not any(other.startswith(family) for other in there)
 
 
 def _known_names() -> frozenset[str]:
-    metrics = (*node_catalog.METRICS, *cluster_catalog.METRICS)
-    return LOOKED_AT | {name for metric in metrics for name in (metric.name, *(alias.name for alias in metric.aliases))}
+    metrics = (*node_catalog.METRICS, *cluster_catalog.METRICS, *extender_catalog.METRICS, *plugin_catalog.METRICS)
+    parts = [f"{metric.name}{part}" for metric in metrics if metric.type == "histogram" for part in _PARTS]
+    names = [name for metric in metrics for name in (metric.name, *(alias.name for alias in metric.aliases))]
+    return LOOKED_AT | {*names, *parts}
 
 
 _KNOWN = _known_names()

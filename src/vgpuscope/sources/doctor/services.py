@@ -1,4 +1,4 @@
-"""What our own services say of themselves: an agent, the cluster exporter, the analyzer."""
+"""What our own services say of themselves: agents, the cluster exporter, extender, device plugins, the analyzer."""
 
 import time
 from typing import Any, Literal, NamedTuple
@@ -7,16 +7,27 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.catalog import cluster as c
+from vgpuscope.catalog import extender as x
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.model.console.facts import ClusterFacts, Seen
 from vgpuscope.model.console.parts import PartList
-from vgpuscope.model.doctor import AgentFacts, AnalyzerFacts, Channel, DoctorReport, Missing, ReclaimFacts
+from vgpuscope.model.doctor import (
+    AgentFacts,
+    AnalyzerFacts,
+    Channel,
+    DoctorReport,
+    ExtenderFacts,
+    Missing,
+    ReclaimFacts,
+)
 from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import PLUGIN_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients.agent import AGENT, clock_offset
 from vgpuscope.sources.clients.analyzer import ANALYZER
+from vgpuscope.sources.clients.extender import EXTENDER
 from vgpuscope.sources.clients.served_api import Answer, ServedApi, ServiceKind
 from vgpuscope.sources.console.cluster import WANTED, ClusterPart
 from vgpuscope.sources.doctor.missing import missing
@@ -90,14 +101,18 @@ async def read_agent(url: str, *, token: str | None, within: Seconds, given: boo
 
 
 def _agent(snapshot: NodeSnapshot, url: str, offset: Seconds, *, now: float) -> AgentFacts:
+    unused = frozenset(one.source for one in snapshot.sources if one.absent and one.code is None)
     return AgentFacts(
         url=url,
         node=snapshot.node,
         sample_age=max(0.0, now + offset - snapshot.at),
         clock_offset=offset,
         faults=tuple(
-            (one.source, one.code or "SOURCE_DOWN", one.message or "") for one in snapshot.sources if not one.up
+            (one.source, one.code or "SOURCE_DOWN", one.message or "")
+            for one in snapshot.sources
+            if not one.up and one.source not in unused
         ),
+        unused=unused,
     )
 
 
@@ -120,6 +135,55 @@ async def _unlisted(api: _Cluster, waiting: tuple[str, ...]) -> ClusterFacts:
     shown = {seen.labels.get("kind") for seen, _ in page if seen.name == c.WATCH_UP.name}
     page += [(Seen(c.WATCH_UP.name, {"kind": kind}), 0.0) for kind in waiting if kind not in shown]
     return ClusterFacts(pending=PendingList(now=time.time()), page=tuple(page))
+
+
+# ── the extender, and device plugins ─────────────────────────────────────────────────────────────────────────────
+
+_FILTERS = f"{x.FILTER_SECONDS.name}_count"
+_EXTENDER = frozenset({x.LEADER.name, _FILTERS})
+PLUGIN = ServiceKind(
+    name="device plugin",
+    an="a device plugin",
+    path="/metrics",
+    port=PLUGIN_PORT,
+    gives="page of metrics",
+    content="metrics",
+    start="vgpuscope plugin",
+    ask="curl",
+)
+
+
+class _Ready(Struct):
+    missing: tuple[str, ...] = ()
+
+
+async def read_extender(url: str, *, token: str | None, within: Seconds, given: bool = True) -> ExtenderFacts | Missing:
+    """What a scheduler extender answers; never raises, except for an address that is none."""
+    async with _Service(EXTENDER, url, token=token, within=within) as api:
+        try:
+            state = _read((await api.get("/readyz")).content, _Ready, api.url)  # 503 has the same form
+            page = (await api.answer("/metrics", plain=True)).content
+        except (ScopeError, TimeoutError) as e:
+            return _missing("extender", e, url=api.url, another=api.another, given=given)
+    reader: PageReader[Seen] = PageReader(wanted=_EXTENDER, meaning=Seen)
+    values = {seen.name: value for seen, value in reader.read(page)}
+    leader = values.get(x.LEADER.name)
+    return ExtenderFacts(
+        url=api.url,
+        missing=state.missing,
+        leader=None if leader is None else leader == 1,
+        filters=values.get(_FILTERS),
+    )
+
+
+async def read_plugin(url: str, *, token: str | None, within: Seconds) -> bytes | Missing:
+    """The page of a device plugin; never raises, except for an address that is none."""
+    async with _Service(PLUGIN, url, token=token, within=within) as api:
+        try:
+            await api.get("/readyz")  # its header says which service this is; a page of metrics has none
+            return (await api.answer("/metrics", plain=True)).content
+        except (ScopeError, TimeoutError) as e:
+            return _missing("plugin", e, url=api.url, another=api.another, given=True)
 
 
 # ── the analyzer ─────────────────────────────────────────────────────────────────────────────────────────────────

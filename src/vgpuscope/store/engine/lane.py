@@ -36,16 +36,23 @@ class Lane:
         if self._worker.waiting >= most:
             raise HistoryDown(f"{most} calls to the store are waiting; this one was rejected")
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._submit(job)), deadline)
+            async with asyncio.timeout(deadline):
+                return await asyncio.wrap_future(self._submit(job))
         except TimeoutError as e:
             raise HistoryDown(f"the store has not answered within {deadline:g} s") from e
         except Closed as e:
             raise HistoryDown("the store is closed") from e
 
     async def close(self) -> None:
-        """Disconnect and end the thread."""
+        """Disconnect and end the thread. A job that hangs is not waited for: its thread disconnects once it ends."""
         try:
-            await self.do(self._database.close, deadline=self._limits.close)
+            disconnected = asyncio.wrap_future(self._submit(self._database.close))
+            async with asyncio.timeout(self._limits.close):
+                await asyncio.shield(disconnected)
+        except TimeoutError as e:
+            raise HistoryDown(f"the store has not closed within {self._limits.close:g} s") from e
+        except Closed as e:
+            raise HistoryDown("the store is closed") from e
         finally:
             self._worker.close()
 

@@ -5,6 +5,7 @@ Scores are stored to 1/1000 of a point, ratios to 1/10000, times to a millisecon
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
@@ -24,6 +25,7 @@ CLASS_CODES: tuple[UseClass, ...] = (
     "unknown",
     "stalled",
     "not-started",
+    "idle-preparing",
 )
 
 
@@ -67,7 +69,7 @@ class Row(NamedTuple):
 # rows: number of rows; count: number of rows with a value; total: a sum that is NULL if nothing was measured;
 # time: the seconds of the rows that have this code
 Kind: TypeAlias = Literal["rows", "count", "sum", "total", "min", "max", "time"]
-Sums: TypeAlias = Sequence[int | None]  # a stored roll-up: one value for each column of ROLLUP
+Sums: TypeAlias = Sequence[int | None]  # a stored roll-up: one value for each column that was read
 
 
 class Column(NamedTuple):
@@ -126,7 +128,7 @@ ROLLUP: tuple[Column, ...] = (
     Column("held", "sum", "held", field="held_seconds", scale=TIME),
     *_times("status", "status", STATUS_CODES),
     *_times("verdict", "verdict", VERDICT_CODES),
-    *_times("class", "use_class", CLASS_CODES, added={"stalled": 2, "not-started": 2}),
+    *_times("class", "use_class", CLASS_CODES, added={"stalled": 2, "not-started": 2, "idle-preparing": 4}),
     Column("power_samples", "count", "power", field="power_samples", since=3),
     Column("power_sum", "sum", "power", "bigint", field="power", scale=POWER, over="power_samples", since=3),
     Column("power_max", "max", "power_max", field="power_max", scale=POWER, since=3),
@@ -145,6 +147,14 @@ ROLLUP: tuple[Column, ...] = (
     Column("cores_samples", "count", "cores_allocated", field="cores_samples", since=3),
     Column("cores_sum", "sum", "cores_allocated", "bigint", field="cores_allocated", over="cores_samples", since=3),
 )
+
+
+@cache
+def showing(fields: frozenset[str]) -> tuple[Column, ...]:
+    """The columns that some fields of HistoryPoint are read from; those of all fields if none is given."""
+    shown = [column for column in ROLLUP if not fields or column.field in fields]
+    counts = {column.over for column in shown}
+    return tuple(column for column in ROLLUP if column in shown or column.name in counts)
 
 
 def aggregate(column: Column) -> str:
@@ -172,9 +182,9 @@ def joined_sql(column: Column, table: str) -> str:
     return f"{old} + {new}"
 
 
-def joined(one: Sums, other: Sums) -> Sums:
-    """Merges two parts of a roll-up that were read."""
-    return [_joined(column, a, b) for column, a, b in zip(ROLLUP, one, other, strict=True)]
+def joined(columns: Sequence[Column], one: Sums, other: Sums) -> Sums:
+    """Merges two parts of a roll-up of which these columns were read."""
+    return [_joined(column, a, b) for column, a, b in zip(columns, one, other, strict=True)]
 
 
 def _joined(column: Column, a: int | None, b: int | None) -> int | None:

@@ -1,6 +1,6 @@
 """Stored numbers → points of the history, according to the descriptions of their columns."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
@@ -23,7 +23,6 @@ from vgpuscope.store.results.columns import (
 
 NAMES = (*Name._fields, *About._fields)
 _Reader: TypeAlias = Callable[[Sequence[Any]], Any]
-_PLACES = {column.name: place for place, column in enumerate(ROLLUP)}
 
 
 def _mean(at: int, count_at: int, column: Column) -> _Reader:
@@ -44,13 +43,12 @@ def _number(at: int, scale: int) -> _Reader:
     return lambda values: None if values[at] is None else values[at] / scale
 
 
-def _of_sums(column: Column) -> _Reader:
-    at = _PLACES[column.name]
-    return _mean(at, _PLACES[column.over], column) if column.over else _number(at, column.scale)
+def _of_sums(column: Column, places: Mapping[str, int]) -> _Reader:
+    at = places[column.name]
+    return _mean(at, places[column.over], column) if column.over else _number(at, column.scale)
 
 
 _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
-_FROM_SUMS = [(column.field, _of_sums(column)) for column in _NUMBERS]
 # A single analysis is its own mean, minimum and maximum. No function calls per field: one read may return 100,000 rows.
 _ROW_VALUES = [
     (column.field, Row._fields.index(column.of), column.scale)
@@ -59,10 +57,6 @@ _ROW_VALUES = [
 ]
 _ROW_COUNTS = [(column.field, Row._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}
-_WORDS = {
-    field: [(column.word, _PLACES[column.name]) for column in ROLLUP if column.word and column.field == field]
-    for field in dict.fromkeys(column.field for column in ROLLUP if column.word)
-}
 
 
 def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
@@ -88,16 +82,6 @@ def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
     )
 
 
-def point_of_sums(step: Step, time: UnixTime, names: Sequence[str], sums: Sums) -> HistoryPoint:
-    """The point of all analyses in an hour or day."""
-    found: dict[str, Any] = dict(zip(NAMES, names, strict=True))
-    for field, read in _FROM_SUMS:
-        found[field] = read(sums)
-    for field, words in _WORDS.items():
-        found[field] = {word: part / TIME for word, at in words if (part := sums[at])}
-    return HistoryPoint(step=step, time=time, **found)
-
-
 def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
     """The points for the rows of statements.points_of_analyses."""
     count = len(NAMES)
@@ -107,17 +91,38 @@ def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
 Part: TypeAlias = tuple[int, int, Sequence[str], Sums]  # bucket, series, names and sums
 
 
-def joined_parts(found: Iterable[Values]) -> list[Part]:
+def joined_parts(found: Iterable[Values], columns: Sequence[Column] = ROLLUP) -> list[Part]:
     """The rows of points_of_rollup and points_of_unrolled of statements in their order; parts of one bucket as one."""
     parts: dict[tuple[int, int], tuple[Sequence[str], Sums]] = {}
     count = len(NAMES)
     for time, series, *rest in found:
         sums, known = rest[count:], parts.get((time, series))
-        parts[time, series] = rest[:count], joined(known[1], sums) if known else sums
+        parts[time, series] = rest[:count], joined(columns, known[1], sums) if known else sums
     return [(*key, *parts[key]) for key in sorted(parts)]
 
 
-def points_of_parts(step: Step, parts: Iterable[Part]) -> list[HistoryPoint]:
-    """The points of hours or days."""
-    long = STEP_SECONDS[step]
-    return [point_of_sums(step, float(time * long), names, sums) for time, _, names, sums in parts]
+def points_of_parts(step: Step, parts: Iterable[Part], columns: Sequence[Column] = ROLLUP) -> list[HistoryPoint]:
+    """The points of hours or days, with the fields that these columns show."""
+    long, point = STEP_SECONDS[step], SumsReader(columns).point
+    return [point(step, float(time * long), names, sums) for time, _, names, sums in parts]
+
+
+class SumsReader:
+    """Makes points of the sums of some columns."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        places = {column.name: place for place, column in enumerate(columns)}
+        self._numbers = [(one.field, _of_sums(one, places)) for one in columns if one.field and not one.word]
+        self._words: dict[str, list[tuple[str, int]]] = {}
+        for column in columns:
+            if column.word:
+                self._words.setdefault(column.field, []).append((column.word, places[column.name]))
+
+    def point(self, step: Step, time: UnixTime, names: Sequence[str], sums: Sums) -> HistoryPoint:
+        """The point of all analyses in an hour or day."""
+        found: dict[str, Any] = dict(zip(NAMES, names, strict=True))
+        for field, read in self._numbers:
+            found[field] = read(sums)
+        for field, words in self._words.items():
+            found[field] = {word: part / TIME for word, at in words if (part := sums[at])}
+        return HistoryPoint(step=step, time=time, **found)

@@ -111,6 +111,10 @@ CREATE TABLE history_latest (
             *_added_to_rollups(3),
         ),
     ),
+    Migration(
+        4,
+        _added_to_rollups(4),
+    ),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

@@ -1,12 +1,13 @@
 """The SQL statements for the results' tables; parameters are :named, results are integers."""
 
+from collections.abc import Sequence
+
 from vgpuscope.store.engine.database import Upsert
-from vgpuscope.store.results.columns import ROLLUP, About, Name, Row, aggregate, joined_sql
+from vgpuscope.store.results.columns import ROLLUP, About, Column, Name, Row, aggregate, joined_sql
 from vgpuscope.store.results.schema import Rollup
 
 _NAMES = ", ".join(f"s.{field}" for field in (*Name._fields, *About._fields))
 _ROW = ", ".join(f"r.{field}" for field in Row._fields)
-_SUMS = ", ".join(f"r.{column.name}" for column in ROLLUP)
 _AGGREGATED = ", ".join(aggregate(column) for column in ROLLUP)
 
 
@@ -122,7 +123,7 @@ def points_of_analyses(chosen: str, *, few: bool) -> str:
     )
 
 
-def points_of_rollup(table: Rollup, chosen: str, *, few: bool) -> str:
+def points_of_rollup(table: Rollup, chosen: str, columns: Sequence[Column], *, few: bool) -> str:
     buckets = (
         "WITH RECURSIVE bucket (time) AS (SELECT CAST(:first AS integer) UNION ALL "
         "SELECT time + 1 FROM bucket WHERE time < :last) "
@@ -132,17 +133,18 @@ def points_of_rollup(table: Rollup, chosen: str, *, few: bool) -> str:
         if few
         else (f"{table} r CROSS JOIN history_series s", "r.time >= :first AND r.time <= :last")
     )
+    sums = ", ".join(f"r.{column.name}" for column in columns)
     return (
-        f"{buckets if few else ''}SELECT r.time, s.id, {_NAMES}, {_SUMS} FROM {tables} "
+        f"{buckets if few else ''}SELECT r.time, s.id, {_NAMES}, {sums} FROM {tables} "
         f"WHERE r.series = s.id AND {range_} AND {chosen} ORDER BY r.time, r.series LIMIT :limit"
     )
 
 
-def points_of_unrolled(chosen: str, *, millis: int) -> str:
+def points_of_unrolled(chosen: str, columns: Sequence[Column], *, millis: int) -> str:
     """The points of analyses that are not rolled up yet, in the same form; `millis` is the length of a bucket."""
     return (
-        f"SELECT CAST(a.time / {millis} AS integer), s.id, {_NAMES}, {_AGGREGATED} "
+        f"SELECT CAST(a.time / {millis} AS integer), s.id, {_NAMES}, {', '.join(map(aggregate, columns))} "
         "FROM history_analyses a JOIN history_results r ON r.analysis = a.id JOIN history_series s ON s.id = r.series "
         f"WHERE a.rolled = 0 AND a.time >= :begin AND a.time < :end AND {chosen} "
-        f"GROUP BY a.time / {millis}, s.id, {_NAMES} ORDER BY 1, 2 LIMIT :limit"
+        "GROUP BY 1, 2 ORDER BY 1, 2 LIMIT :limit"  # the names follow from the id, which is the primary key
     )

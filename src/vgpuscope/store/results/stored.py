@@ -16,7 +16,7 @@ from vgpuscope.store.opinions import OpinionStore
 from vgpuscope.store.past import PastStore, Pending
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results import statements as sql
-from vgpuscope.store.results.columns import About, Millis, Name
+from vgpuscope.store.results.columns import About, Millis, Name, showing
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, millis, rows, span
@@ -161,16 +161,16 @@ class StoredHistory:
         last = (millis(wanted.end) - 1) // long
         if first > last:
             return HistoryPage()
+        columns = showing(wanted.fields)
         with self._engine.transaction("read") as tx:
             done = _done(tx, wanted, after, first=first, last=last)
-            statement = sql.points_of_unrolled(
-                _chosen(wanted.names, sql.after_unrolled(millis=long) if after else ""), millis=long
-            )
+            chosen = _chosen(wanted.names, sql.after_unrolled(millis=long) if after else "")
+            statement = sql.points_of_unrolled(chosen, columns, millis=long)
             span = {"begin": first * long, "end": (last + 1) * long}
             open_ = tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
-        parts = joined_parts((*done, *open_))
+        parts = joined_parts((*done, *open_), columns)
         cut = parts[wanted.limit - 1] if len(parts) > wanted.limit else None
-        points = points_of_parts(wanted.step, parts[: wanted.limit])
+        points = points_of_parts(wanted.step, parts[: wanted.limit], columns)
         return _page(points, Cursor(cut[0], 0, cut[1]) if cut else None)
 
     def _roll_up(self, now: Millis) -> bool:
@@ -256,7 +256,7 @@ def _done(tx: Transaction, wanted: Wanted, after: Cursor | None, *, first: int, 
     if oldest is None or newest < first or last < oldest:
         return []
     chosen = _chosen(wanted.names, sql.AFTER_ROLLUP if after else "")
-    statement = sql.points_of_rollup(table, chosen, few=bool(_picked(wanted.names)))
+    statement = sql.points_of_rollup(table, chosen, showing(wanted.fields), few=bool(_picked(wanted.names)))
     span = {"first": max(first, oldest), "last": min(last, newest)}
     return tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
 

@@ -51,6 +51,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     pod: str | None = None
     limit: int
     cursor: str | None = None  # of the page before
+    fields: frozenset[str] = frozenset()  # that points of hours and days need, besides their names; none: all
 
     @property
     def names(self) -> dict[str, str]:

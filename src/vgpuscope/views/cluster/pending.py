@@ -1,106 +1,119 @@
 """Pods waiting for GPUs: a row for each pod, or the details of one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vgpuscope.model.decision import Code, Reason
+from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingList, PendingPod, Said
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.words import Language
+from vgpuscope.views.cluster.pending_words import OUTCOMES, word
+from vgpuscope.views.languages import lasting, one_of
+from vgpuscope.views.names import REASON_NAMES
+from vgpuscope.views.pairs import line, pairs
 from vgpuscope.views.table import table
-from vgpuscope.views.text import UNKNOWN, clean, span
+from vgpuscope.views.text import UNKNOWN, clean
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
 _NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of reasons that it also reports one by one
 _FEW_NODES = 3  # named in a row; the view of one pod names all known nodes
+_SPARED = ("SCHEDULER", "ATTEMPTS", "ASKS FOR", "REASON")
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def pending_table(found: PendingList, width: int | None, *, outcomes: bool) -> Table:
+def pending_table(found: PendingList, width: int | None, *, outcomes: bool, language: Language = "en") -> Table:
     """A row for each pod: how long it waits, for what and why; with `outcomes`, also how the wait ended."""
-    titles = (
-        "POD",
-        *(("OUTCOME",) if outcomes else ()),
-        "AGE>",
-        "CODE",
-        "SCHEDULER",
-        "ASKS FOR",
-        "ATTEMPTS>",
-        "REASON",
-    )
-    rows = [_cells(pod, found.now, outcomes=outcomes) for pod in found.pending]
+    names = ("POD", *(("OUTCOME",) if outcomes else ()), "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON")
+    rows = [_cells(pod, found.now, language, outcomes=outcomes) for pod in found.pending]
     # A narrow terminal keeps names and codes: the code is the reason in one word.
-    return table(titles, rows, width, spared=("SCHEDULER", "ATTEMPTS>", "ASKS FOR", "REASON"))
+    titles = [word(name, language) for name in names]
+    return table(titles, rows, width, spared=[word(name, language) for name in _SPARED])
 
 
-def _cells(pod: PendingPod, now: UnixTime, *, outcomes: bool) -> list[Text]:
+def _cells(pod: PendingPod, now: UnixTime, language: Language, *, outcomes: bool) -> list[Text]:
+    outcome = Text(one_of(OUTCOMES[pod.outcome], language), _STYLES[pod.outcome])
     return [
         Text(clean(f"{pod.namespace}/{pod.pod}"), "bold"),
-        *([Text(pod.outcome, _STYLES[pod.outcome])] if outcomes else ()),
-        Text(_waited(pod, now)),
+        *([outcome] if outcomes else ()),
+        Text(_waited(pod, now, language)),
         Text(clean(pod.code), "" if pod.outcome != "waiting" else "yellow"),
         Text(clean(pod.scheduler)),
-        Text(_asks(pod, short=True)),
+        Text(_asks(pod, language, short=True)),
         Text(str(pod.attempts)),
-        Text(_short(pod)),
+        Text(_short(pod, language)),
     ]
 
 
-def _short(pod: PendingPod) -> str:
+def _short(pod: PendingPod, language: Language) -> str:
     """The main reason in the scheduler's words, the number behind it, and how many more reasons there are."""
     if not pod.said:
         return ""
     more = len(pod.said) - 1 + pod.said_cut
-    words = _words(pod.said[0].reason, nodes=_FEW_NODES) + (f"; {more} more" if more else "")
-    return f"{words}. {clean(pod.fact)}" if pod.fact else words
+    words = _words(pod.said[0].reason, language, nodes=_FEW_NODES)
+    if more:
+        words = word("more_reasons", language, what=words, n=more)
+    fact = (language == "zh" and pod.fact_zh) or pod.fact
+    return word("with_fact", language, what=words, fact=clean(fact)) if fact else words
 
 
-def _words(reason: Reason, *, nodes: int) -> str:
+def _words(reason: Reason, language: Language, *, nodes: int) -> str:
     """`2 nodes: CardInsufficientMemory (gpu-1, gpu-2)`."""
-    count = "" if reason.node_count is None else f"{_many(reason.node_count, 'node')}: "
-    cards = f" on {reason.cards} GPUs" if reason.cards else ""
+    what = reason.detail or reason.code
+    if reason.cards:
+        what = word("on_gpus", language, what=what, gpus=reason.cards)
+    if reason.node_count is not None:
+        what = word("one_node" if reason.node_count == 1 else "some_nodes", language, n=reason.node_count, what=what)
     names = reason.nodes[:nodes]
+    if not names:
+        return clean(what)
     rest = max(len(reason.nodes), reason.node_count or 0) - len(names)
-    listed = ", ".join((*names, *((f"and {rest} more",) if rest else ())))
-    return clean(f"{count}{reason.detail or reason.code}{cards}{f' ({listed})' if names else ''}")
+    return clean(word("at", language, what=what, nodes=_names(names, rest, language)))
 
 
-def _asks(pod: PendingPod, *, short: bool) -> str:
+def _names(names: Sequence[str], rest: int, language: Language) -> str:
+    listed = ("、" if language == "zh" else ", ").join(names)
+    return listed + (word("more_names", language, n=rest) if rest > 0 else "")
+
+
+def _asks(pod: PendingPod, language: Language, *, short: bool) -> str:
     """`1 gpu, 8000 gpumem`, in the resources' own units."""
     amounts = (f"{amount} {name.rpartition('/')[2] if short else name}" for name, amount in pod.requests.items())
-    return clean(", ".join((*amounts, *(f"claim {name}" for name in pod.claims)))) or UNKNOWN
+    claims = (word("claim", language, name=name) for name in pod.claims)
+    return clean(("，" if language == "zh" else ", ").join((*amounts, *claims))) or UNKNOWN
 
 
-def _waited(pod: PendingPod, now: UnixTime) -> str:
+def _waited(pod: PendingPod, now: UnixTime, language: Language) -> str:
     """How long the pod has waited so far, or had waited when the wait ended."""
     if pod.created is None:
         return UNKNOWN
-    return span(max(0.0, (now if pod.ended is None else pod.ended) - pod.created))
+    return lasting((now if pod.ended is None else pod.ended) - pod.created, language)
 
 
 # --- details of one pod -----------------------------------------------------------------------------------------------
 
 
-def pod_view(pod: PendingPod, found: PendingList) -> Group:
+def pod_view(pod: PendingPod, found: PendingList, language: Language = "en") -> Group:
     """The pod, its outcome, and each reason: its meaning, the numbers, what to do, and who reported it."""
-    parts: list[RenderableType] = [_headline(pod, found.now), _pairs(_identity(pod, found.now))]
+    parts: list[RenderableType] = [_headline(pod, found.now, language), pairs(_identity(pod, found.now, language))]
     reasons = _reasons(pod)
     for code, said in reasons.items():
-        parts += ["", *_reason(code, said, found)]
+        parts += ["", *_reason(code, said, pod, found, language)]
     if not pod.said and pod.code in found.codes:
-        parts += ["", *_reason(pod.code, (), found)]
-    if found.advice:
-        parts += ["", Text("capacity", "bold"), *(_line(clean(text)) for text in found.advice)]
+        parts += ["", *_reason(pod.code, (), pod, found, language)]
+    advice = (language == "zh" and found.advice_zh) or found.advice
+    if advice:
+        parts += ["", Text(word("capacity", language), "bold"), *(line(clean(text)) for text in advice)]
     history = [one for one in pod.said if not one.current and one.reason.code not in reasons]
     if history:
-        parts += ["", Text("reported earlier", "bold"), *(_line(_history(one, found.now)) for one in history)]
+        parts += ["", Text(word("reported_earlier", language), "bold")]
+        parts += (line(_history(one, found.now, language)) for one in history)
     if pod.said_cut:
-        parts.append(_line(f"and {pod.said_cut} more, which are not stored"))
+        parts.append(line(word("not_stored", language, n=pod.said_cut)))
     return Group(*parts)
 
 
@@ -111,88 +124,91 @@ def _reasons(pod: PendingPod) -> dict[str, list[Said]]:
     return {code: [one for one in pod.said if one.reason.code == code] for code in telling}
 
 
-def _headline(pod: PendingPod, now: UnixTime) -> Text:
-    said = {
-        "waiting": f"has waited for {_waited(pod, now)}",
-        "scheduled": f"was scheduled on {pod.node} {_ago(pod.ended, now)}, after {_waited(pod, now)}",
-        "failed": f"failed {f'on {pod.node} ' if pod.node else ''}{_ago(pod.ended, now)}, before it started",
-        "deleted": f"was deleted {_ago(pod.ended, now)}, after waiting for {_waited(pod, now)}",
-    }[pod.outcome]
-    name = Text(clean(f"{pod.namespace}/{pod.pod}"), "bold")
-    return name.append(" ").append(clean(said), f"not bold {_STYLES[pod.outcome]}")
+def _headline(pod: PendingPod, now: UnixTime, language: Language) -> Text:
+    name = "failed_at" if pod.outcome == "failed" and pod.node else pod.outcome
+    ago, time = _ago(pod.ended, now, language), _waited(pod, now, language)
+    said = word(name, language, node=pod.node, ago=ago, time=time).strip()
+    shown = Text(clean(f"{pod.namespace}/{pod.pod}"), "bold")
+    return shown.append(" ").append(clean(said), f"not bold {_STYLES[pod.outcome]}")
 
 
-def _identity(pod: PendingPod, now: UnixTime) -> Iterator[tuple[str, str]]:
-    yield "owner", pod.owner or UNKNOWN
-    yield "scheduler", pod.scheduler or UNKNOWN
-    yield "asks for", _asks(pod, short=False)
-    yield "created", _ago(pod.created, now)
-    yield "attempts", f"{pod.attempts} failed" if pod.attempts else "none reported"
-    yield "uid", pod.pod_uid
+def _identity(pod: PendingPod, now: UnixTime, language: Language) -> Iterator[tuple[str, str]]:
+    failed = word("some_failed", language, n=pod.attempts) if pod.attempts else word("none_failed", language)
+    yield word("owner", language), pod.owner or UNKNOWN
+    yield word("scheduler", language), pod.scheduler or UNKNOWN
+    yield word("asks", language), _asks(pod, language, short=False)
+    yield word("created", language), _ago(pod.created, now, language).strip()
+    yield word("attempts", language), failed
+    yield word("uid", language), pod.pod_uid
 
 
-def _reason(code: str, said: Sequence[Said], found: PendingList) -> Iterator[RenderableType]:
-    known: Code | None = found.codes.get(code)
+def _reason(
+    code: str, said: Sequence[Said], pod: PendingPod, found: PendingList, language: Language
+) -> Iterator[RenderableType]:
     yield Text(clean(code), "bold yellow")
-    yield _pairs(_explained(said, known, found.facts.get(code, ()), found.now))
+    yield pairs(_explained(code, said, pod, found, language))
 
 
 def _explained(
-    said: Sequence[Said], known: Code | None, facts: Sequence[str], now: UnixTime
+    code: str, said: Sequence[Said], pod: PendingPod, found: PendingList, language: Language
 ) -> Iterator[tuple[str, str]]:
-    if known:
-        yield "meaning", known.meaning
+    meaning, advice = _known(code, found, language)
+    advice = _named(advice, pod, said)
+    if meaning:
+        yield word("meaning", language), meaning
+    facts = (language == "zh" and found.facts_zh.get(code)) or found.facts.get(code, ())
     for place, fact in enumerate(facts):
-        yield "numbers" if not place else "", fact
-    if known:
-        yield "what to do", known.runbook
+        yield "" if place else word("numbers", language), fact
+    if advice:
+        yield word("to_do", language), advice
     for one in sorted(said, key=lambda one: not one.current):
-        cards = f" on {one.reason.cards} GPUs" if one.reason.cards else ""
-        yield "message" if one.current else "earlier", f"{one.reason.detail}{cards}"
-        yield "by", _who(one, now)
-        if (nodes := _nodes(one.reason)) is not None:
-            yield "nodes", nodes
+        detail, cards = one.reason.detail, one.reason.cards
+        shown = word("on_gpus", language, what=detail, gpus=cards) if cards else detail
+        yield word("message" if one.current else "earlier", language), shown
+        yield word("by", language), _who(one, found.now, language)
+        if (nodes := _nodes(one.reason, language)) is not None:
+            yield word("nodes", language), nodes
 
 
-def _who(one: Said, now: UnixTime) -> str:
-    who = one.component or UNKNOWN
+def _known(code: str, found: PendingList, language: Language) -> tuple[str, str]:
+    """What a code means, and what to do about it; English if there is no Chinese, empty for an unknown code."""
+    chinese, english = REASON_NAMES.get(code), found.codes.get(code)
+    if language == "zh" and chinese:
+        return chinese.meaning, chinese.runbook
+    return (english.meaning, english.runbook) if english else ("", "")
+
+
+def _named(advice: str, pod: PendingPod, said: Sequence[Said]) -> str:
+    """The advice with the names that it leaves open, as far as they are known."""
+    node = next((node for one in said for node in one.reason.nodes), pod.node)
+    for place, name in (("NAMESPACE", pod.namespace), ("POD", pod.pod), ("NODE", node)):
+        advice = advice.replace(place, name) if name else advice
+    return advice
+
+
+def _who(one: Said, now: UnixTime, language: Language) -> str:
+    who, last = one.component or UNKNOWN, _ago(one.last, now, language)
     if one.count == 1:
-        return f"{who}, {_ago(one.last, now)}"
-    first = f"first {_ago(one.first, now)}, " if one.first != one.last else ""
-    return f"{who}, {one.count} times, {first}last {_ago(one.last, now)}"
+        return word("once", language, who=who, last=last.strip())
+    if one.first == one.last:
+        return word("times", language, who=who, n=one.count, last=last)
+    return word("times_since", language, who=who, n=one.count, first=_ago(one.first, now, language), last=last)
 
 
-def _nodes(reason: Reason) -> str | None:
+def _nodes(reason: Reason, language: Language) -> str | None:
     """The number of nodes, and the names that are known."""
     count = len(reason.nodes) if reason.node_count is None else reason.node_count
     if not count:
         return None
-    rest = count - len(reason.nodes)
     if not reason.nodes:
         return str(count)
-    return f"{count}: {', '.join(reason.nodes)}" + (f" and {rest} more" if rest > 0 else "")
+    return word("counted", language, n=count, nodes=_names(reason.nodes, count - len(reason.nodes), language))
 
 
-def _history(one: Said, now: UnixTime) -> str:
-    return clean(f"{one.reason.code}  {_words(one.reason, nodes=_FEW_NODES)}, by {_who(one, now)}")
+def _history(one: Said, now: UnixTime, language: Language) -> str:
+    what = _words(one.reason, language, nodes=_FEW_NODES)
+    return clean(word("history", language, code=one.reason.code, what=what, who=_who(one, now, language)))
 
 
-def _pairs(pairs: Iterable[tuple[str, str]]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, width=10)
-    grid.add_column(overflow="fold")
-    for name, value in pairs:
-        grid.add_row(name, Text(clean(value)))
-    return Padding(grid, (0, 0, 0, 2))
-
-
-def _line(text: str) -> RenderableType:
-    return Padding(Text(text, overflow="fold"), (0, 0, 0, 2))
-
-
-def _ago(moment: UnixTime | None, now: UnixTime) -> str:
-    return "at an unknown time" if moment is None else f"{span(max(0.0, now - moment))} ago"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _ago(moment: UnixTime | None, now: UnixTime, language: Language) -> str:
+    return word("no_time", language) if moment is None else word("ago", language, time=lasting(now - moment, language))

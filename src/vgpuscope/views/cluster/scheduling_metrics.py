@@ -8,13 +8,17 @@ from vgpuscope.model.scheduling import SchedulerResult, SchedulingResult
 from vgpuscope.views.exposition.page import Sample
 
 
-def scheduling_samples(result: SchedulingResult) -> Iterator[Sample]:
-    """All samples about schedulers. The samples of one row come together."""
+def scheduling_samples(result: SchedulingResult, *, estimates: bool = True) -> Iterator[Sample]:
+    """All samples about schedulers. The samples of one row come together.
+
+    `estimates` False: without the handbook's names, because an extender publishes them.
+    """
     row = ClusterRow()
-    yield Sample(m.FILTER_SECONDS, row, result.filtering)
-    yield Sample(m.BIND_SECONDS, row, result.binding)
-    yield Sample(m.BIND_SUCCESS, row, result.bound)
-    yield Sample(m.BIND_FAILURE, row, result.failed)
+    if estimates:
+        yield Sample(m.FILTER_SECONDS, row, result.filtering)
+        yield Sample(m.BIND_SECONDS, row, result.binding)
+        yield Sample(m.BIND_SUCCESS, row, result.bound)
+        yield Sample(m.BIND_FAILURE, row, result.failed)
     yield Sample(m.STAGES_SKIPPED, row, result.skipped)
     for scheduler in result.schedulers:
         yield from _scheduler(scheduler)

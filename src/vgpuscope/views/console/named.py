@@ -23,6 +23,7 @@ CLASSES: dict[GpuClass, Pair] = {
     "unknown": ("Unknown", "未知"),
     "stalled": ("Stalled", "疑似停滞"),
     "not-started": ("CUDA not started", "尚未启动 CUDA"),
+    "idle-preparing": ("Idle, prepares data", "空闲，在准备数据"),
 }
 STATUS: dict[Status, str] = {
     "idle": "Idle (low score, and the verdict is idle)",
@@ -48,6 +49,7 @@ REASON: dict[str, Pair] = {
     "NO_DATA": ("No exporter reports this GPU", "没有 exporter 上报该 GPU"),
     "VERDICT_IDLE_NO_WORK": ("No work in the window", "窗口内没有计算活动"),
     "VERDICT_IDLE_MEMORY_HELD": ("Memory is held without computing", "占用显存但没有计算"),
+    "VERDICT_IDLE_CPU_BUSY": ("The CPUs are busy", "CPU 在忙"),
     "VERDICT_IDLE_KEPT": ("Still idle", "保持空闲"),
     "VERDICT_IN_USE": ("Work was seen", "检测到计算活动"),
     "VERDICT_KERNELS_RAN": ("Kernels ran", "有 CUDA kernel 运行"),
@@ -148,6 +150,7 @@ PART: dict[PartName, Pair] = {
     "cluster": ("Cluster exporter", "集群 exporter"),
     "agents": ("Agents", "节点 agent"),
     "history": ("History", "历史记录"),
+    "extender": ("Scheduler extender", "调度器扩展"),
     "prometheus": ("Prometheus", "Prometheus 数据源"),
 }
 PART_STATE: dict[PartState, Pair] = {

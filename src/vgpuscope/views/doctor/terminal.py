@@ -2,25 +2,21 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
 from vgpuscope.model.doctor import DoctorFinding, DoctorReport, DoctorStage, Status
-from vgpuscope.model.words import Words
+from vgpuscope.model.words import Language, Words
 from vgpuscope.views.doctor.words import STAGE_NAMES, STATUS_NAMES
 from vgpuscope.views.text import clean, fit
-
-Language = Literal["en", "zh"]
 
 _MARKS: dict[Status, str] = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "–"}
 _STYLES: dict[Status, str] = {"pass": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"])+""", re.DOTALL)  # of a shell
 _STAGE_WIDTH = 16
 _STATUS_WIDTH = 8
-_CODE_WIDTH = 26
 
 _LABELS = {
     "check": Words("Check", "检查"),

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
-from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_LEASE, EXTENDER_PORT, PLUGIN_PORT
 from vgpuscope.model.words import Words
 
 
@@ -27,6 +27,7 @@ STAGE_NAMES: Final[dict[Stage, Words]] = {
     "units": Words("units", "单位"),
     "freshness": Words("freshness", "时效"),
     "rights": Words("API and rights", "API 与权限"),
+    "scheduler": Words("scheduler", "调度"),
     "analyzer": Words("analyzer", "分析器"),
     "history": Words("history", "历史"),
 }
@@ -46,11 +47,13 @@ FACT_NAMES: Final[dict[FactName, Words]] = {
     "prometheus": Words("Prometheus", "Prometheus"),
     "series": Words("GPU series", "GPU 序列"),
     "kubernetes": Words("the Kubernetes API", "Kubernetes API"),
+    "extender": Words("the scheduler extender", "调度器扩展"),
+    "plugin": Words("a device plugin", "设备插件"),
     "analyzer": Words("the analyzer", "分析器"),
     "history": Words("stored results", "已存储的结果"),
     "model": Words("access to a language model", "语言模型"),
     "channels": Words("delivery of notices", "通知渠道"),
-    "reclaim": Words("live reclaim", "实际执行的回收"),
+    "reclaim": Words("live reclaim", "实际收回 GPU"),
 }
 REASONS: Final[dict[Reason, Words]] = {
     "not-given": Words(
@@ -72,6 +75,8 @@ REASONS: Final[dict[Reason, Words]] = {
 }
 
 _W = Words
+_ENGINE_ACTIVE: Final = m.GPU_ENGINE_ACTIVE.alias("dcgm").name
+_SM_ACTIVE: Final = m.GPU_SM_ACTIVE.alias("dcgm").name
 SAID: Final[dict[str, Said]] = {
     # ── driver ──────────────────────────────────────────────────────────────────────────────────────────────────
     "DRIVER_LIBRARY_MISSING": Said(
@@ -142,10 +147,72 @@ SAID: Final[dict[str, Said]] = {
             "{count} 个 MIG 实例没有性能剖析指标。NVML 对 MIG 不定义利用率，因此它们看起来空闲或缺失。",
         ),
         _W(
-            "Add `DCGM_FI_PROF_GR_ENGINE_ACTIVE` to dcgm-exporter's metrics file, and run it with `SYS_ADMIN`.",
-            "在 dcgm-exporter 的指标文件中加入 `DCGM_FI_PROF_GR_ENGINE_ACTIVE`，并以 `SYS_ADMIN` 权限运行。",
+            f"On Hopper and later the agent measures them; `{m.GPU_PROFILING_INFO.name}` says why it does not. On "
+            f"other GPUs, add `{_ENGINE_ACTIVE}` to dcgm-exporter's metrics file, run it with "
+            "`SYS_ADMIN`, and start the agent with `--dcgm auto`.",
+            f"Hopper 及更新的 GPU 由 agent 直接测量；没有数值时，`{m.GPU_PROFILING_INFO.name}` 给出原因。其他 GPU 请在 "
+            f"dcgm-exporter 的指标文件中加入 `{_ENGINE_ACTIVE}`，以 `SYS_ADMIN` 权限运行，"
+            "并用 `--dcgm auto` 启动 agent。",
         ),
         ("nvidia-smi mig -lgi",),
+    ),
+    "GPM_UNSUPPORTED": Said(
+        _W("GPUs have profiling values", "GPU 有性能剖析数值"),
+        _W(
+            "{count:GPU has|GPUs have} no profiling counters that the driver can read (GPM: Hopper and later), and no "
+            "dcgm-exporter reports them. SM activity is not known, so `busy-unproductive` is never found there.",
+            "{count} 个 GPU 没有驱动可读的性能剖析计数器（GPM：Hopper 及更新），也没有 dcgm-exporter 报告它们。"
+            "SM 活跃度未知，因此在这些 GPU 上不会判为 `busy-unproductive`。",
+        ),
+        _W(
+            f"Run a dcgm-exporter with profiling fields (`{_ENGINE_ACTIVE}`, `{_SM_ACTIVE}`) and `SYS_ADMIN` on these "
+            "nodes, and start the agent with `--dcgm auto`.",
+            f"在这些节点上运行带有性能剖析字段（`{_ENGINE_ACTIVE}`、`{_SM_ACTIVE}`）和 `SYS_ADMIN` 权限的 "
+            "dcgm-exporter，并用 `--dcgm auto` 启动 agent。",
+        ),
+        ("dcgmi profile --list -i 0",),
+    ),
+    "GPM_REFUSED": Said(
+        _W("The driver lets the agent read profiling counters", "驱动允许 agent 读取性能剖析计数器"),
+        _W(
+            "The driver rejects calls for profiling counters of {count:GPU|GPUs}. no-symbols: the driver is too old "
+            "for GPM. no-permission: the agent may not read them. failed: the driver answers with an error.",
+            "驱动拒绝读取 {count} 个 GPU 的性能剖析计数器。no-symbols：驱动太旧，没有 GPM；no-permission：agent "
+            "无权读取；failed：驱动返回错误。",
+        ),
+        _W(
+            "For no-symbols, update the driver. For no-permission, run the agent as root, or set "
+            "NVreg_RestrictProfilingToAdminUsers=0. Otherwise start the agent with `--dcgm auto`.",
+            "no-symbols：升级驱动。no-permission：以 root 运行 agent，或设置 NVreg_RestrictProfilingToAdminUsers=0。"
+            "其他情况用 `--dcgm auto` 启动 agent。",
+        ),
+        ("cat /proc/driver/nvidia/version", "grep RmProfilingAdminOnly /proc/driver/nvidia/params"),
+    ),
+    "GPM_HUNG": Said(
+        _W("Calls for profiling counters return", "读取性能剖析计数器的调用能够返回"),
+        _W(
+            "A call for profiling counters did not return, so the agent has switched them off for {count:GPU|GPUs}. "
+            "All other values go on.",
+            "一次读取性能剖析计数器的调用没有返回，agent 已对 {count} 个 GPU 停止读取。其他数值不受影响。",
+        ),
+        _W(
+            "Look for XIDs in the kernel log, update the driver, and restart the agent. Until then, use `--dcgm auto`.",
+            "在内核日志中查找 XID，升级驱动，然后重启 agent。在此之前可使用 `--dcgm auto`。",
+        ),
+        ("dmesg | grep -i xid", "kubectl rollout restart -n vgpuscope ds/vgpuscope-agent"),
+    ),
+    "GPM_DISTURBS_MEMORY": Said(
+        _W("Profiling does not disturb memory queries", "性能剖析不干扰显存查询"),
+        _W(
+            "On {count:GPU|GPUs} the memory of MIG instances could not be read after profiling began. The agent has "
+            "switched profiling off there.",
+            "在 {count} 个 GPU 上，开始性能剖析后无法再读取 MIG 实例的显存。agent 已在这些 GPU 上停止性能剖析。",
+        ),
+        _W(
+            "Update the driver, then restart the agent. Until then, start it with `--dcgm auto`.",
+            "升级驱动，然后重启 agent。在此之前用 `--dcgm auto` 启动。",
+        ),
+        ("cat /proc/driver/nvidia/version", "kubectl rollout restart -n vgpuscope ds/vgpuscope-agent"),
     ),
     "CONTAINER_SM_ZERO": Said(
         _W("Containers on busy GPUs show their use", "繁忙 GPU 上的容器显示利用率"),
@@ -300,6 +367,23 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls -l /var/lib/kubelet/pod-resources/kubelet.sock",),
     ),
+    "CLAIMS_UNKNOWN": Said(
+        _W("Agents can read ResourceClaims", "代理能读取 ResourceClaim"),
+        _W(
+            "{count:agent|agents} cannot read slices or claims of DRA, so GPUs are identified by names of devices, and "
+            "admin access counts as an allocation.",
+            "{count} 个代理无法读取 DRA 的 ResourceSlice 或 ResourceClaim，"
+            "因此只能按设备名称识别 GPU，管理员访问也会被算作分配。",
+        ),
+        _W(
+            "Allow the agent's service account to list resourceslices and to get resourceclaims.",
+            "允许代理的服务账号 list resourceslices、get resourceclaims。",
+        ),
+        (
+            "kubectl auth can-i list resourceslices.resource.k8s.io "
+            "--as=system:serviceaccount:vgpuscope:vgpuscope-agent",
+        ),
+    ),
     "PROC_UNREADABLE": Said(
         _W("Agents can read the host's /proc", "代理能读取宿主机的 /proc"),
         _W("{count:agent|agents} cannot read the host's /proc.", "{count} 个代理无法读取宿主机的 /proc。"),
@@ -307,6 +391,104 @@ SAID: Final[dict[str, Said]] = {
             "Set hostPID: true, or --proc-root to where the host's /proc is mounted.",
             "设置 hostPID: true，或把 --proc-root 设为宿主机 /proc 的挂载位置。",
         ),
+    ),
+    "DCGM_NO_ANSWER": Said(
+        _W("The dcgm-exporter of --dcgm answers", "--dcgm 指定的 dcgm-exporter 有应答"),
+        _W(
+            "On {count:node|nodes} the dcgm-exporter of `--dcgm` does not answer with a page of metrics.",
+            "在 {count} 个节点上，`--dcgm` 指定的 dcgm-exporter 没有返回指标页。",
+        ),
+        _W(
+            "Check the address and the exporter's pod. The exporter must listen on an address that the agent reaches, "
+            "not only on localhost.",
+            "检查地址和导出器的 Pod。导出器必须监听 agent 能够访问的地址，而不只是 localhost。",
+        ),
+        ("kubectl get pods -A -o wide | grep dcgm-exporter", "curl -s http://NODE:9400/metrics | head"),
+    ),
+    "DCGM_NOT_FOUND": Said(
+        _W("--dcgm auto finds a dcgm-exporter", "--dcgm auto 能够找到 dcgm-exporter"),
+        _W(
+            "On {count:node|nodes} `--dcgm auto` finds no pod that runs dcgm-exporter, or more than one.",
+            "在 {count} 个节点上，`--dcgm auto` 没有找到运行 dcgm-exporter 的 Pod，或找到不止一个。",
+        ),
+        _W(
+            "Check that the agent knows the pods of its node (`--pods`), or name the exporter with `--dcgm URL`.",
+            "检查 agent 是否知道本节点的 Pod（`--pods`），或用 `--dcgm URL` 指定导出器。",
+        ),
+        ("kubectl get pods -A -o wide | grep dcgm-exporter",),
+    ),
+    "DCGM_WITHOUT_FIELDS": Said(
+        _W("The dcgm-exporter of --dcgm has profiling fields", "--dcgm 指定的 dcgm-exporter 有性能剖析字段"),
+        _W(
+            "On {count:node|nodes} the dcgm-exporter of `--dcgm` has no profiling field. Its default list has none, "
+            "and without `SYS_ADMIN` it leaves them out.",
+            "在 {count} 个节点上，`--dcgm` 指定的 dcgm-exporter 没有性能剖析字段。默认列表中没有这些字段；"
+            "没有 `SYS_ADMIN` 权限时导出器也会略去它们。",
+        ),
+        _W(
+            f"Add `{_ENGINE_ACTIVE}` and `{_SM_ACTIVE}` to the exporter's metrics file, and run it with `SYS_ADMIN`.",
+            f"在导出器的指标文件中加入 `{_ENGINE_ACTIVE}` 和 `{_SM_ACTIVE}`，并以 `SYS_ADMIN` 权限运行。",
+        ),
+        ("curl -s http://NODE:9400/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
+    ),
+    "DCGM_UNUSABLE": Said(
+        _W("The fields of the dcgm-exporter can be used", "dcgm-exporter 的字段可以使用"),
+        _W(
+            "Profiling fields of the dcgm-exporter were rejected (see the examples): other labels (dcgm-no-uuid, "
+            "dcgm-bad-instance), other units (dcgm-over-1, dcgm-traffic-implausible), or GPUs of another node. They "
+            "are absent, never 0.",
+            "dcgm-exporter 的性能剖析字段被拒绝（见示例）：标签不同（dcgm-no-uuid、dcgm-bad-instance）、"
+            "单位不同（dcgm-over-1、dcgm-traffic-implausible），或属于其他节点的 GPU。这些数值缺失，而不是 0。",
+        ),
+        _W(
+            "Remove relabelling that drops `UUID` or `GPU_I_ID`, use the fields in their own units (0-1, bytes per "
+            "second), and give each agent the exporter of its own node.",
+            "去掉会丢弃 `UUID` 或 `GPU_I_ID` 的重标记规则，使用字段自身的单位（0–1，字节/秒），"
+            "并让每个 agent 读取本节点的导出器。",
+        ),
+        ("curl -s http://NODE:9400/metrics | grep _PROF_",),
+    ),
+    "CGROUPS_ABSENT": Said(
+        _W("Agents see the host's cgroups", "代理能看到宿主机的 cgroup"),
+        _W(
+            "On {count:node|nodes} there is nothing at `--cgroup-root`. CPU, memory, I/O and network of containers are "
+            "not known, so `idle-preparing` is never found there.",
+            "在 {count} 个节点上，`--cgroup-root` 处没有内容。容器的 CPU、内存、I/O 和网络未知，"
+            "因此不会判为 `idle-preparing`。",
+        ),
+        _W(
+            "Mount the host's /sys/fs/cgroup read-only into the agent and set `--cgroup-root` to it. If these figures "
+            "are not wanted, use `--cgroup-root none`.",
+            "把宿主机的 /sys/fs/cgroup 以只读方式挂载进 agent，并把 `--cgroup-root` 设为该位置。若不需要这些数值，"
+            "请使用 `--cgroup-root none`。",
+        ),
+        ("kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /sys/fs/cgroup",),
+    ),
+    "CGROUPS_UNREADABLE": Said(
+        _W("Agents can read the host's cgroups", "代理能读取宿主机的 cgroup"),
+        _W(
+            "On {count:node|nodes} the directory of `--cgroup-root` exists, but the agent may not list it, or reading "
+            "it does not end.",
+            "在 {count} 个节点上，`--cgroup-root` 的目录存在，但 agent 无权列出，或读取没有返回。",
+        ),
+        _W(
+            "Run the agent as a user who may read it. A security module (AppArmor, SELinux) may deny it, too.",
+            "以有权读取的用户运行 agent。安全模块（AppArmor、SELinux）也可能拒绝读取。",
+        ),
+        ("ls -ld /sys/fs/cgroup", "dmesg | grep -iE 'apparmor|avc'"),
+    ),
+    "CGROUPS_UNKNOWN": Said(
+        _W("The host's cgroups have a known version", "宿主机的 cgroup 版本已知"),
+        _W(
+            "On {count:node|nodes} the directory of `--cgroup-root` has neither cgroup v2 (`cgroup.controllers`) nor "
+            "the controllers of v1.",
+            "在 {count} 个节点上，`--cgroup-root` 的目录既没有 cgroup v2（`cgroup.controllers`），也没有 v1 的控制器。",
+        ),
+        _W(
+            "Set `--cgroup-root` to the root of the host's hierarchy, usually /sys/fs/cgroup, not to a part of it.",
+            "把 `--cgroup-root` 设为宿主机层级的根目录，通常是 /sys/fs/cgroup，而不是其中的一部分。",
+        ),
+        ("stat -fc %T /sys/fs/cgroup", "mount | grep cgroup"),
     ),
     "COMPONENT_NOT_RUNNING": Said(
         _W("Pods of HAMi and vgpuscope run", "HAMi 与 vgpuscope 的 Pod 在运行"),
@@ -754,6 +936,133 @@ SAID: Final[dict[str, Said]] = {
             "kubectl get node NODE -o jsonpath='{.status.allocatable}'",
         ),
     ),
+    # ── scheduler ───────────────────────────────────────────────────────────────────────────────────────────────
+    "EXTENDER_DOWN": Said(
+        _W("The scheduler extender answers", "调度器扩展有应答"),
+        _W(
+            "The scheduler extender at {place} does not answer. Pods that request GPUs are not scheduled.",
+            "{place} 上的调度器扩展没有应答。申请 GPU 的 Pod 不会被调度。",
+        ),
+        _W(
+            "Check its pod and its address. A NetworkPolicy may block the port.",
+            "检查它的 Pod 和地址。NetworkPolicy 可能拦截了端口。",
+        ),
+        (
+            "kubectl get pods -n vgpuscope -l app.kubernetes.io/component=extender",
+            f"curl -s http://EXTENDER:{EXTENDER_PORT}/healthz",
+        ),
+    ),
+    "EXTENDER_NOT_READY": Said(
+        _W("The scheduler extender can decide", "调度器扩展能够做决定"),
+        _W(
+            "The scheduler extender answers and is not ready: {count:part is|parts are} missing.",
+            "调度器扩展有应答但尚未就绪：缺少 {count} 项。",
+        ),
+        _W(
+            "Give its service account the rights of docs/extender.md, and check the API server.",
+            "授予其服务账号 docs/extender.md 所列的权限，并检查 API 服务器。",
+        ),
+        (f"curl -s http://EXTENDER:{EXTENDER_PORT}/readyz",),
+    ),
+    "EXTENDER_NO_LEADER": Said(
+        _W("A replica of the scheduler extender leads", "调度器扩展有主副本"),
+        _W(
+            "{count:replica does|replicas do} not hold the lease. Without a leader, pods that request GPUs are not "
+            "scheduled.",
+            "{count} 个副本没有持有租约。没有主副本时，申请 GPU 的 Pod 不会被调度。",
+        ),
+        _W(
+            "See who holds the lease. If it is another replica, nothing is broken: ask the leader. If nothing renews "
+            "it, "
+            "check the right to write leases and the API server.",
+            "查看租约由谁持有。若是另一个副本，则没有故障：请访问主副本。若没有副本续约，检查写入 Lease 的权限和 API "
+            "服务器。",
+        ),
+        (f"kubectl get lease -A --field-selector metadata.name={EXTENDER_LEASE}",),
+    ),
+    "EXTENDER_NOT_ASKED": Said(
+        _W("kube-scheduler asks the extender", "kube-scheduler 会询问调度器扩展"),
+        _W(
+            "{count:pod waits|pods wait} for GPUs, and the extender has received no filter request since it started. "
+            "No "
+            "kube-scheduler is configured to ask it, or the pods name another scheduler.",
+            "有 {count} 个 Pod 在等待 GPU，但调度器扩展启动以来没有收到任何 filter 请求：没有 kube-scheduler "
+            "配置为询问它，"
+            "或这些 Pod 指定了另一个调度器。",
+        ),
+        _W(
+            "Compare the pods' schedulerName with the profile in kube-scheduler's configuration, whose extender must "
+            "have "
+            "this address and manage nvidia.com/gpu.",
+            "将 Pod 的 schedulerName 与 kube-scheduler 配置中的 profile 对比；其 extender 必须指向此地址并管理 "
+            "nvidia.com/gpu。",
+        ),
+        (
+            "kubectl get pod POD -n NAMESPACE -o jsonpath='{.spec.schedulerName}'",
+            "kubectl get configmap -n vgpuscope vgpuscope-kube-scheduler -o yaml",
+        ),
+    ),
+    "SCHEDULER_METRICS_DOUBLE": Said(
+        _W("Scheduling is counted once", "调度只被计数一次"),
+        _W(
+            "{count:cluster exporter publishes|cluster exporters publish} hami_scheduler_* beside a scheduler "
+            "extender. Sums "
+            "count every binding twice, and estimates are mixed with measured times.",
+            "有 {count} 个集群导出器在调度器扩展之外也发布 hami_scheduler_*。求和会把每次绑定计两次，"
+            "估计值与实测值混在一起。",
+        ),
+        _W(
+            "Set cluster.scheduler_metrics to auto or off. With auto, the exporter needs the right to watch the lease.",
+            "把 cluster.scheduler_metrics 设为 auto 或 off。使用 auto 时，导出器需要 watch 该租约的权限。",
+        ),
+        ("vgpuscope cluster --scheduler-metrics off",),
+    ),
+    "PLUGIN_NOT_REGISTERED": Said(
+        _W("Kubelets know their GPUs", "kubelet 知道自己的 GPU"),
+        _W(
+            "On {count:node|nodes} the device plugin is not registered with the kubelet. No new pod with a GPU "
+            "starts there.",
+            "{count} 个节点上的设备插件没有在 kubelet 注册。申请 GPU 的新 Pod 无法在其上启动。",
+        ),
+        _W(
+            "Check that the kubelet's directory is mounted and that no other device plugin serves nvidia.com/gpu "
+            "there.",
+            "检查 kubelet 的目录是否已挂载，以及该节点上没有其他设备插件提供 nvidia.com/gpu。",
+        ),
+        (
+            "kubectl get pods -A -o wide | grep -E 'device-plugin|vgpuscope-plugin'",
+            f"curl -s http://PLUGIN:{PLUGIN_PORT}/readyz",
+        ),
+    ),
+    "PLUGIN_GPU_UNHEALTHY": Said(
+        _W("Device plugins hand out every GPU", "设备插件提供所有 GPU"),
+        _W(
+            "{count:GPU is|GPUs are} unhealthy to the device plugin and gets no new pods.",
+            "有 {count} 个 GPU 被设备插件判定为不健康，不再接受新的 Pod。",
+        ),
+        _W(
+            "docs/xid.md has the action for each XID. After the repair, remove the GPU from the node's annotation "
+            "vgpuscope.io/gpu-faults.",
+            "各 XID 的处置见 docs/xid.md。修复之后，从节点的注解 vgpuscope.io/gpu-faults 中删除该 GPU。",
+        ),
+        ("dmesg | grep -i xid", "kubectl get node NODE -o jsonpath='{.metadata.annotations}'"),
+    ),
+    "PLUGIN_LIBRARY_MISSING": Said(
+        _W("Limits of containers are enforced", "容器的限额会被执行"),
+        _W(
+            "On {count:node|nodes} the device plugin finds no libvgpu.so. Containers share GPUs by time only, and "
+            "none has a "
+            "limit of memory or cores.",
+            "{count} 个节点上的设备插件没有找到 libvgpu.so。容器只按时间共享 GPU，显存和算力都没有上限。",
+        ),
+        _W(
+            "Put HAMi's libvgpu.so into the hook path of the node, or set plugin.library. If whole GPUs are handed "
+            "out, "
+            "nothing is wrong.",
+            "把 HAMi 的 libvgpu.so 放入节点的 hook 目录，或设置 plugin.library。如果只分配整卡，则没有问题。",
+        ),
+        ("ls -l /usr/local/vgpu/libvgpu.so",),
+    ),
     # ── analyzer ────────────────────────────────────────────────────────────────────────────────────────────────
     "ANALYZER_DOWN": Said(
         _W("The analyzer answers", "分析器有应答"),
@@ -834,11 +1143,11 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     "RECLAIM_WITHOUT_HISTORY": Said(
-        _W("Reclaim remembers its cases", "回收会记住候选"),
+        _W("Reclaim can store its cases", "收回机制可以保存候选"),
         _W(
-            "control.enabled is on and the dry run is off, but results are not stored. Nothing is remembered, so no "
-            "GPU is ever taken back.",
-            "已开启 control.enabled 并关闭演练模式，但没有存储结果。什么都不会被记住，因此永远不会回收 GPU。",
+            "control.enabled is on and the dry run is off, but results are not stored. Cases cannot be stored, "
+            "so no GPU is ever taken back.",
+            "已开启 control.enabled 并关闭演练模式，但没有存储结果。候选无法保存，因此永远不会收回 GPU。",
         ),
         _W(
             "Set analyzer.history to a file or a postgresql:// URL.",
@@ -847,11 +1156,11 @@ SAID: Final[dict[str, Said]] = {
         ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
     ),
     "RECLAIM_WITHOUT_KUBE": Said(
-        _W("Reclaim reads annotations", "回收会读取注解"),
+        _W("Reclaim reads annotations", "收回机制会读取注解"),
         _W(
             "GPUs are taken back, but no Kubernetes API is configured. Annotations of owners and priority classes "
             "do not protect a workload.",
-            "会回收 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
+            "会收回 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
         ),
         _W(
             "Set kube.enabled to true, and give the analyzer's service account the rights of docs/reclaim.md.",
@@ -860,10 +1169,10 @@ SAID: Final[dict[str, Said]] = {
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/reclaim/policy",),
     ),
     "RECLAIM_HELD_BACK": Said(
-        _W("Nothing holds all of reclaim back", "没有制动拦住全部回收"),
+        _W("No brake holds every workload back", "没有制动拦住所有工作负载"),
         _W(
             "{count:brake holds|brakes hold} every workload back: no GPU is taken.",
-            "有 {count} 个制动拦住了所有工作负载：不会回收任何 GPU。",
+            "有 {count} 个制动拦住了所有工作负载：不会收回任何 GPU。",
         ),
         _W(
             "If the breaker is open, check the metrics of the workloads that turned idle at once. If the Kubernetes "

@@ -44,8 +44,9 @@ PLAIN = Form()
 class Page:
     """One page in every form that a scraper may request; a missing form is rendered at the first request, and kept.
 
-    `render` returns the plain text and the heads that OpenMetrics uses instead. It is called at most once, when the
-    first form is needed. This can be at any later time, in the thread of the request.
+    `render` returns the plain text and the heads that OpenMetrics uses instead. It is called when a form is needed.
+    This can be at any later time, in the thread of the request. The plain text is kept only if it was requested:
+    Prometheus asks for a compressed page, and the text takes a megabyte.
     """
 
     def __init__(
@@ -86,11 +87,10 @@ class Page:
         return self.make(form)
 
     def _made(self, form: Form) -> bytes:
-        if form == PLAIN:
+        text = self._forms.get(PLAIN)
+        if text is None:
             text, self._heads = self._render()
-            return text
-        plain = self.make(PLAIN)
-        shown = _openmetrics(plain, self._heads) if form.openmetrics else plain
+        shown = _openmetrics(text, self._heads) if form.openmetrics else text
         return gzip.compress(shown, _GZIP_LEVEL, mtime=0) if form.gzipped else shown
 
 
@@ -98,9 +98,13 @@ class _Line(NamedTuple):
     """One line of every page, as long as its series exists."""
 
     name: str
-    pieces: tuple[str, ...]  # the text before each of its values; the first begins with the last line's line break
+    text: str | tuple[str, ...]  # before its value, or before each of several; begins with the last line's line break
     scale: float
     merge: Merge
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return (self.text,) if isinstance(self.text, str) else self.text
 
 
 class _Series(NamedTuple):
@@ -165,7 +169,9 @@ class _Layout:
         return "".join(pieces).encode()
 
 
-_Lines: TypeAlias = dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]]  # by row; by metric and extra labels
+# By row; by metric, or metric and extra labels. There are thousands of series, and most have one name and no extra
+# label: a tuple around each of these would take a megabyte.
+_Lines: TypeAlias = dict[tuple[str, ...], dict[Any, "_Line | list[_Line]"]]
 
 
 class _Last(NamedTuple):
@@ -268,38 +274,40 @@ class Renderer:
 
     def _lay_out(self, shape: _Shape, values: int, before: _Lines) -> "_Last":
         """Samples of one name are placed together, even from different metrics; samples of one series are merged."""
-        blocks: dict[str, dict[tuple[str, ...], _Series]] = {name: {} for name in self._names}
+        blocks: dict[str, dict[str | tuple[str, ...], _Series]] = {name: {} for name in self._names}
         kept: _Lines = {}
         at = 0
         for row, metric, extra in shape.each():
             known = kept.setdefault(row, before.get(row) or {})
-            lines = known.get((metric.name, extra))
+            key = (metric.name, extra) if extra else metric.name
+            lines = known.get(key)
             if lines is None:
-                lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
-            for line in lines:
+                made = _lines(self._plans[metric.name], row, extra)
+                lines = known[key] = made[0] if len(made) == 1 else made
+            for line in (lines,) if isinstance(lines, _Line) else lines:
                 block = blocks[line.name]
-                same = block.get(line.pieces)
-                block[line.pieces] = _Series(line, (at,)) if same is None else same._replace(at=(*same.at, at))
+                same = block.get(line.text)
+                block[line.text] = _Series(line, (at,)) if same is None else same._replace(at=(*same.at, at))
             at += 1 + (len(metric.extra) if metric.volatile else 0)
         for row, metric, extra in shape.unknown:
             for line in _lines(self._plans[metric.name], row, extra):
-                series = blocks[line.name].get(line.pieces)
+                series = blocks[line.name].get(line.text)
                 if series is not None and series.line.merge == "sum":
-                    del blocks[line.name][line.pieces]
+                    del blocks[line.name][line.text]
         shown = [(self._names[name], list(block.values())) for name, block in blocks.items() if block]
         return _Last(shape, _Layout(shown, values), kept)
 
 
-def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
+def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> list[_Line]:
     """The lines of one sample: one for each name that applies to its row."""
-    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row))
+    return [_Line(e.name, _line(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row)]
 
 
-def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:
+def _line(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str | tuple[str, ...]:
     """A line without its value, and without the values of labels that hold numbers."""
     assert not exposed.volatile or exposed.scale == 1, "the numbers in its labels would be scaled too"
     line = "\n" + textline.start(exposed, row, extra)
-    return tuple(line.split(textline.HOLE)) if exposed.volatile else (line,)
+    return tuple(line.split(textline.HOLE)) if exposed.volatile else line
 
 
 def _openmetrics(text: bytes, heads: Sequence[bytes]) -> bytes:

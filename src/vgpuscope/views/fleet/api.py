@@ -1,7 +1,7 @@
 """The summary of the fleet, the event that announces an analysis, and the settings as gpu-oour shows them."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,8 +16,6 @@ from vgpuscope.views.fleet.results import (
     ResultRow,
     Stats,
 )
-
-Language = Literal["en", "zh"]
 
 
 class Summary(Struct, frozen=True, kw_only=True):

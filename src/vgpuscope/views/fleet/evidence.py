@@ -2,13 +2,15 @@
 
 import re
 from math import ceil
-from typing import Literal, TypeAlias
 
+from vgpuscope.catalog.gpu_series import DCGM_PROFILING
 from vgpuscope.model.analysis import Evidence, Term
 from vgpuscope.model.quantity import Ratio, Seconds
+from vgpuscope.model.words import Language
 
-Language: TypeAlias = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+_FIELD = min(DCGM_PROFILING)  # the one that dcgm-exporter collects by default
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_IDLE_NO_WORK": (
@@ -20,6 +22,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_IDLE_MEMORY_HELD": (
         "Memory is held without computing: {held} of it was in use on average.",
         "占用显存但没有计算：平均占用 {held}。",
+    ),
+    "VERDICT_IDLE_CPU_BUSY": (
+        "The GPU is idle, but its tenant used {cpu} CPU cores on average: it may be loading or preparing data.",
+        "GPU 空闲，但租户平均使用了 {cpu} 个 CPU 核：可能正在加载或准备数据。",
     ),
     "VERDICT_IDLE_KEPT": (
         "The last verdict was idle, and stays so until some activity reaches {threshold}.",
@@ -65,10 +71,13 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "VERDICT_MIG_NO_SIGNAL": (
         "Unknown: no compute metric of this MIG instance was collected in {window}. GPU utilisation is not defined for "
-        "MIG instances, so a value of 0 proves nothing. dcgm-exporter can report the missing metric: enable "
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE or DCGM_FI_PROF_SM_ACTIVE.",
+        "MIG instances, so a value of 0 proves nothing. On Hopper and later the agent measures it; on other GPUs "
+        f"dcgm-exporter can: enable its profiling fields ({_FIELD}), and start the agent "
+        "with --dcgm auto.",
         "无法判断：{window}内没有采集到该 MIG 实例的计算指标。GPU 利用率对 MIG 实例没有定义，因此数值 0 不能说明空闲。"
-        "缺少的指标可由 dcgm-exporter 提供：请启用 DCGM_FI_PROF_GR_ENGINE_ACTIVE 或 DCGM_FI_PROF_SM_ACTIVE。",
+        "Hopper 及更新的 GPU 由 agent 直接测量；其他 GPU 可由 dcgm-exporter 提供："
+        f"请启用其性能剖析字段（{_FIELD}），"
+        "并用 --dcgm auto 启动 agent。",
     ),
     "VERDICT_GPU_LOST": (
         "Unknown: the driver reports that this GPU cannot be used (lost, unresponsive, or waiting for a reset). See "
@@ -222,6 +231,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "power_limit": evidence.power_limit or None,
         "other": _name(evidence.other, which),
         "other_max": _percent(evidence.other_max),
+        "cpu": None if evidence.cpu is None else f"{evidence.cpu:.2g}" if evidence.cpu < 10 else f"{evidence.cpu:.0f}",
         "source": evidence.source or None,
     }
     return {key: not_known if value is None else value for key, value in values.items()}

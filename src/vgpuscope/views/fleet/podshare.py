@@ -19,6 +19,7 @@ _CLASS_ORDER: tuple[UseClass, ...] = (
     "low",
     "not-started",
     "unknown",
+    "idle-preparing",
     "idle-held",
     "idle",
 )

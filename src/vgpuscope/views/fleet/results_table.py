@@ -20,7 +20,7 @@ from vgpuscope.views.fleet.results import ResultRow, TenantResult
 from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
-_MARKED = {"idle-held": "red", "busy-unproductive": "red", "stalled": "red"}
+_MARKED = {"idle-held": "red", "idle-preparing": "yellow", "busy-unproductive": "red", "stalled": "red"}
 _TITLES = ("SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "IDLE>", "SEEN>", "MODEL", "OWNER")
 _SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # omitted in this order
 _GAP = 2  # cells between two columns

@@ -54,7 +54,6 @@ class HealthBody(Struct, frozen=True):
     targets_down: int | None  # targets that should answer and do not
     faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
     failing: tuple[str, ...] = ()  # what failed after the last analysis (page, log, store), with codes
-    without_effect: tuple[str, ...] = ()  # settings that are given, but not part of this release
     ai_error: str | None = None  # code of the error with which the language model last failed; null: it did not
 
 

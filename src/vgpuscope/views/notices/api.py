@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from vgpuscope.model.notices import Language
+from vgpuscope.model.words import Language
 
 
 class ChannelRow(Struct, frozen=True, kw_only=True):

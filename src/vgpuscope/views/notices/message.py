@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct, structs
 
-from vgpuscope.model.notices import Language, Notice, NoticeKind
+from vgpuscope.model.notices import Notice, NoticeKind
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case
+from vgpuscope.model.words import Language
 from vgpuscope.views.notices import words
 from vgpuscope.views.notices.templates import rendered
 

@@ -8,8 +8,9 @@ import base64
 import hashlib
 from html import escape
 
-from vgpuscope.model.notices import Language, Link, LinkAction
+from vgpuscope.model.notices import Link, LinkAction
 from vgpuscope.model.reclaim import Case, State
+from vgpuscope.model.words import Language
 from vgpuscope.views.notices.message import gpu_names, idle_since, moment
 
 SNOOZES = (4 * 3600, 86400, 3 * 86400, 7 * 86400)  # seconds
@@ -39,7 +40,7 @@ _ASK: dict[Language, dict[LinkAction, tuple[str, str, str]]] = {  # heading, wha
     "en": {
         "keep": (
             "Keep the GPUs of this workload?",
-            "Its GPUs are not taken back as long as this pod lives.",
+            "Its GPUs are not taken back until this pod ends.",
             "Keep the GPUs",
         ),
         "snooze": (
@@ -66,7 +67,7 @@ _ASK: dict[Language, dict[LinkAction, tuple[str, str, str]]] = {  # heading, wha
 }
 _DONE: dict[Language, dict[LinkAction, tuple[str, str]]] = {
     "en": {
-        "keep": ("The GPUs stay", "They are not taken back as long as this pod lives."),
+        "keep": ("The GPUs are kept", "They are not taken back until this pod ends."),
         "snooze": ("Postponed", "The GPUs are not taken back before {until}."),
         "release": ("Thank you", "The GPUs are taken back soon, if the workload is still idle."),
     },

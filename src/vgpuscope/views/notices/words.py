@@ -1,6 +1,7 @@
 """The texts of notices, in English and Chinese. Each is a template of one notice; a heading stands above each kind."""
 
-from vgpuscope.model.notices import Language, NoticeKind
+from vgpuscope.model.notices import NoticeKind
+from vgpuscope.model.words import Language
 
 HEADINGS: dict[Language, dict[NoticeKind, str]] = {
     "en": {

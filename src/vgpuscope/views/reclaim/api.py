@@ -72,6 +72,7 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     approval: bool
     notify_first: bool
     include_held: bool
+    include_preparing: bool
     protected_namespaces: tuple[str, ...]
     protected_priorities: tuple[str, ...]
     max_per_hour: int
@@ -139,6 +140,7 @@ def policy_body(
         approval=policy.approval,
         notify_first=policy.notify_first,
         include_held=policy.include_held,
+        include_preparing=policy.include_preparing,
         protected_namespaces=tuple(sorted(policy.protected_namespaces)),
         protected_priorities=tuple(sorted(policy.protected_priorities)),
         max_per_hour=policy.max_per_hour,

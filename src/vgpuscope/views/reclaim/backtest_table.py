@@ -6,9 +6,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vgpuscope.model.backtest import Backtest, Episode, Outcome
+from vgpuscope.model.words import Language
 from vgpuscope.views.reclaim.backtest import UNAPPLIED
 from vgpuscope.views.reclaim.tables import moment
-from vgpuscope.views.reclaim.words import ENDS, Language, word
+from vgpuscope.views.reclaim.words import ENDS, word
 from vgpuscope.views.table import table
 from vgpuscope.views.text import clean, span
 

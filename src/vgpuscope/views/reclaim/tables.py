@@ -8,9 +8,10 @@ from rich.text import Text
 
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import State
+from vgpuscope.model.reclaim import OPEN, State
+from vgpuscope.model.words import Language
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
-from vgpuscope.views.reclaim.words import STATES, Language, word
+from vgpuscope.views.reclaim.words import STATES, word
 from vgpuscope.views.table import table
 from vgpuscope.views.text import clean, span
 
@@ -53,9 +54,16 @@ def _cells(case: CaseRow, language: Language, now: UnixTime) -> list[Text]:
         Text(state, _STYLES.get(case.state, "")),
         Text(_next(case, language, now)),
         Text(str(len(case.gpu_ids))),
-        Text("" if case.idle_since is None else span(max(0.0, now - case.idle_since))),
+        Text(_idle_for(case, now)),
         _pod(case),
     ]
+
+
+def _idle_for(case: CaseRow, now: UnixTime) -> str:
+    """How long it has been idle; nothing once it works again, is gone, or nobody looks any more."""
+    if case.idle_since is None or (case.state not in OPEN and case.state != "snoozed"):
+        return ""
+    return span(max(0.0, now - case.idle_since))
 
 
 def _pod(case: CaseRow) -> Text:
@@ -66,7 +74,7 @@ def _pod(case: CaseRow) -> Text:
 def _next(case: CaseRow, language: Language, now: UnixTime) -> str:
     """What has to happen before the state changes."""
     if case.state == "candidate":
-        return word("windows", language, n=case.confirmations)
+        return word("window" if case.confirmations == 1 else "windows", language, n=case.confirmations)
     if case.state == "awaiting_approval":
         return word("approval" if not case.by else "now", language)
     if case.next_at is None or case.dry_run:

@@ -1,12 +1,10 @@
 """The words of the reclaim commands, in English and Chinese."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
 
 from vgpuscope.model.backtest import EpisodeEnd
 from vgpuscope.model.reclaim import State
-
-Language: TypeAlias = Literal["en", "zh"]
+from vgpuscope.model.words import Language
 
 STATES: Mapping[State, tuple[str, str]] = {
     "candidate": ("candidate", "候选"),
@@ -54,8 +52,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "演练模式：不收回任何 GPU，只记录本应执行的动作。",
     ),
     "off": (
-        "Off: analyzer.history is not set, so nothing is remembered and nothing is done.",
-        "未启用：没有设置 analyzer.history，不保存任何记录，也不执行任何动作。",
+        "Off: analyzer.history is not set. Without a store no action is taken.",
+        "未启用：没有设置 analyzer.history。没有存储就不执行任何动作。",
     ),
     "stopped": ("Stopped by {who}: no action is taken.", "已由 {who} 停止：不执行任何动作。"),
     "breaker": (
@@ -65,7 +63,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "empty": ("There is no case.", "没有候选。"),
     "more": ("… and {n} more: use --limit {all} or --json.", "……还有 {n} 个：使用 --limit {all} 或 --json。"),
     "done": ("{pod}: {state}", "{pod}：{state}"),
-    "windows": ("{n} windows", "{n} 个窗口"),
+    "window": ("1 window so far", "已计 1 个窗口"),
+    "windows": ("{n} windows so far", "已计 {n} 个窗口"),
     "in": ("in {time}", "{time} 后"),
     "now": ("next analysis", "下次分析"),
     "approval": ("needs approval", "需要批准"),

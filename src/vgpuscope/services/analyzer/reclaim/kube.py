@@ -22,8 +22,8 @@ from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.reclaim import Delivered, KubeState
-from vgpuscope.services.analyzer.reclaim_calls import Order
+from vgpuscope.services.analyzer.reclaim.calls import Order
+from vgpuscope.services.analyzer.reclaim.given import Delivered, KubeState
 from vgpuscope.sinks.kube import KubeHands, Why
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.reclaim.objects import ObjectReader
@@ -244,7 +244,7 @@ class ReclaimKube:
         found = self._of(order.pod_uid)
         target = found.pod.target
         if target is None or target.uid != order.target.uid or self._clock() - found.at > _FRESH:
-            raise CallFailed(f"{order.target} is not known well enough to be changed")
+            raise CallFailed(f"{order.target} was replaced, or could not be read in the last {_FRESH:g} s")
         mark = await self._hands().stop(target, _why(call, order), now=now)
         return Delivered(msgspec.json.encode(mark).decode())
 

@@ -1,4 +1,4 @@
-"""Watches one kind of object for as long as the exporter runs, and passes every change to callbacks."""
+"""Watches one kind of object for as long as the process runs, and passes every change to callbacks."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ import msgspec
 
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
 from vgpuscope.runtime.units import Units
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
@@ -46,15 +47,17 @@ class WatchedKind(Generic[T]):
         drop: Callable[[str], None],
         begin: Callable[[Iterable[T]], None] = lambda _: None,
         kept: Mapping[str, T] | None = None,
+        retry: tuple[Seconds, Seconds] = _RETRY,
     ) -> None:
-        """`begin` gets the first list, before any `keep`; `fields` is a field selector.
+        """`begin` gets the first list, before any `keep`; `fields` is a field selector; `retry` is the first and the
+        longest pause before a retry.
 
         `drop` gets an object's key. `kept` is where `keep` stores the objects; without it they are stored here too.
         A fresh list is compared with the stored objects, so that only changes are passed on.
         """
         self.name = name
         self._keep, self._drop, self._begin = keep, drop, begin
-        self._group, self._resync = group, resync
+        self._group, self._resync, self._retry = group, resync, retry
         self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
         self._keys: set[str] = set()
         self._own: dict[str, T] = {}
@@ -63,6 +66,7 @@ class WatchedKind(Generic[T]):
         self._heard: float | None = None
         self.told = 0
         self.listed = False
+        self.fresh = False  # whether it was listed since relist() was called
         self._units = Units(log)  # one for each object
         self._watch: Watch[T] = Watch(
             path=f"/api/v1/{self._place}",
@@ -85,7 +89,7 @@ class WatchedKind(Generic[T]):
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
         self._units.count = failed
-        pause = _RETRY[0]
+        pause, longest = self._retry
         while True:
             began = time.monotonic()
             try:
@@ -96,10 +100,15 @@ class WatchedKind(Generic[T]):
             except Exception as error:
                 self._error = self._units.failed(f"watch of {self.name}", error)
                 self._watch.restart()
-            if time.monotonic() - began > _RETRY[1]:
-                pause = _RETRY[0]
+            if time.monotonic() - began > longest:
+                pause = self._retry[0]
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not reconnect at once
-            pause = min(pause * 2, _RETRY[1])
+            pause = min(pause * 2, longest)
+
+    def relist(self) -> None:
+        """List again when `follow` is called next; `fresh` shows when that is done."""
+        self.fresh = False
+        self._watch.restart()
 
     def faults(self) -> Mapping[str, str]:
         """The parts of the current objects that could not be read, by object."""
@@ -152,7 +161,7 @@ class WatchedKind(Generic[T]):
         for uid, item in found.items():
             if uid not in self._keys or self._kept.get(uid) != item:
                 self._there(uid, item)
-        self.listed = True
+        self.listed = self.fresh = True
 
     def _take(self, uid: str, item: T | None) -> None:
         self.told += 1

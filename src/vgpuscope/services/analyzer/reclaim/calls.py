@@ -22,7 +22,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None = None) -> Call:
-    """The call for one GPU of a case. Its key is that of the incarnation and the GPU: a second one is the same call."""
+    """The call for one GPU of a case. Its key is the pod's UID and the GPU: a second call for both is the same call."""
     share = next(one for one in case.shares if one.gpu_id == gpu_id)
     key = f"{case.uid}/{gpu_id}"
     body: dict[str, object] = {

@@ -13,7 +13,7 @@ from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.errors import Unknown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import Case, State
-from vgpuscope.services.analyzer.reclaim import Reclaim
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.views.reclaim.api import (
     Absent,
     BreakerState,
@@ -27,7 +27,7 @@ from vgpuscope.views.reclaim.api import (
 
 _DAY: Seconds = 86400.0
 _WITHOUT: dict[Absent, str] = {
-    "store": "analyzer.history is not set: nothing is remembered, so nothing is done.",
+    "store": "analyzer.history is not set: without a store no action is taken.",
     "kube": "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are "
     "not read.",
     "kube_down": "The Kubernetes API does not answer: no action is taken.",
@@ -52,7 +52,7 @@ class CaseQuery(Struct, frozen=True, kw_only=True):
 
 
 class SnoozeQuery(CaseQuery, frozen=True, kw_only=True):
-    """One case, and for how long it rests."""
+    """One case, and for how long it is snoozed."""
 
     seconds: Annotated[float, Meta(ge=60, le=30 * _DAY, description="How long the case rests, in seconds.")] = _DAY
 
@@ -93,6 +93,7 @@ class ReclaimApi:
             self._change("/api/v1/reclaim/{id}/approve", "agree to the action", self._approve),
             self._change("/api/v1/reclaim/{id}/snooze", "leave the workload alone for a while", self._snooze),
             self._change("/api/v1/reclaim/{id}/exempt", "never take this workload's GPUs", self._exempt),
+            self._change("/api/v1/reclaim/{id}/resume", "end a snooze or an exemption", self._resume),
             self._change("/api/v1/reclaim/{id}/restore", "put back what was there", self._restore),
             self._change(
                 "/api/v1/reclaim/stop", "stop: no action is taken, and no notice is sent", self._stop, PolicyBody
@@ -147,26 +148,30 @@ class ReclaimApi:
 
     async def _approve(self, call: Call[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.approve(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.people.approve(call.asked.id, call.caller.name))
 
     async def _snooze(self, call: Call[SnoozeQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.snooze(call.asked.id, call.caller.name, call.asked.seconds))
+        return case_row(await self._reclaim.people.snooze(call.asked.id, call.caller.name, call.asked.seconds))
 
     async def _exempt(self, call: Call[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.exempt(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.people.exempt(call.asked.id, call.caller.name))
+
+    async def _resume(self, call: Call[CaseQuery, None]) -> CaseRow:
+        self._visible(call.asked.id, call.caller)
+        return case_row(await self._reclaim.people.resume(call.asked.id, call.caller.name))
 
     async def _restore(self, call: Call[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.restore(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.people.restore(call.asked.id, call.caller.name))
 
     async def _stop(self, call: Call[NoQuery, None]) -> PolicyBody:
-        await self._reclaim.stop(call.caller.name)
+        await self._reclaim.people.stop(call.caller.name)
         return self._policy_now()
 
     async def _start(self, call: Call[NoQuery, None]) -> PolicyBody:
-        await self._reclaim.stop(call.caller.name, start=True)
+        await self._reclaim.people.stop(call.caller.name, start=True)
         return self._policy_now()
 
     def _visible(self, case_id: str, caller: Caller) -> Case:

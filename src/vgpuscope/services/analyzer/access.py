@@ -1,0 +1,84 @@
+"""Who may do what: the identity of a caller, sessions of the console, and the rate limit of clients."""
+
+import secrets
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from vgpuscope.config import AnalyzerConfig
+from vgpuscope.http import address
+from vgpuscope.http.admission import Admission
+from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.console_files import wants_page
+from vgpuscope.http.identity import ApiToken, Identity
+from vgpuscope.http.operations import Operation
+from vgpuscope.http.session_api import PATH as SESSION_PATH
+from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
+from vgpuscope.model.caller import Caller
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.services.analyzer.notices import LINK_PATH
+
+if TYPE_CHECKING:
+    from vgpuscope.services.frame import Guard
+
+
+class Access:
+    """The admission of the settings of now."""
+
+    def __init__(self, config: Callable[[], AnalyzerConfig], *, clock: Callable[[], Seconds]) -> None:
+        """`clock` is a monotonic clock, for the rate limit."""
+        self._config, self._clock = config, clock
+        self._guard: Guard | None = None
+        self._session_key = secrets.token_bytes(32)  # if no other is configured
+        self.renew()
+
+    def guard(self, guard: "Guard | None") -> None:
+        """Check passwords and certificates with this guard from now on."""
+        self._guard = guard
+        self.renew()
+
+    def renew(self) -> None:
+        """Let changed settings take effect."""
+        config, guard = self._config(), self._guard
+        token = ApiToken(config.api_token, _token_holder(config))
+
+        def bound() -> bytes:
+            return sha256(token.fingerprint + (guard.fingerprint if guard else b"")).digest()
+
+        key = session_key(config.session_key, config.api_token) or self._session_key
+        self.sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
+        identity = _identity(config, guard, token, SessionCookie(self.sessions))
+        self.admission = Admission(identity, ClientLimits(config.rate_limit, clock=self._clock))
+
+    @property
+    def identity(self) -> Identity:
+        return self.admission.identity
+
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        return self.admission.admit(request, operation)
+
+
+def shows_no_data(request: Request) -> bool:
+    """The console's files and the session: without them nobody could log in. An owner's link is its own credential."""
+    path = request.url.path
+    return (
+        path in {SESSION_PATH, "/ui"} or path.startswith(("/ui/", LINK_PATH)) or (path == "/" and wants_page(request))
+    )
+
+
+def _token_holder(config: AnalyzerConfig) -> Caller:
+    return Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
+
+
+def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie) -> Identity:
+    return Identity(
+        guard=guard,
+        api_token=token,
+        session=session,
+        user_header=config.proxy_user_header,
+        role_header=config.proxy_role_header,
+        protect_reads=config.protect_reads,
+        listen_host=address.split(config.listen)[0],
+    )

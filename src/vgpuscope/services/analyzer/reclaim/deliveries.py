@@ -1,0 +1,159 @@
+"""Makes the calls that take GPUs back or give them back.
+
+A call is checked again before every attempt: by the lease, by the stop switch, and by a fresh analysis. The attempt is
+recorded before it is made.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from vgpuscope.logic.reclaim import machine, retries
+from vgpuscope.model.audit import AuditEntry
+from vgpuscope.model.errors import CallFailed, CallRefused, HistoryDown, NotLeader
+from vgpuscope.model.quantity import PodUID, Seconds
+from vgpuscope.model.reclaim import Call, Case, PodFacts
+from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.reclaim.entries import MACHINE, told_of
+from vgpuscope.services.analyzer.reclaim.shared import Shared
+from vgpuscope.store.reclaim import Batch, ReclaimStore
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY: Seconds = 1.0
+_AT_ONCE = 20  # calls that are looked at in one round
+Outcome = Literal["success", "failure"]
+
+
+class Deliveries:
+    """Delivers the calls that are due."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._given = shared, shared.given
+
+    async def forever(self) -> None:
+        while True:
+            if self._given.store is not None and self._shared.term is not None and self._given.lead.may_act():
+                try:
+                    await self.due()
+                except (HistoryDown, NotLeader) as e:
+                    log.warning("a call was not made", extra=error_fields(e))
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def due(self) -> None:
+        """One round of `forever`."""
+        store = self._given.store
+        assert store is not None
+        async with self._shared.changing:
+            await self._shared.catch_up()
+        for call in await store.due(self._shared.now(), most=_AT_ONCE):
+            await self.deliver(call, store)
+
+    async def deliver(self, call: Call, store: ReclaimStore) -> None:
+        """Check once more, record the attempt, make it, record how it ended."""
+        shared = self._shared
+        if call.kind != "restore":
+            await self._look_closely(call)
+        async with shared.changing:
+            if shared.term is None or not self._may_deliver(call):
+                return
+            now, attempts = shared.now(), call.attempts + 1
+            tried = replace(call, attempts=attempts, next_at=now + retries.pause(attempts))
+            if await store.attempt(tried, term=shared.term):
+                await self._attempt(tried, store, shared.term)
+
+    # ── may it be made? ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _look_closely(self, call: Call) -> None:
+        """An analysis that is fresh, and the pod and its owner as they are now."""
+        if not self._shared.fresh:
+            await self._given.look_again()
+        case = self._shared.cases.get(call.case_id)
+        if case is not None:
+            await self._shared.learn_about([case.workload], fresh=True)
+
+    def _may_deliver(self, call: Call) -> bool:
+        shared = self._shared
+        case = shared.cases.get(call.case_id)
+        if case is None or not self._given.lead.may_act(lasting=2 * self._given.config().control.timeout):
+            return False
+        if call.kind == "restore":
+            return True  # who stops the machine wants to give back, too
+        if not shared.fresh:
+            return False
+        known = self._given.facts(case.workload)
+        if machine.may_deliver(case, shared.found(case), known, shared.policy(), shared.world()):
+            return False
+        peers = known.pod.peers
+        return call.kind != "scale" or (bool(peers) and all(self._may_end(uid, known.pod) for uid in peers))
+
+    def _may_end(self, uid: PodUID, pod: PodFacts) -> bool:
+        """Whether a pod that a change would end is decided on as well, and idle by the last analysis."""
+        case = self._shared.cases.get(uid)
+        if case is None or case.state != "acting" or case.dry_run or case.target is None or pod.target is None:
+            return False
+        return case.target.uid == pod.target.uid and self._shared.looked.found.get(uid) == "idle"
+
+    # ── the attempt ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _attempt(self, call: Call, store: ReclaimStore, term: int) -> None:
+        shared = self._shared
+        try:
+            done = await self._given.send[call.kind](call, now=shared.now())
+        except CallFailed as e:
+            settled, cases = self._failed(call, e)
+            outcome: Outcome = "failure"
+        else:
+            settled, cases = replace(call, status="delivered", error="", result=done.result), self._delivered(call)
+            outcome = "success"
+        entry, told = self._entry(settled, outcome), shared.notices_of_all(cases, shared.now())
+        await store.settle(settled, Batch(audit=[entry], cases=cases, calls=told), term=term)
+        shared.counts.actions[call.kind, outcome] += 1
+        shared.show(cases)
+
+    def _failed(self, call: Call, error: CallFailed) -> tuple[Call, Sequence[Case]]:
+        """The call after a failed attempt, and the cases that it concerns."""
+        text = str(error) if error.advice == error.hint else f"{error}. {error.advice}"
+        log.warning("a call failed", extra=fields(call=call.key, attempts=call.attempts, error=text))
+        case, now = self._shared.cases[call.case_id], self._shared.now()
+        refused = isinstance(error, CallRefused)
+        if not refused and not retries.exhausted(call.first_at, now):
+            return replace(call, error=text), self._tried(call)
+        if call.kind == "restore":
+            after = machine.not_restored(case, now)
+        else:
+            after = machine.failed(case, now, "call_refused" if refused else "call_failed")
+        return replace(call, status="failed", error=text), [after]
+
+    def _tried(self, call: Call) -> Sequence[Case]:
+        """After an attempt to take GPUs: the cases that it settles, with a new time to be free in."""
+        if call.kind == "restore":
+            return ()
+        case, shared = self._shared.cases[call.case_id], self._shared
+        settled = shared.together(case) or [case]
+        return [machine.tried(one, shared.now(), shared.policy()) for one in settled if one.state == "acting"]
+
+    def _delivered(self, call: Call) -> Sequence[Case]:
+        """After a restore: every case whose pod was ended by the same change."""
+        if call.kind != "restore":
+            return self._tried(call)
+        case, now = self._shared.cases[call.case_id], self._shared.now()
+        together = self._shared.together(case)
+        return [after for one in together if (after := machine.restored(one, now, case.by)) is not None]
+
+    def _entry(self, call: Call, outcome: Outcome) -> AuditEntry:
+        case = self._shared.cases[call.case_id]
+        return AuditEntry(
+            at=self._shared.now(),
+            actor=MACHINE,
+            what="call_delivered" if outcome == "success" else "call_failed",
+            case_id=case.id,
+            namespace=case.namespace,
+            pod=case.pod,
+            reason=call.error,
+            detail=msgspec.json.encode(told_of(call)).decode(),
+        )

@@ -1,0 +1,146 @@
+"""What all parts of reclaim share: the cases of now, what is remembered, who leads, and the lock of changes."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.logic.notices.kinds import of_move
+from vgpuscope.logic.reclaim.brakes import World
+from vgpuscope.logic.reclaim.tick import Memory
+from vgpuscope.model.errors import NotLeader, Unknown
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.reclaim import Call, Case, Finding, Policy, Workload
+from vgpuscope.services.analyzer.reclaim.given import Given, Told, policy_of
+from vgpuscope.store.reclaim import ReclaimStore
+
+log = logging.getLogger(__name__)
+
+_FRESH: Seconds = 60.0  # the age of an analysis by which a call may still be made
+
+
+class Counts(Struct):
+    """Counters of the machine."""
+
+    actions: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)  # action, outcome
+    held_back: Counter[str] = msgspec.field(default_factory=Counter)  # brake
+
+
+class Looked(NamedTuple):
+    """What the last analysis found."""
+
+    found: Mapping[str, Finding]
+    end: UnixTime
+
+
+class Shared:
+    """The state of reclaim in this process. Who changes cases holds `changing`, and stores them before `show`."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.term: int | None = None  # None: this replica does not lead
+        self.cases: dict[str, Case] = {}
+        self.memory = Memory()
+        self.stopped_here = ""  # who stopped reclaim by the API
+        self.looked = Looked({}, 0.0)
+        self.changing = asyncio.Lock()  # one change of the cases at a time
+        self.counts = Counts()
+        self.changes = 0  # grows with everything that is shown
+
+    # ── what is true now ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def now(self) -> UnixTime:
+        return self.given.clock()
+
+    def policy(self) -> Policy:
+        return policy_of(self.given.config())
+
+    @property
+    def stopped_by(self) -> str:
+        """Who stopped reclaim; the settings file can, too."""
+        return self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
+
+    def world(self) -> World:
+        return World(
+            now=self.now(),
+            leads=self.given.lead.may_act(),
+            stored=self.term is not None,
+            history=self.given.store is not None,
+            kube=self.given.kube(),
+            stop=bool(self.stopped_by),
+            breaker=self.memory.breaker.is_open,
+            channel=self.given.channel(),
+        )
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the last analysis is recent enough to act on."""
+        return self.now() - self.looked.end <= _FRESH
+
+    def found(self, case: Case) -> Finding:
+        return self.looked.found.get(case.id, "unknown")
+
+    def case(self, case_id: str) -> Case:
+        case = self.cases.get(case_id)
+        if case is None:
+            raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
+        return case
+
+    def together(self, case: Case) -> Sequence[Case]:
+        """The cases that one change of the case's target has settled, that one among them."""
+        return [
+            one
+            for one in self.cases.values()
+            if one.target is not None and case.target is not None and one.target.uid == case.target.uid
+        ]
+
+    # ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leading(self) -> tuple[ReclaimStore, int]:
+        """The store and the term by which it may be written; NotLeader if this replica may not."""
+        store = self.stored()
+        if self.term is None or not self.given.lead.may_act():
+            raise NotLeader("this replica does not lead, or the store does not answer")
+        return store, self.term
+
+    def stored(self) -> ReclaimStore:
+        """The store; NotLeader without one."""
+        if self.given.store is None:
+            raise NotLeader("cases cannot be changed: analyzer.history is not set")
+        return self.given.store
+
+    async def catch_up(self) -> None:
+        """Read the cases again if an owner answered through another replica. The caller holds the lock."""
+        store = self.given.store
+        if store is not None and self.term is not None and await store.answers_wait():
+            self.cases = await store.catch_up(term=self.term)
+            self.changes += 1
+
+    def show(self, cases: Iterable[Case]) -> None:
+        """Show changed cases, which are stored by now."""
+        self.cases = {**self.cases, **{case.id: case for case in cases}}
+        self.changes += 1
+
+    async def learn_about(self, workloads: Sequence[Workload], *, fresh: bool = False) -> None:
+        for learn in self.given.learn:
+            try:
+                await learn(workloads, fresh=fresh, seen=self.looked.found.keys())
+            except Exception:  # what is not learned is not known, and holds a case back
+                log.exception("facts not read")
+
+    def notices_of(self, before: Case | None, after: Case, now: UnixTime, *, tell: bool = False) -> Sequence[Call]:
+        """The notices that follow from a move; `tell`: the owner is to be told before anything happens."""
+        if of_move(before, after, tell=tell, only_told=False) is None or not self.given.channel():
+            return ()
+        pod = self.given.facts(after.workload).pod
+        only_told = self.policy().action == "notify" or pod.consent == "notify"
+        kind = of_move(before, after, tell=tell, only_told=only_told)
+        return () if kind is None else self.given.notify(Told(kind, now, case=after, owner=pod.notify))
+
+    def notices_of_all(self, cases: Iterable[Case], now: UnixTime) -> list[Call]:
+        """The notices that follow from changed cases that are not shown yet."""
+        return [one for case in cases for one in self.notices_of(self.cases[case.id], case, now)]

@@ -1,0 +1,193 @@
+"""After each analysis: every case moves on by one tick, in one transaction.
+
+Nothing changes, here or outside, unless it was stored.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from vgpuscope.logic.notices.kinds import of_breaker
+from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
+from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.audit import AuditEntry
+from vgpuscope.model.errors import HistoryDown, NotLeader
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.reclaim import OPEN, Call, Case, Policy, State, Workload
+from vgpuscope.runtime.heap import without_collections
+from vgpuscope.runtime.log import fields
+from vgpuscope.services.analyzer.reclaim.calls import control_call, scale_call
+from vgpuscope.services.analyzer.reclaim.entries import breaker_entries, moved_entry
+from vgpuscope.services.analyzer.reclaim.given import Told
+from vgpuscope.services.analyzer.reclaim.shared import Looked, Shared
+from vgpuscope.store.reclaim import Batch, ReclaimStore
+
+log = logging.getLogger(__name__)
+
+_KEEP_ENDED: Seconds = 7 * 86400.0
+_ENDED: frozenset[State] = frozenset({"verified", "restored", "released", "failed"})
+
+
+class Ticks:
+    """Moves the cases on."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._given = shared, shared.given
+
+    async def follow(self, analysis: Analysis) -> None:
+        """One tick of all cases; HistoryDown or NotLeader if it could not be stored."""
+        shared, store = self._shared, self._given.store
+        if store is not None and self._given.lead.may_act():
+            await shared.learn_about(self._worth_learning())
+        async with shared.changing:
+            shared.looked = Looked({}, analysis.window.end)
+            if store is None or not self._given.lead.may_act():
+                await self._watch(analysis)
+                return
+            await self._move_all(store, analysis)
+
+    async def _move_all(self, store: ReclaimStore, analysis: Analysis) -> None:
+        shared = self._shared
+        term = await self._take_lead(store)
+        await shared.catch_up()
+        done = await self._tick(analysis)
+        batch = self._batch(done)
+        try:
+            await store.save(batch, term=term)
+        except (HistoryDown, NotLeader):
+            shared.term = None  # what is stored is read again before the next tick
+            raise
+        self._apply(done, batch)
+
+    async def _watch(self, analysis: Analysis) -> None:
+        """Show the cases without leading: those of the leader, or, without a store, those that would be."""
+        shared, store = self._shared, self._given.store
+        shared.term = None
+        if store is not None:
+            shared.cases = await store.cases()
+            shared.changes += 1
+            return
+        done = await self._tick(analysis)
+        self._apply(done, Batch())
+
+    async def _take_lead(self, store: ReclaimStore) -> int:
+        """The term in which this replica leads. What an earlier leader stored is read first."""
+        shared = self._shared
+        if shared.term is None:
+            saved = await store.lead()
+            shared.term, shared.cases, shared.stopped_here = saved.term, saved.cases, saved.stopped_by
+            shared.memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+        return shared.term
+
+    def _worth_learning(self) -> Sequence[Workload]:
+        """Cases that may move on with this analysis, and those that an annotation excludes."""
+        almost = self._shared.policy().confirmations - 1
+        return [
+            case.workload
+            for case in self._shared.cases.values()
+            if (case.state in OPEN and (case.state != "candidate" or case.confirmations >= almost))
+            or (case.state == "exempt" and case.reason == "annotation")
+        ]
+
+    async def _tick(self, analysis: Analysis) -> Tick:
+        shared = self._shared
+        with without_collections():
+            return await asyncio.to_thread(
+                tick,
+                shared.cases,
+                analysis,
+                shared.memory,
+                policy=shared.policy(),
+                world=shared.world(),
+                facts=self._given.facts,
+            )
+
+    # ── what is stored ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _batch(self, done: Tick) -> Batch:
+        shared = self._shared
+        now, policy = shared.now(), shared.policy()
+        entries = [*breaker_entries(shared.memory.breaker, done.memory.breaker, now)]
+        entries += (self._entry(move, now) for move in done.moves if _worth_telling(move))
+        return Batch(
+            cases=[move.after for move in done.moves],
+            calls=[
+                *(call for move in done.moves for call in self._calls(move, now, policy)),
+                *self._notices(done, now),
+            ],
+            cancel=[move.after.id for move in done.moves if move.wish == "cancel"],
+            audit=entries,
+            memory=msgspec.json.encode(done.memory).decode(),
+            forget=[case.id for case in shared.cases.values() if _forgotten(case, now)],
+        )
+
+    def _entry(self, move: Move, now: UnixTime) -> AuditEntry:
+        """The entry of a move; a decision also records what the language model said, or that it did not answer."""
+        if move.wish != "act":
+            return moved_entry(move, now)
+        return moved_entry(move, now, model=self._given.facts(move.after.workload).model)
+
+    def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
+        if move.wish != "act" or policy.dry_run:
+            return ()
+        case = move.after
+        if case.target is not None:
+            return [scale_call(case, case.target, now=now)]
+        return [
+            control_call(case, gpu_id, now=now, policy=policy, opinion=self._given.opinion(case.workload, gpu_id))
+            for gpu_id in case.gpu_ids
+        ]
+
+    def _notices(self, done: Tick, now: UnixTime) -> Iterator[Call]:
+        before, after = self._shared.memory.breaker, done.memory.breaker
+        kind = of_breaker(was_open=before.is_open, is_open=after.is_open)
+        if kind is not None:
+            yield from self._given.notify(Told(kind, now, turned=after.turned, of=after.of))
+        for move in done.moves:
+            yield from self._shared.notices_of(move.before, move.after, now, tell=move.wish == "notify")
+
+    # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _apply(self, done: Tick, batch: Batch) -> None:
+        shared = self._shared
+        shared.memory = done.memory
+        shared.looked = Looked(done.found, shared.looked.end)
+        shared.show(move.after for move in done.moves)
+        for case_id in batch.forget:
+            del shared.cases[case_id]
+        shared.counts.held_back.update(done.held_back)
+        for move in done.moves:
+            self._tell(move)
+
+    def _tell(self, move: Move) -> None:
+        case, shared = move.after, self._shared
+        if move.wish == "act":
+            shared.counts.actions[shared.policy().action, "dry_run"] += case.dry_run
+            word = "would take GPUs back" if case.dry_run else "takes GPUs back"
+            what = {"object": str(case.target)} if case.target else {}
+            gpus = ", ".join(case.gpu_ids)
+            log.warning(word, extra=fields(namespace=case.namespace, pod=case.pod, gpus=gpus, **what))
+        elif _worth_telling(move):
+            self._count_untold(move)
+            log.info(
+                "reclaim case moved",
+                extra=fields(pod=f"{case.namespace}/{case.pod}", state=case.state, reason=case.reason),
+            )
+
+    def _count_untold(self, move: Move) -> None:
+        """In a dry run the owner is not notified; the notice that would have been sent is counted."""
+        policy, case = self._shared.policy(), move.after
+        begun = case.state == "grace" and case.reason == "confirmed" and case.notified_at is None
+        if begun and policy.dry_run and policy.notify_first and self._given.channel():
+            self._shared.counts.actions["notice", "dry_run"] += 1
+            log.info("would notify the owner", extra=fields(namespace=case.namespace, pod=case.pod))
+
+
+def _forgotten(case: Case, now: UnixTime) -> bool:
+    return case.state in _ENDED and now - case.since > _KEEP_ENDED and forgettable(case, now)
+
+
+def _worth_telling(move: Move) -> bool:
+    return move.before is None or move.before.state != move.after.state or bool(move.wish)

@@ -1,0 +1,87 @@
+"""This process among its replicas: whether it leads, whether it analyses, and whether the store answers."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
+
+from vgpuscope.model.errors import HistoryDown, NotLeader, ScopeError
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields
+from vgpuscope.store.lease import Leadership, Lease, Use
+
+log = logging.getLogger(__name__)
+
+_LEASE = 15.0  # seconds; the leader renews it three times in that time
+
+
+class Replica:
+    """The lease of one replica, and the state of the store behind it."""
+
+    def __init__(self, lease: Lease, *, failed: Callable[[ScopeError], None]) -> None:
+        """`failed` counts the errors of the store."""
+        self.on_turn: list[Callable[[], None]] = []  # called when this replica begins to lead, or to follow
+        self.on_work: list[Callable[[], None]] = []  # called when this replica begins or stops to analyse
+        self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
+        self._failed, self._told = failed, OnChange(log)
+
+    @property
+    def leads(self) -> bool:
+        return self.leadership.leads
+
+    @property
+    def stored(self) -> bool | None:
+        """Whether the store of results answers; None: not asked yet."""
+        return self.leadership.reachable
+
+    @property
+    def analyses(self) -> bool:
+        """Whether this replica should analyse."""
+        return self.leadership.may_read()
+
+    def check_analyses(self) -> None:
+        """NotLeader if another replica analyses."""
+        if not self.analyses:
+            raise NotLeader("another replica analyses")
+
+    async def lead_forever(self) -> None:
+        """Take or renew the lease."""
+        try:
+            while True:
+                await self.ask()
+                await asyncio.sleep(_LEASE / 3)
+        finally:
+            self.leadership.store_failed("lease")  # the lease is no longer renewed
+
+    async def ask(self) -> None:
+        """One round of lead_forever."""
+        before, known = self.analyses, (self.stored is not None, self.leads)
+        try:
+            leads = await self.leadership.renew()
+        except HistoryDown as e:
+            self.store_failed(e, "lease")
+        else:
+            if known != (True, leads):
+                log.info("leading" if leads else "following", extra=fields(holder=self.leadership.holder))
+                _call(self.on_turn)
+            self.store_works("lease")
+        if self.analyses != before:
+            _call(self.on_work)
+
+    def store_works(self, *uses: Use) -> None:
+        self.leadership.store_works(*uses)
+        if self.stored:
+            self._told.tell("history", "up", level=SUMMARY, message="history store is up")
+
+    def store_failed(self, error: HistoryDown, use: Use) -> None:
+        """Without a store of results, every replica analyses independently."""
+        self.leadership.store_failed(use)
+        self._failed(error)
+        self._told.tell(
+            "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
+        )
+
+
+def _call(all_of: Iterable[Callable[[], None]]) -> None:
+    for one in all_of:
+        one()

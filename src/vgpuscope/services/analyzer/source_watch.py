@@ -1,0 +1,54 @@
+"""Checks whether the source answers. Analyses alone are too rare for that, and may take a minute."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from vgpuscope.model.errors import ScopeError, SourceDown
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields
+
+log = logging.getLogger(__name__)
+
+_ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: it takes at most ten to notice whether the source answers
+
+
+class SourceCheck(Struct, frozen=True, kw_only=True):
+    """One check whether the source answers."""
+
+    error: ScopeError | None
+    analyses: int  # analyses that had ended when the check began
+
+
+class SourceWatch:
+    """The last check, renewed every few seconds."""
+
+    def __init__(self, ready: Callable[[], Awaitable[None]], *, analyses: Callable[[], int]) -> None:
+        """`ready` raises a ScopeError if the source does not answer; `analyses` counts those that have ended."""
+        self._ready, self._analyses = ready, analyses
+        self._told = OnChange(log)
+        self.last: SourceCheck | None = None
+
+    async def forever(self) -> None:
+        while True:
+            analyses = self._analyses()
+            error = await self._error()
+            self.last = SourceCheck(error=error, analyses=analyses)
+            if error is not None:
+                self._told.tell(
+                    "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
+                )
+            else:
+                self._told.tell("source", "up", level=SUMMARY, message="source answers")
+            await asyncio.sleep(_ASK_EVERY)
+
+    async def _error(self) -> ScopeError | None:
+        try:
+            async with asyncio.timeout(_ASK_WITHIN):
+                await self._ready()
+        except TimeoutError:
+            return SourceDown(f"the source does not answer within {_ASK_WITHIN:g} s")
+        except ScopeError as e:
+            return e
+        return None
