@@ -1,9 +1,23 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { CaseRow, PolicyBody } from "../src/api/shapes";
+import { ApiError } from "../src/api/client";
+import type { AuditEntry, CaseRow, PolicyBody } from "../src/api/shapes";
 import { allEntries } from "../src/pages/audit";
-import { changesOf } from "../src/pages/backtest";
+import { changesOf, wrongOf } from "../src/pages/backtest";
 import { idleRows } from "../src/pages/idle";
-import { actionsOf, idleSince, isOpen, nextOf, secondsOf, settingText, stateKey, toneOf } from "../src/parts/cases";
+import {
+  actionsOf,
+  faultOf,
+  idleSince,
+  isBeyondRestore,
+  isOpen,
+  nextOf,
+  secondsOf,
+  settingText,
+  signalText,
+  stateKey,
+  toneOf,
+} from "../src/parts/cases";
+import { failureText } from "../src/parts/reclaim";
 
 const row = (state: CaseRow["state"], more: Partial<CaseRow> = {}): CaseRow =>
   ({ id: "u1", pod_uid: "u1", state, next_at: null, acted_at: null, dry_run: false, held_by: [], ...more }) as CaseRow;
@@ -12,11 +26,48 @@ describe("a case", () => {
   it("offers what the analyzer accepts in its state", () => {
     expect(actionsOf(row("candidate"))).toEqual(["snooze", "exempt"]);
     expect(actionsOf(row("awaiting_approval"))).toEqual(["approve", "snooze", "exempt"]);
-    expect(actionsOf(row("snoozed"))).toEqual(["snooze", "exempt"]);
+    expect(actionsOf(row("snoozed"))).toEqual(["snooze", "exempt", "resume"]);
     expect(actionsOf(row("released"))).toEqual(["exempt"]);
-    expect(actionsOf(row("exempt"))).toEqual([]);
+    expect(actionsOf(row("exempt"))).toEqual(["resume"]);
+    expect(actionsOf({ ...row("exempt"), reason: "annotation" })).toEqual([]);
     expect(actionsOf(row("verified", { acted_at: 1 }))).toEqual(["restore"]);
     expect(actionsOf(row("restored", { acted_at: 1 }))).toEqual([]);
+  });
+
+  it("offers a restore only if the analyzer can put something back", () => {
+    const taken = { acted_at: 1, restorable: false };
+    expect(actionsOf(row("verified", taken))).toEqual([]);
+    expect(actionsOf(row("verified", { ...taken, restorable: true }))).toEqual(["restore"]);
+    expect(isBeyondRestore(row("verified", taken))).toBe(true);
+    for (const state of ["grace", "acting", "failed"] as const) expect(isBeyondRestore(row(state, taken))).toBe(false); // it may not have been done at all
+  });
+
+  it("that was approved does not ask for it again", () => {
+    const approved = row("awaiting_approval", { reason: "approved", by: "alice" });
+    expect(actionsOf(approved)).toEqual(["snooze", "exempt"]);
+    expect(stateKey(approved)).toBe("approved");
+    expect(nextOf(approved)).toEqual({ key: "case_next.now" });
+  });
+
+  it("names each sign of use, and what could not be read", () => {
+    const sign = (name: string, active: boolean | null, more = {}) =>
+      signalText({ name, active, at: null, value: null, detail: "", ...more });
+    expect(sign("vllm", true, { value: 12 })).toBe("vllm: in use, value 12");
+    expect(sign("schedule", false)).toBe("schedule: not in use");
+    expect(sign("queue q", null, { detail: "no expression knows it" })).toBe(
+      "queue q: could not be read, no expression knows it",
+    );
+    // what is wrong with an annotation says nothing about use
+    expect(sign("annotation", false, { detail: "'nver' counts as never" })).toBe("annotation: 'nver' counts as never");
+  });
+
+  it("says what fails while it waits, and only then", () => {
+    const step = (what: string) => ({ what, reason: "500" }) as AuditEntry;
+    const failing = [step("call_failed"), step("moved")];
+    expect(faultOf(row("acting"), failing)).toEqual({ key: "case.call_failing", reason: "500" });
+    expect(faultOf(row("notified"), [step("notice_failed")])?.key).toBe("case.notice_failing");
+    expect(faultOf(row("acting"), [step("call_delivered"), ...failing])).toBeNull();
+    expect([faultOf(row("verified"), failing), faultOf(row("acting"), [])]).toEqual([null, null]);
   });
 
   it("of a dry run never looks as if something was taken", () => {
@@ -51,12 +102,30 @@ describe("a case", () => {
   });
 });
 
+describe("a refusal", () => {
+  it("is said in sentences, without a hint for programs", () => {
+    vi.stubGlobal("fetch", () => new Promise(() => undefined)); // the names of codes are on their way
+    const unfit = new ApiError("CASE_UNFIT", "the case of ml/a is exempt", "/api/v1/reclaim lists every case.");
+    expect(failureText(unfit)).toBe(
+      "the case of ml/a is exempt. Nothing was changed. The page behind this shows the case as it is now.",
+    );
+    expect(failureText(new ApiError("X", "reclaim.grace: 0", "Look again."))).toBe("reclaim.grace: 0. Look again.");
+  });
+});
+
 describe("a duration in a form", () => {
   it("is read as settings write it", () => {
     expect(["90s", "30m", "2h", "1d", "0s", "45", " 1.5h "].map(secondsOf)).toEqual([
       90, 1800, 7200, 86400, 0, 45, 5400,
     ]);
     expect(["", "soon", "-1h", "1h30m", "1w"].map(secondsOf)).toEqual([null, null, null, null, null]);
+  });
+
+  it("outside of what the API takes is refused before it is sent", () => {
+    const bounds = { least: 60, most: 604_800 };
+    expect(["1m", "7d"].map((text) => wrongOf(text, bounds))).toEqual([null, null]);
+    expect(["0", "59s", "8d"].map((text) => wrongOf(text, bounds))).toEqual(Array(3).fill("From 1m to 7d."));
+    expect([wrongOf("0s"), wrongOf("soon")]).toEqual([null, "Not a duration. Write 30m, 2h or 1d."]);
   });
 
   it("is written as settings write it", () => {
@@ -72,8 +141,16 @@ describe("a back-test", () => {
     min_pod_age: 1800,
     max_per_hour: 10,
     include_held: false,
+    include_preparing: false,
   } as PolicyBody;
-  const same = { confirmations: "3", grace: "30m", min_pod_age: "1800s", max_per_hour: "10", include_held: false };
+  const same = {
+    confirmations: "3",
+    grace: "30m",
+    min_pod_age: "1800s",
+    max_per_hour: "10",
+    include_held: false,
+    include_preparing: false,
+  };
 
   it("sends nothing of what is in effect, however it is written", () => {
     expect(changesOf(policy, same)).toEqual({});

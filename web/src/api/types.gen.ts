@@ -62,6 +62,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the newest decisions of the extender */
+        get: operations["get_api_v1_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/decisions/{namespace}/{pod}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the decisions of the extender about one pod, with its verdicts */
+        get: operations["get_api_v1_decisions_namespace_pod"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/doctor": {
         parameters: {
             query?: never;
@@ -88,6 +122,40 @@ export interface paths {
         };
         /** server-sent events: `analysis` now, and whenever another analysis is shown */
         get: operations["get_api_v1_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/fit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** whether a pod would fit, and what would make it fit; nothing is created */
+        post: operations["post_api_v1_fit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/fit/{namespace}/{pod}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** whether a pod that the extender knows would fit now, and what would make it fit */
+        get: operations["get_api_v1_fit_namespace_pod"];
         put?: never;
         post?: never;
         delete?: never;
@@ -391,6 +459,26 @@ export interface paths {
          * @description Needs the role `operate`.
          */
         post: operations["post_api_v1_reclaim_id_restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * end a snooze or an exemption
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_resume"];
         delete?: never;
         options?: never;
         head?: never;
@@ -914,6 +1002,18 @@ export interface components {
             slots: number;
         };
         /**
+         * AskedGpus
+         * @description The GPUs that one container of a pod requests.
+         */
+        AskedGpus: {
+            container: string;
+            cores: number;
+            count: number;
+            init: boolean;
+            memory: number | null;
+            percentage: number | null;
+        };
+        /**
          * AttentionRow
          * @description One thing that needs attention.
          */
@@ -1077,7 +1177,7 @@ export interface components {
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -1130,6 +1230,23 @@ export interface components {
             state: "fails" | "unused" | "works";
         };
         /**
+         * ChosenGpu
+         * @description A share of one GPU for one container. The same GPU can occur more than once, with several MIG instances.
+         */
+        ChosenGpu: {
+            container: number;
+            cores: number;
+            memory: number;
+            position: number;
+            /** @default  */
+            profile: string;
+            /** @default 0 */
+            size: number;
+            /** @default 0 */
+            start: number;
+            uuid: string;
+        };
+        /**
          * ClassColumn
          * @description One class of one group: GPUs at each time.
          */
@@ -1137,7 +1254,7 @@ export interface components {
             gpus: (number | null)[];
             group: string | null;
             /** @enum {unknown} */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unallocated" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unallocated" | "unknown";
         };
         /**
          * ClassHistory
@@ -1155,6 +1272,65 @@ export interface components {
             source: "analyses" | "days" | "hours" | "none" | "prometheus";
             step_seconds: number;
             times: number[];
+        };
+        /**
+         * CodeRow
+         * @description The nodes that were refused with one code.
+         */
+        CodeRow: {
+            advice: components["schemas"]["Words"] | null;
+            code: string;
+            count: number;
+            meaning: components["schemas"]["Words"] | null;
+            nodes: components["schemas"]["vgpuscope.model.console.decisions.NodeLack"][];
+            stage: ("admit" | "allocate" | "bind" | "filter") | null;
+        };
+        /**
+         * DecidedGpu
+         * @description A GPU in the log of decisions.
+         */
+        DecidedGpu: {
+            cores: number;
+            memory: number;
+            uuid: string;
+        };
+        /**
+         * DecisionList
+         * @description The newest decisions.
+         */
+        DecisionList: {
+            parts: components["schemas"]["Part"][];
+            rows: components["schemas"]["DecisionRow"][];
+            total: number;
+        };
+        /**
+         * DecisionRow
+         * @description One decision about one pod.
+         */
+        DecisionRow: {
+            asks: components["schemas"]["AskedGpus"][];
+            at: string;
+            codes: {
+                [key: string]: number;
+            };
+            constraints: string[];
+            fitting: number;
+            gpus: components["schemas"]["DecidedGpu"][];
+            id: string;
+            namespace: string;
+            node: string | null;
+            /** @enum {unknown} */
+            outcome: "assigned" | "bound" | "failed" | "refused";
+            pod: string;
+            pod_uid: string;
+            policy: string | null;
+            score: number | null;
+            seconds: number;
+            terms: {
+                [key: string]: number;
+            };
+            /** @enum {unknown} */
+            verb: "bind" | "filter";
         };
         /**
          * DoctorFinding
@@ -1180,7 +1356,7 @@ export interface components {
                 [key: string]: number | string;
             };
             /** @enum {unknown} */
-            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scheduler" | "scrape" | "units";
             /** @enum {unknown} */
             status: "fail" | "pass" | "skipped" | "warn";
             title: components["schemas"]["Words"];
@@ -1210,7 +1386,7 @@ export interface components {
         DoctorStage: {
             name: components["schemas"]["Words"];
             /** @enum {unknown} */
-            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scheduler" | "scrape" | "units";
             /** @enum {unknown} */
             status: "fail" | "pass" | "skipped" | "warn";
         };
@@ -1254,6 +1430,8 @@ export interface components {
         Evidence: {
             /** @default null */
             coverage: number | null;
+            /** @default null */
+            cpu: number | null;
             /** @default 0 */
             dropped: number;
             /** @default 0 */
@@ -1273,7 +1451,7 @@ export interface components {
             /** @default null */
             min_coverage: number | null;
             /** @default null */
-            other: ("decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "sm_active" | "sm_clock") | null;
+            other: ("cpu" | "decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock") | null;
             /** @default null */
             other_max: number | null;
             /** @default null */
@@ -1332,13 +1510,28 @@ export interface components {
             /** @default null */
             schema: ("dcgm" | "vgpuscope") | null;
             /** @default [] */
-            terms: ("decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "sm_active" | "sm_clock")[];
+            terms: ("cpu" | "decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock")[];
         };
         /** Features */
         Features: {
             ai_analysis: boolean;
             control_api: boolean;
             prometheus_metrics: boolean;
+        };
+        /**
+         * FigureRow
+         * @description How sure one attributed figure of a container is.
+         */
+        FigureRow: {
+            certainty: ("derived" | "measured" | "shared-out") | null;
+            container: string | null;
+            /** @default null */
+            error: number | null;
+            gpu_id: string;
+            method: string;
+            mig: string | null;
+            /** @enum {unknown} */
+            resource: "energy" | "memory" | "sm";
         };
         /**
          * Figures
@@ -1389,6 +1582,39 @@ export interface components {
             reason: string;
             /** @default  */
             resource: string;
+        };
+        /**
+         * FitAnswer
+         * @description The answer to `what if`, with what was asked, and whether idle workloads are known.
+         */
+        FitAnswer: {
+            /** @default [] */
+            asks: components["schemas"]["AskedGpus"][];
+            /** @default [] */
+            constraints: string[];
+            /** @default false */
+            cut: boolean;
+            fitting: number;
+            /** @default  */
+            idle_reason: string;
+            /**
+             * @default absent
+             * @enum {unknown}
+             */
+            idle_state: "absent" | "down" | "ok" | "stale";
+            /** @default [] */
+            lacks: components["schemas"]["vgpuscope.model.fit.NodeLack"][];
+            name: string;
+            namespace: string;
+            /** @default [] */
+            nodes: components["schemas"]["NodeVerdict"][];
+            /** @default [] */
+            places: components["schemas"]["ReplicaPlace"][];
+            /** @default  */
+            policy: string;
+            /** @default [] */
+            remedies: components["schemas"]["Remedy"][];
+            replicas: number;
         };
         /**
          * FreeCapacity
@@ -1553,7 +1779,7 @@ export interface components {
              * @default unknown
              * @enum {unknown}
              */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /**
              * @default unknown
              * @enum {unknown}
@@ -1634,8 +1860,6 @@ export interface components {
             status: string;
             targets_down: number | null;
             targets_up: number | null;
-            /** @default [] */
-            without_effect: string[];
         };
         /**
          * HistoryPoint
@@ -1717,7 +1941,7 @@ export interface components {
             step: "analysis" | "day" | "hour";
             time: number;
             /** @default null */
-            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown") | null;
+            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown") | null;
             /** @default null */
             util: number | null;
             /** @default null */
@@ -1748,6 +1972,27 @@ export interface components {
             number,
             number
         ];
+        /**
+         * HostRow
+         * @description What one container that holds a GPU uses of its node. Rates are means over `seconds` of the whole answer.
+         */
+        HostRow: {
+            container: string | null;
+            /** @default null */
+            cpu_cores: number | null;
+            /** @default null */
+            cpu_limit: number | null;
+            /** @default null */
+            memory: number | null;
+            /** @default null */
+            memory_limit: number | null;
+            /** @default null */
+            read_rate: number | null;
+            /** @default null */
+            throttled: number | null;
+            /** @default null */
+            written_rate: number | null;
+        };
         /**
          * Info
          * @description The body of `/`.
@@ -1794,7 +2039,7 @@ export interface components {
             /** @default null */
             start: number | null;
             /** @default null */
-            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown") | null;
+            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown") | null;
         };
         /**
          * Judgement
@@ -1805,7 +2050,7 @@ export interface components {
             /** @enum {unknown} */
             status: "high" | "idle" | "low" | "normal" | "unknown";
             /** @enum {unknown} */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict: "idle" | "in_use" | "unknown";
         };
@@ -1869,6 +2114,16 @@ export interface components {
         MemoryLedger: {
             rows: components["schemas"]["LedgerRow"][];
             total: number;
+        };
+        /**
+         * NamedPod
+         * @description A pod that holds GPUs.
+         */
+        NamedPod: {
+            name: string;
+            namespace: string;
+            node: string;
+            uid: string;
         };
         /**
          * NamespaceDetail
@@ -1945,11 +2200,45 @@ export interface components {
             unknown_gpu_hours: number;
         };
         /**
+         * NodeBeside
+         * @description CPU, memory and load of a node.
+         */
+        NodeBeside: {
+            at: string | null;
+            /** @default null */
+            cpu_used: number | null;
+            /** @default null */
+            cpus: number | null;
+            /** @default null */
+            iowait: number | null;
+            /**
+             * @default [
+             *       null,
+             *       null,
+             *       null
+             *     ]
+             */
+            load: [
+                number | null,
+                number | null,
+                number | null
+            ];
+            /** @default null */
+            memory_available: number | null;
+            /** @default null */
+            memory_total: number | null;
+            seconds: number | null;
+            /** @enum {unknown} */
+            source: "agent" | "prometheus";
+        };
+        /**
          * NodeDetail
          * @description One node.
          */
         NodeDetail: {
             at: string | null;
+            /** @default null */
+            beside: components["schemas"]["NodeBeside"] | null;
             findings: components["schemas"]["Finding"][];
             gpus: components["schemas"]["GpuRow"][];
             node: components["schemas"]["NodeRow"];
@@ -2003,6 +2292,27 @@ export interface components {
             tenants: number;
             use: number | null;
             whole_gpus: number | null;
+        };
+        /**
+         * NodeVerdict
+         * @description The verdict on one node.
+         */
+        NodeVerdict: {
+            /** @default  */
+            available: string;
+            /** @default  */
+            code: string;
+            /** @default  */
+            message: string;
+            /** @default  */
+            message_zh: string;
+            node: string;
+            /** @default  */
+            reason: string;
+            /** @default  */
+            requested: string;
+            /** @default null */
+            score: number | null;
         };
         /**
          * NoticesBody
@@ -2155,7 +2465,7 @@ export interface components {
             /** @default null */
             message: string | null;
             /** @enum {unknown} */
-            name: "agents" | "analysis" | "cluster" | "history" | "prometheus";
+            name: "agents" | "analysis" | "cluster" | "extender" | "history" | "prometheus";
             /** @enum {unknown} */
             state: "absent" | "down" | "forbidden" | "ok" | "stale";
         };
@@ -2218,6 +2528,46 @@ export interface components {
             waited_seconds: number | null;
         };
         /**
+         * PodBeside
+         * @description One pod beside its GPUs.
+         */
+        PodBeside: {
+            at: string | null;
+            /** @default [] */
+            containers: components["schemas"]["HostRow"][];
+            /** @default [] */
+            figures: components["schemas"]["FigureRow"][];
+            /** @default null */
+            processes: components["schemas"]["ProcessRow"][] | null;
+            /** @default null */
+            received_rate: number | null;
+            seconds: number | null;
+            /** @default null */
+            sent_rate: number | null;
+            /** @enum {unknown} */
+            source: "agent" | "prometheus";
+        };
+        /**
+         * PodDecisions
+         * @description The decisions about one pod.
+         */
+        PodDecisions: {
+            codes: components["schemas"]["CodeRow"][];
+            parts: components["schemas"]["Part"][];
+            ranked: components["schemas"]["RankedNode"][];
+            rows: components["schemas"]["DecisionRow"][];
+            sought: components["schemas"]["DecisionRow"] | null;
+        };
+        /**
+         * PodMove
+         * @description A pod that would have to move: restarted elsewhere, since GPU memory cannot be moved.
+         */
+        PodMove: {
+            gpus: components["schemas"]["ChosenGpu"][];
+            node: string;
+            pod: components["schemas"]["NamedPod"];
+        };
+        /**
          * PolicyBody
          * @description The policy in effect, and which brakes cannot apply here.
          */
@@ -2231,6 +2581,7 @@ export interface components {
             dry_run: boolean;
             grace: number;
             include_held: boolean;
+            include_preparing: boolean;
             /**
              * @default none
              * @enum {unknown}
@@ -2298,6 +2649,26 @@ export interface components {
             node: string | null;
             pod: string | null;
         };
+        /**
+         * ProcessRow
+         * @description One process of the pod on a GPU. Command lines are not shown here.
+         */
+        ProcessRow: {
+            /** @default null */
+            command: string | null;
+            container: string | null;
+            gpu_id: string;
+            /** @default null */
+            memory: number | null;
+            mig: string | null;
+            pid: number;
+            /** @default null */
+            sm: number | null;
+            /** @default null */
+            started: string | null;
+            /** @default null */
+            user: number | null;
+        };
         /** PrometheusChanges */
         PrometheusChanges: {
             /** @description Expected time between two samples of a series. The measured time takes precedence. In fleets of tens of thousands of GPUs a longer time is not detected: set it here. */
@@ -2322,6 +2693,14 @@ export interface components {
             ratio: number | null;
             resource: string;
             used: number;
+        };
+        /**
+         * RankedNode
+         * @description A node that the pod fits on, with its score.
+         */
+        RankedNode: {
+            node: string;
+            score: number;
         };
         /**
          * ReasonRow
@@ -2373,13 +2752,15 @@ export interface components {
             grace?: number;
             /** @description Include workloads of the class idle-held. */
             include_held?: boolean;
+            /** @description Include workloads of the class idle-preparing, whose CPUs prepare data while GPUs are idle. */
+            include_preparing?: boolean;
             /** @description Retention of what back-tests replay. All of it together is at most 512 MiB. */
             keep_history?: number;
-            /** @description Maximum share of all GPUs in any hour, 0-1. */
+            /** @description Maximum share of all GPUs that are taken back in any hour, 0-1. */
             max_fleet_share?: number;
-            /** @description Maximum number of workloads in any hour. */
+            /** @description Maximum number of workloads that are acted on in any hour. */
             max_per_hour?: number;
-            /** @description Maximum number of workloads of one namespace in any hour. */
+            /** @description Maximum number of workloads of one namespace that are acted on in any hour. */
             max_per_namespace?: number;
             /** @description Minimum coverage of each of these analyses, 0-1. */
             min_coverage?: number;
@@ -2393,6 +2774,44 @@ export interface components {
             protected_priorities?: string[];
             /** @description Stop switch: no action is taken, and no notice is sent. */
             stop?: boolean;
+        };
+        /**
+         * Remedy
+         * @description One change after which the pod fits, with nothing else changed.
+         */
+        Remedy: {
+            /** @default  */
+            container: string;
+            /** @default [] */
+            devices: string[];
+            gpus: components["schemas"]["ChosenGpu"][];
+            /** @enum {unknown} */
+            kind: "end" | "move" | "relax" | "smaller";
+            message: string;
+            message_zh: string;
+            /** @default [] */
+            moves: components["schemas"]["PodMove"][];
+            node: string;
+            /** @default [] */
+            pods: components["schemas"]["NamedPod"][];
+            /** @default {} */
+            quota: {
+                [key: string]: number;
+            };
+            subjects: ("cordon" | "cores" | "count" | "exclusive" | "memory" | "mode" | "mutex" | "numa-bind" | "percentage" | "pods" | "quota" | "type" | "uuid")[];
+            /** @default null */
+            value: number | null;
+        };
+        /**
+         * ReplicaPlace
+         * @description Where one replica would go.
+         */
+        ReplicaPlace: {
+            gpus: components["schemas"]["ChosenGpu"][];
+            node: string;
+            replica: number;
+            /** @default null */
+            score: number | null;
         };
         /**
          * RequestHolder
@@ -2443,7 +2862,7 @@ export interface components {
             tenants: components["schemas"]["TenantResult"][];
             timestamp: string;
             /** @enum {unknown} */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict: "idle" | "in_use" | "unknown";
             /** @default [] */
@@ -2604,7 +3023,7 @@ export interface components {
              * @default unknown
              * @enum {unknown}
              */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /**
              * @default unknown
              * @enum {unknown}
@@ -2668,7 +3087,7 @@ export interface components {
             tenants?: components["schemas"]["SomeOfTenantRow"][];
             use?: components["schemas"]["SomeOfUse"];
             /** @enum {unknown} */
-            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
             xids?: number[];
@@ -2795,7 +3214,7 @@ export interface components {
             tenants?: components["schemas"]["TenantResult"][];
             timestamp?: string;
             /** @enum {unknown} */
-            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
             xids?: number[];
@@ -2829,7 +3248,7 @@ export interface components {
             status?: "high" | "idle" | "low" | "normal" | "unknown";
             use?: components["schemas"]["Use"];
             /** @enum {unknown} */
-            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
         };
@@ -2880,7 +3299,7 @@ export interface components {
             state?: "pending" | "running";
             tenants?: number;
             use?: components["schemas"]["Use"];
-            use_class?: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown") | null;
+            use_class?: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown") | null;
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
             waited_seconds?: number | null;
@@ -3063,7 +3482,7 @@ export interface components {
             status: "high" | "idle" | "low" | "normal" | "unknown";
             until: string | null;
             /** @enum {unknown} */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict: "idle" | "in_use" | "unknown";
         };
@@ -3133,7 +3552,7 @@ export interface components {
              * @default unknown
              * @enum {unknown}
              */
-            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /**
              * @default unknown
              * @enum {unknown}
@@ -3252,6 +3671,8 @@ export interface components {
             min_coverage?: number;
             /** @description Without compute activity, a power draw above this share of the limit means unknown, 0-1. */
             power_contradiction?: number;
+            /** @description Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are not. Without CPU metrics of the agent no tenant has this class. */
+            preparing_cpu?: number;
             /** @description Maximum power draw of the class stalled, as a share of the limit, 0-1. */
             stalled_power?: number;
             /** @description Minimum mean utilisation of the class stalled, 0-1. */
@@ -3260,6 +3681,34 @@ export interface components {
             unproductive_sm?: number;
             /** @description Minimum mean utilisation of the class busy-unproductive, 0-1. */
             unproductive_util?: number;
+        };
+        /**
+         * NodeLack
+         * @description A node that was refused, and what it lacks.
+         */
+        "vgpuscope.model.console.decisions.NodeLack": {
+            available: string;
+            message: string;
+            message_zh: string;
+            node: string;
+            requested: string;
+        };
+        /**
+         * NodeLack
+         * @description What a node lacks for the pod; the nodes with the smallest lack come first.
+         */
+        "vgpuscope.model.fit.NodeLack": {
+            code: string;
+            /** @default null */
+            cores: number | null;
+            /** @default null */
+            gpus: number | null;
+            /** @default null */
+            memory: number | null;
+            message: string;
+            /** @default  */
+            message_zh: string;
+            node: string;
         };
         /**
          * Vocabulary
@@ -3336,6 +3785,24 @@ export interface components {
             verdict: ("idle" | "in_use" | "unknown") | "ended";
         };
         /**
+         * WhatIf
+         * @description A pod with one container, as the form of the console describes it.
+         */
+        WhatIf: {
+            /** @default 0 */
+            cores: number;
+            /** @default 1 */
+            gpus: number;
+            /** @default 0 */
+            memory: number;
+            /** @default default */
+            namespace: string;
+            /** @default 1 */
+            replicas: number;
+            /** @default  */
+            type: string;
+        };
+        /**
          * Word
          * @description One code, its name, and what to do about it.
          */
@@ -3359,6 +3826,8 @@ export interface components {
          */
         WorkloadDetail: {
             at: string | null;
+            /** @default null */
+            beside: components["schemas"]["PodBeside"] | null;
             gpus: components["schemas"]["WorkloadOnGpu"][];
             parts: components["schemas"]["Part"][];
             reasons: components["schemas"]["ReasonRow"][];
@@ -3394,7 +3863,7 @@ export interface components {
         WorkloadOnGpu: {
             detail: components["schemas"]["TenantDetail"];
             /** @enum {unknown} */
-            gpu_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            gpu_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             gpu_id: string;
             index: number | null;
             mig: string | null;
@@ -3435,7 +3904,7 @@ export interface components {
             state: "pending" | "running";
             tenants: number;
             use: components["schemas"]["Use"];
-            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown") | null;
+            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown") | null;
             /** @enum {unknown} */
             verdict: "idle" | "in_use" | "unknown";
             waited_seconds: number | null;
@@ -3729,6 +4198,146 @@ export interface operations {
             };
         };
     };
+    get_api_v1_decisions: {
+        parameters: {
+            query?: {
+                /** @description Most decisions to send. */
+                limit?: number;
+                /** @description Only these namespaces; other tenants of shared GPUs are added up as others. */
+                namespace?: string[];
+                /** @description Rows to leave out at the beginning. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the newest decisions of the extender */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecisionList"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_decisions_namespace_pod: {
+        parameters: {
+            query?: {
+                /** @description Language of the sentences. */
+                lang?: "en" | "zh";
+            };
+            header?: never;
+            path: {
+                /** @description The namespace. */
+                namespace: string;
+                /** @description The pod's name. */
+                pod: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the decisions of the extender about one pod, with its verdicts */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PodDecisions"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_api_v1_doctor: {
         parameters: {
             query?: never;
@@ -3854,6 +4463,168 @@ export interface operations {
             };
         };
     };
+    post_api_v1_fit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WhatIf"];
+            };
+        };
+        responses: {
+            /** @description whether a pod would fit, and what would make it fit; nothing is created */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FitAnswer"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_fit_namespace_pod: {
+        parameters: {
+            query?: {
+                /** @description Language of the sentences. */
+                lang?: "en" | "zh";
+            };
+            header?: never;
+            path: {
+                /** @description The namespace. */
+                namespace: string;
+                /** @description The pod's name. */
+                pod: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description whether a pod that the extender knows would fit now, and what would make it fit */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FitAnswer"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_api_v1_gpus: {
         parameters: {
             query?: {
@@ -3892,7 +4663,7 @@ export interface operations {
                 /** @description Only GPUs of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only GPUs of this class, or with a tenant of it. */
-                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
+                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started" | "idle-preparing";
                 /** @description Only GPUs of this verdict, or with a tenant of it. */
                 verdict?: "in_use" | "idle" | "unknown";
             };
@@ -5078,6 +5849,92 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description put back what was there */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_resume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description end a snooze or an exemption */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6338,7 +7195,7 @@ export interface operations {
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
                 sort?: "namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "container_state" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds" | "-namespace" | "-pod" | "-pod_uid" | "-owner" | "-state" | "-pods" | "-nodes" | "-gpus" | "-tenants" | "-by_class" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-memory_max" | "-cores_allocated" | "-cores_limit" | "-use" | "-power" | "-score" | "-verdict" | "-use_class" | "-idle_since" | "-since" | "-container_state" | "-last_kernel" | "-priority" | "-blocked" | "-code" | "-waited_seconds";
                 /** @description Only workloads with a tenant of this class. */
-                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
+                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started" | "idle-preparing";
                 /** @description Only workloads of this verdict. */
                 verdict?: "in_use" | "idle" | "unknown";
             };
@@ -6841,7 +7698,7 @@ export interface operations {
                 /** @description Only rows of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only rows of this class, or with a tenant of it. */
-                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
+                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started" | "idle-preparing";
                 /** @description Only rows of this verdict, or with a tenant of it. */
                 verdict?: "in_use" | "idle" | "unknown";
             };
@@ -6939,7 +7796,7 @@ export interface operations {
                 /** @description Only rows of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only rows of this class, or with a tenant of it. */
-                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
+                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started" | "idle-preparing";
                 /** @description Only rows of this verdict, or with a tenant of it. */
                 verdict?: "in_use" | "idle" | "unknown";
             };
@@ -7029,7 +7886,7 @@ export interface operations {
                 /** @description Only rows of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only rows of this class, or with a tenant of it. */
-                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
+                use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started" | "idle-preparing";
                 /** @description Only rows of this verdict, or with a tenant of it. */
                 verdict?: "in_use" | "idle" | "unknown";
             };

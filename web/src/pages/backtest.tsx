@@ -25,7 +25,7 @@ const LISTED = 200;
 export function BacktestView({ policy }: { policy: Loaded<PolicyBody> }) {
   return (
     <Shown of={policy} rows={6}>
-      {(data) => <Form policy={data} />}
+      {(data) => <Form key={JSON.stringify(inEffect(data))} policy={data} />}
     </Shown>
   );
 }
@@ -37,6 +37,7 @@ interface Tried {
   readonly min_pod_age: string;
   readonly max_per_hour: string;
   readonly include_held: boolean;
+  readonly include_preparing: boolean;
 }
 type Field = keyof Tried;
 
@@ -47,6 +48,7 @@ function inEffect(policy: PolicyBody): Tried {
     min_pod_age: settingText(policy.min_pod_age),
     max_per_hour: String(policy.max_per_hour),
     include_held: policy.include_held,
+    include_preparing: policy.include_preparing,
   };
 }
 
@@ -58,7 +60,8 @@ export function changesOf(policy: PolicyBody, tried: Tried): Record<string, stri
     if (tried[field] !== known[field]) found[field] = Number(tried[field]);
   for (const field of ["grace", "min_pod_age"] as const)
     if (secondsOf(tried[field]) !== policy[field]) found[field] = secondsOf(tried[field]) ?? tried[field];
-  if (tried.include_held !== known.include_held) found.include_held = tried.include_held;
+  for (const field of ["include_held", "include_preparing"] as const)
+    if (tried[field] !== known[field]) found[field] = tried[field];
   return found;
 }
 
@@ -72,8 +75,7 @@ function Form({ policy }: { policy: PolicyBody }) {
   const [span, setSpan] = useState<Span>("7d");
   const [within, setWithin] = useState("1h");
   const [ran, setRan] = useState<Ran>({ state: "none" });
-  const durations = [tried.grace, tried.min_pod_age, within];
-  const wrong = durations.some((text) => secondsOf(text) === null);
+  const wrong = [tried.grace, tried.min_pod_age].some((text) => wrongOf(text)) || wrongOf(within, BUSY_WITHIN) !== null;
   const run = async (event: Event): Promise<void> => {
     event.preventDefault();
     setRan({ state: "running" });
@@ -101,7 +103,7 @@ function Form({ policy }: { policy: PolicyBody }) {
                 choose={setSpan}
               />
             </div>
-            <Text name="backtest.busy_within" value={within} set={setWithin} duration />
+            <Text name="backtest.busy_within" value={within} set={setWithin} duration bounds={BUSY_WITHIN} />
             <h3 class="wide">
               {t("backtest.changes")} <span class="muted small">{t("backtest.changes_note")}</span>
             </h3>
@@ -116,6 +118,14 @@ function Form({ policy }: { policy: PolicyBody }) {
                 onChange={(event) => set("include_held")(event.currentTarget.checked)}
               />
               {t("policy.include_held")}
+            </label>
+            <label class="check">
+              <input
+                type="checkbox"
+                checked={tried.include_preparing}
+                onChange={(event) => set("include_preparing")(event.currentTarget.checked)}
+              />
+              {t("policy.include_preparing")}
             </label>
             <div>
               <button type="submit" class="button primary" disabled={wrong || ran.state === "running"}>
@@ -139,18 +149,34 @@ function Form({ policy }: { policy: PolicyBody }) {
   );
 }
 
+interface Bounds {
+  readonly least: number; // seconds
+  readonly most: number;
+}
+const BUSY_WITHIN: Bounds = { least: 60, most: 7 * 86_400 }; // as the API takes it
+
+/** What is wrong with a duration; null: nothing. */
+export function wrongOf(text: string, bounds: Bounds | null = null): string | null {
+  const seconds = secondsOf(text);
+  if (seconds === null) return t("backtest.wrong");
+  if (!bounds || (seconds >= bounds.least && seconds <= bounds.most)) return null;
+  return t("backtest.bounds", { least: settingText(bounds.least), most: settingText(bounds.most) });
+}
+
 function Text({
   name,
   value,
   set,
   duration = false,
+  bounds = null,
 }: {
   name: Key;
   value: string;
   set: (value: string) => void;
   duration?: boolean;
+  bounds?: Bounds | null;
 }) {
-  const wrong = duration && secondsOf(value) === null;
+  const wrong = duration ? wrongOf(value, bounds) : null;
   return (
     <label>
       {t(name)}
@@ -160,12 +186,12 @@ function Text({
         pattern={duration ? undefined : "[0-9]+"}
         required
         value={value}
-        aria-invalid={wrong}
+        aria-invalid={wrong !== null}
         onInput={(event) => set(event.currentTarget.value)}
       />
       {wrong && (
         <span class="bad small" role="alert">
-          {t("backtest.wrong")}
+          {wrong}
         </span>
       )}
     </label>
@@ -225,7 +251,7 @@ function Result({ data }: { data: Backtest }) {
           <p class="notice">{t("backtest.gaps", { n: number(data.coverage.gaps.length) })}</p>
         )}
         <Compared outcomes={outcomes} />
-        {nothing ? <p class="notice">{t("backtest.nothing")}</p> : <Charts outcomes={outcomes} />}
+        {nothing ? <p class="notice">{t("backtest.nothing")}</p> : <Charts outcomes={outcomes} step={data.step} />}
       </Panel>
       <div class="columns">
         <div class="two-thirds">
@@ -321,12 +347,13 @@ function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
   );
 }
 
-function Charts({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
+function Charts({ outcomes, step }: { outcomes: readonly BacktestOutcome[]; step: number }) {
+  const per: Key = step < 86_400 ? "backtest.per_hour" : "backtest.per_day";
   const times = useMemo(() => outcomes[0]!.series.map((one) => one.time), [outcomes]);
   return (
     <div class="columns">
       <div class="half">
-        <h3>{t("backtest.won")}</h3>
+        <h3>{t(per, { what: t("backtest.won") })}</h3>
         <Chart
           times={times}
           lines={useLines(outcomes, "gpu_hours")}
@@ -336,7 +363,7 @@ function Charts({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
         />
       </div>
       <div class="half">
-        <h3>{t("backtest.false_alarms")}</h3>
+        <h3>{t(per, { what: t("backtest.false_alarms") })}</h3>
         <Chart
           times={times}
           lines={useLines(outcomes, "false_alarms")}

@@ -1,8 +1,17 @@
 /** The cases of taking GPUs back, one case, and the policy in effect. */
 import { useMemo } from "preact/hooks";
-import { type Loaded, useApi, withQuery } from "../api/client";
-import type { AuditPage, CaseRow, PolicyBody, ReclaimList } from "../api/shapes";
-import { brakeText, idleSince, isOpen, reasonName, stateKey } from "../parts/cases";
+import { isMissing, type Loaded, useApi, withQuery } from "../api/client";
+import type { AuditPage, CaseRow, NoticesBody, PolicyBody, ReclaimList } from "../api/shapes";
+import {
+  brakeText,
+  type Fault,
+  faultOf,
+  idleSince,
+  isBeyondRestore,
+  isOpen,
+  reasonName,
+  stateKey,
+} from "../parts/cases";
 import { idleForColumn, namespaceColumn, ownerColumn } from "../parts/columns";
 import { duration, moment, number, percent, shortId, shortModel, shortMoment } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
@@ -17,6 +26,7 @@ import {
   Countdown,
   Mode,
   ReclaimShown,
+  Signals,
   stoppedText,
   WhyNoActions,
 } from "../parts/reclaim";
@@ -158,6 +168,7 @@ export function CasePage({ names }: { names: string[] }) {
   const id = names[0]!;
   const cases = useApi<ReclaimList>("/api/v1/reclaim", CASES);
   const policy = useApi<PolicyBody>("/api/v1/reclaim/policy");
+  const steps = useApi<AuditPage>("/api/v1/audit", { id, limit: 50 });
   const row = (cases.data?.cases as readonly CaseRow[] | undefined)?.find((one) => one.id === id);
   return (
     <>
@@ -178,13 +189,17 @@ export function CasePage({ names }: { names: string[] }) {
         {(data) => (
           <div class="stack">
             <Acting />
-            <Mode data={data} />
+            <Mode data={data} policy={policy.data ?? null} />
             {row ? (
-              <OneCase row={row} needed={policy.data?.confirmations ?? null} />
+              <OneCase
+                row={row}
+                needed={policy.data?.confirmations ?? null}
+                fault={faultOf(row, steps.data?.entries ?? [])}
+              />
             ) : (
               <Empty title={t("empty.case")} why={t("empty.case_why")} />
             )}
-            <Steps id={id} />
+            <Steps id={id} found={steps} />
           </div>
         )}
       </ReclaimShown>
@@ -192,13 +207,19 @@ export function CasePage({ names }: { names: string[] }) {
   );
 }
 
-function OneCase({ row, needed }: { row: CaseRow; needed: number | null }) {
+function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; fault: Fault | null }) {
   return (
     <>
+      {fault && (
+        <p class="notice bad">
+          {t(fault.key)} {fault.reason}
+        </p>
+      )}
       <div class="tags">
         <CaseTag row={row} />
         <span>{t(`case_about.${stateKey(row)}` as Key)}</span>
       </div>
+      {isBeyondRestore(row) && <p class="muted small">{t("case.beyond_restore")}</p>}
       <WhyNoActions />
       <div class="columns">
         <div class="half">
@@ -214,6 +235,7 @@ function OneCase({ row, needed }: { row: CaseRow; needed: number | null }) {
                 ["case.notified_at", row.notified_at === null ? null : moment(row.notified_at)],
                 ["case.acted_at", row.acted_at === null ? null : moment(row.acted_at)],
                 ["col.owner", row.owner],
+                ...(row.target ? [["case.target", row.target] as const] : []),
                 [
                   "col.workload",
                   <Link key="pod" to={pathOf("workloads", row.namespace, row.pod)}>
@@ -235,6 +257,7 @@ function OneCase({ row, needed }: { row: CaseRow; needed: number | null }) {
         <div class="half">
           <Panel title={t("case.held")}>
             <Brakes row={row} all />
+            <Signals row={row} />
             <OpinionBox opinion={opinionOf(row)} />
           </Panel>
         </div>
@@ -292,8 +315,7 @@ function Evidence({ row }: { row: CaseRow }) {
   );
 }
 
-function Steps({ id }: { id: string }) {
-  const found = useApi<AuditPage>("/api/v1/audit", { id, limit: 50 });
+function Steps({ id, found }: { id: string; found: Loaded<AuditPage> }) {
   return (
     <Panel
       title={t("case.steps")}
@@ -328,6 +350,7 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
               <Facts rows={brakeRows(data)} />
             </Panel>
           </div>
+          <Notices />
           <Panel title={t("policy.without")} note={number(data.without.length)}>
             <ul class="sentences">
               {data.without.map((sentence, at) => (
@@ -341,8 +364,78 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
   );
 }
 
+const CHANNEL_TONES = { works: "good", fails: "bad", unused: "plain" } as const;
+
+/** Who is told, and whether the messages arrive. An older analyzer does not say, and then nothing is shown. */
+function Notices() {
+  const found = useApi<NoticesBody>("/api/v1/notices");
+  if (isMissing(found)) return null;
+  return (
+    <Panel title={t("channels.title")} note={number(found.data?.channels.length ?? null)}>
+      <Shown of={found} rows={2}>
+        {(data) => <Channels data={data} />}
+      </Shown>
+    </Panel>
+  );
+}
+
+function Channels({ data }: { data: NoticesBody }) {
+  if (data.channels.length === 0) return <p class="muted">{t("without.channel")}</p>;
+  return (
+    <>
+      <Scroll>
+        <table>
+          <thead>
+            <tr>
+              {CHANNEL_COLUMNS.map((one) => (
+                <th key={one} scope="col">
+                  {t(one)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {data.channels.map((one) => (
+              <tr key={one.name}>
+                <th scope="row">{one.name}</th>
+                <td>{one.service ?? "–"}</td>
+                <td>
+                  <Tag tone={CHANNEL_TONES[one.state]}>{t(`channels.${one.state}`)}</Tag>
+                </td>
+                <td>
+                  {number(one.delivered)} {one.delivered_at && <Age at={one.delivered_at} ago />}
+                </td>
+                <td>
+                  {number(one.failed)} {one.failed_at && <Age at={one.failed_at} ago />}
+                </td>
+                <td>{one.error ?? "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <p class="muted small">{t(data.links ? "channels.links" : "channels.no_links")}</p>
+    </>
+  );
+}
+
+const CHANNEL_COLUMNS = [
+  "channels.channel",
+  "channels.service",
+  "col.state",
+  "channels.delivered",
+  "channels.failed",
+  "channels.error",
+] as const;
+
 type Rows = Parameters<typeof Facts>[0]["rows"];
 const answer = (yes: boolean): string => t(yes ? "answer.yes" : "answer.no");
+
+/** A notice that nobody gets must not look like one. */
+function notifyText(data: PolicyBody): string {
+  const nobody = data.notify_first && data.without_codes?.includes("channel");
+  return nobody ? t("policy.notify_nobody") : answer(data.notify_first);
+}
 
 function whenRows(data: PolicyBody): Rows {
   return [
@@ -355,10 +448,11 @@ function whenRows(data: PolicyBody): Rows {
     ["policy.action", t(`policy_action.${data.action}`)],
     ["policy.confirmations", number(data.confirmations)],
     ["policy.min_coverage", percent(data.min_coverage)],
-    ["policy.notify_first", answer(data.notify_first)],
+    ["policy.notify_first", notifyText(data)],
     ["policy.grace", duration(data.grace)],
     ["policy.approval", answer(data.approval)],
     ["policy.include_held", answer(data.include_held)],
+    ["policy.include_preparing", answer(data.include_preparing)],
   ];
 }
 
@@ -377,7 +471,6 @@ function brakeRows(data: PolicyBody): Rows {
   ];
 }
 
-/** The API has these sentences in English; the beginning of one tells which it is. */
 /** In the reader's language; an older analyzer gives no codes. */
 function withoutText(sentence: string, code: PolicyBody["without_codes"][number] | undefined): string {
   return code ? t(`without.${code}`) : sentence;

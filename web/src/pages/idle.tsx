@@ -64,7 +64,7 @@ export function IdlePage() {
             <b>{t("reclaim.missing")}</b> {t("reclaim.missing_why")}
           </p>
         )}
-        {cases.data && <Mode data={cases.data} />}
+        {cases.data && <Mode data={cases.data} policy={policy.data ?? null} />}
         {view === "now" && <NowView cases={cases.data?.cases ?? NO_CASES} />}
         {view === "cases" && <CasesView cases={cases} policy={policy} />}
         {view === "policy" && <PolicyView policy={policy} />}

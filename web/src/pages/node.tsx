@@ -1,6 +1,7 @@
 /** One node: its GPUs, its pods, what still fits, its agent, and contradictions. */
 import { useApi } from "../api/client";
 import type { FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
+import { NodeBesidePanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
@@ -93,6 +94,7 @@ function Node({ data }: { data: NodeDetail }) {
           about={say(t("about.power"), PROMQL.node_power, "agents")}
         />
       </div>
+      <NodeBesidePanel beside={data.beside} />
       <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
         <GpuTable rows={data.gpus} name="node-gpus" parts={data.parts} plain without={["node"]} />
       </Panel>

@@ -1,5 +1,8 @@
 /** Why one pod waits: each reason in words, the numbers behind it, and what would make it fit. */
-import type { PendingDetail, PendingRow } from "../api/shapes";
+import { useApi } from "../api/client";
+import type { PendingDetail, PendingRow, PodDecisions } from "../api/shapes";
+import { hasExtender, OfPod } from "../parts/decisions";
+import { FitOfPod } from "../parts/fit";
 import { duration, number } from "../parts/format";
 import { PartNotes } from "../parts/partnote";
 import { Age, Command, Facts, Link, Panel, Prose, Tag } from "../parts/pieces";
@@ -11,14 +14,26 @@ import { named } from "../state/vocabulary";
 import { t } from "../words";
 
 export function PendingPage({ names }: { names: string[] }) {
+  const [namespace, pod] = names as [string, string];
+  const decided = useApi<PodDecisions>(`/api/v1/decisions/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`);
+  const known = decided.state === "ok" && hasExtender(decided.data) ? decided.data : null;
+  const explained = new Set(known?.codes.map((one) => one.code));
   return (
-    <PodPage<PendingDetail> names={names} list="scheduling">
-      {(data) => <Pending data={data} />}
-    </PodPage>
+    <div class="stack">
+      <PodPage<PendingDetail> names={names} list="scheduling" optional={known !== null && known.rows.length > 0}>
+        {(data) => <Pending data={data} explained={explained} />}
+      </PodPage>
+      {known && (
+        <OfPod data={known}>
+          {known.rows[0]?.outcome === "refused" && <FitOfPod namespace={namespace} pod={pod} />}
+        </OfPod>
+      )}
+    </div>
   );
 }
 
-function Pending({ data }: { data: PendingDetail }) {
+/** `explained`: codes that the extender explains below, with what would make the pod fit. */
+function Pending({ data, explained }: { data: PendingDetail; explained: ReadonlySet<string> }) {
   const names = { NAMESPACE: data.pod.namespace, POD: data.pod.pod };
   return (
     <div class="stack">
@@ -33,12 +48,12 @@ function Pending({ data }: { data: PendingDetail }) {
         <PendingFacts row={data.pod} />
         <Command text={`kubectl describe pod -n ${data.pod.namespace} ${data.pod.pod}`} />
       </Panel>
-      {data.changes.length > 0 && (
+      {data.changes.length > 0 && explained.size === 0 && (
         <Panel title={t("pending.changes")}>
           <Sentences lines={data.changes.map((one) => one[language.value])} />
         </Panel>
       )}
-      {data.reasons.map((one) => (
+      {reasonsOf(data, explained).map((one) => (
         <Panel
           key={`${one.code}${one.detail}${one.component}`}
           title={
@@ -74,6 +89,14 @@ function Pending({ data }: { data: PendingDetail }) {
       ))}
     </div>
   );
+}
+
+/** What schedulers reported, without the codes that the extender explains. */
+export function reasonsOf(
+  data: PendingDetail,
+  explained: ReadonlySet<string>,
+): readonly PendingDetail["reasons"][number][] {
+  return data.reasons.filter((one) => !explained.has(one.code));
 }
 
 /** How many nodes the reason is reported for, and which. */

@@ -1,7 +1,9 @@
 /** Why pods wait, how long scheduling takes, and what still fits. */
 import { useState } from "preact/hooks";
 import { useApi, withQuery } from "../api/client";
-import type { PendingRow, Scheduling } from "../api/shapes";
+import type { DecisionList, PendingRow, Scheduling } from "../api/shapes";
+import { Decisions, hasExtender } from "../parts/decisions";
+import { WhatIfPanel } from "../parts/fit";
 import { bytes, duration, number, percent } from "../parts/format";
 import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
@@ -19,12 +21,22 @@ import { Fits } from "./node";
 
 export function SchedulingPage() {
   const found = useApi<Scheduling>("/api/v1/scheduling", { namespace: scope.value });
+  const decided = useApi<DecisionList>("/api/v1/decisions", { namespace: scope.value });
   return (
     <>
       <PageHead title={t("nav.scheduling")} about={t("scheduling.about")} />
-      <Shown of={found} rows={12}>
-        {(data) => <All data={data} />}
-      </Shown>
+      <div class="stack">
+        <Shown of={found} rows={12}>
+          {(data) => <All data={data} />}
+        </Shown>
+        {decided.state === "ok" && hasExtender(decided.data) && (
+          <>
+            <PartNotes parts={decided.data.parts} names={["extender"]} />
+            <Decisions data={decided.data} />
+            <WhatIfPanel namespace={scope.value[0]} />
+          </>
+        )}
+      </div>
     </>
   );
 }

@@ -1,6 +1,7 @@
 /** One pod: what it asked for, how near its limits it is, whether it works, and why we think so. */
 import { useApi } from "../api/client";
 import type { Timeline, WorkloadDetail } from "../api/shapes";
+import { certainty, PodBesidePanel, ProcessesPanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
 import { bytes, number, percent, watts } from "../parts/format";
@@ -86,6 +87,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
           about={say(t("about.idle_for"), PROMQL.tenant_idle, "analysis")}
         />
       </div>
+      {workload.state === "running" && <PodBesidePanel beside={data.beside} />}
       {data.gpus.map((one) => (
         <Panel
           key={`${one.gpu_id}${one.mig}${one.detail.tenant.container}`}
@@ -116,7 +118,9 @@ function Workload({ data }: { data: WorkloadDetail }) {
                   ["col.use", <Meter key="use" value={one.detail.tenant.use.mean} />],
                   ["col.p95", percent(one.detail.tenant.use.p95)],
                   ["col.max", percent(one.detail.tenant.use.max)],
+                  ["certainty.sm", sure(data, one, "sm"), t("about.certainty")],
                   ["col.memory", bytes(one.detail.tenant.memory_used)],
+                  ["certainty.memory", sure(data, one, "memory"), t("about.certainty")],
                   ["col.limit", bytes(one.detail.tenant.memory_limit)],
                   [
                     "col.cores",
@@ -136,6 +140,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
           </div>
         </Panel>
       ))}
+      <ProcessesPanel beside={data.beside} />
       <div class="columns">
         <Trends query={{ namespace: [workload.namespace], pod: workload.pod }} memory={workload.memory_limit} />
         {data.scheduling && (
@@ -163,6 +168,11 @@ function Workload({ data }: { data: WorkloadDetail }) {
       </div>
     </div>
   );
+}
+
+/** How sure a figure of one container on one GPU is. */
+function sure(data: WorkloadDetail, one: WorkloadDetail["gpus"][number], resource: "memory" | "sm"): string | null {
+  return certainty(data.beside, { ...one, container: one.detail.tenant.container }, resource);
 }
 
 /** How near the pod came to its limit. */

@@ -6,6 +6,7 @@ export const CLASSES = [
   "low",
   "not-started",
   "stalled",
+  "idle-preparing",
   "idle-held",
   "idle",
   "unallocated",
@@ -20,6 +21,7 @@ export const SIGNS: Record<UseClass, string> = {
   low: "◔",
   "not-started": "◌",
   stalled: "✕",
+  "idle-preparing": "▤",
   "idle-held": "■",
   idle: "○",
   unallocated: "·",
@@ -40,7 +42,7 @@ export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--c-${name}`).trim() || "#888";
 }
 
-const DARK = new Set<UseClass>(["busy", "busy-unproductive", "idle-held", "stalled"]);
+const DARK = new Set<UseClass>(["busy", "busy-unproductive", "idle-preparing", "idle-held", "stalled"]);
 
 /** The colour of a sign on the colour of its class. */
 export function signInk(name: UseClass): string {

@@ -40,6 +40,11 @@ export function bytes(value: Maybe<number>): string {
   return `${value < 0 ? "−" : ""}${number(size, size < 10 && step > 0 ? 1 : 0)} ${UNITS[step]}`;
 }
 
+/** Bytes per second. */
+export function rate(value: Maybe<number>): string {
+  return value === null || value === undefined ? NONE : `${bytes(value)}/s`;
+}
+
 /** The exact number of bytes, for a tooltip. */
 export function exactBytes(value: Maybe<number>): string {
   return value === null || value === undefined ? NONE : `${number(value)} B`;

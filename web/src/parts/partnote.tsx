@@ -1,8 +1,9 @@
 /** Says which part of an answer is old or missing, and why. The other panels are not affected. */
 import type { Part } from "../api/shapes";
+import { now } from "../state/clock";
 import { language } from "../state/preferences";
 import { t, word } from "../words";
-import { duration } from "./format";
+import { ageOf, duration } from "./format";
 import { Icon } from "./icon";
 import { ToDoctor } from "./pieces";
 
@@ -29,7 +30,7 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
           <Icon name={one.state === "absent" ? "info" : "warning"} />
           <span>
             <b>{t(`part.${one.name}`)}</b>: {t(`part_state.${one.state}`)}
-            {one.state === "stale" && one.age_seconds !== null && ` (${t("ago", { time: duration(one.age_seconds) })})`}
+            {one.state === "stale" && one.at !== null && ` (${t("ago", { time: duration(ageOf(one.at, now.value)) })})`}
             {language.value === "en" && one.message && `. ${one.message}`} {hintOf(one)}{" "}
             {one.state !== "absent" && <ToDoctor />}
           </span>

@@ -10,10 +10,11 @@ import { Copy, Link, Shown } from "./pieces";
 interface Props<T> {
   readonly names: readonly string[];
   readonly list: "workloads" | "scheduling"; // where it is listed: the path of the API and of the console
+  readonly optional?: boolean; // the page has more to show, if this list does not know the pod
   readonly children: (data: T) => ComponentChildren;
 }
 
-export function PodPage<T>({ names, list, children }: Props<T>) {
+export function PodPage<T>({ names, list, optional = false, children }: Props<T>) {
   const [namespace, pod] = names as [string, string];
   const found = useApi<T>(`/api/v1/${list}/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`, {
     lang: language.value,
@@ -33,9 +34,11 @@ export function PodPage<T>({ names, list, children }: Props<T>) {
         }
         back={[list, `nav.${list}`]}
       />
-      <Shown of={found} rows={12}>
-        {children}
-      </Shown>
+      {!(optional && found.state === "failed" && found.error.status === 404) && (
+        <Shown of={found} rows={12}>
+          {children}
+        </Shown>
+      )}
     </>
   );
 }

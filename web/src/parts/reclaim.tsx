@@ -4,11 +4,21 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, isMissing, isOlder, revision, send } from "../api/client";
-import type { CaseRow, ReclaimList } from "../api/shapes";
+import type { CaseRow, PolicyBody, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
 import { type Key, t, word } from "../words";
-import { actionsOf, brakeText, type CaseAction, isOpen, nextOf, stateKey, stateName, toneOf } from "./cases";
+import {
+  actionsOf,
+  brakeText,
+  type CaseAction,
+  isOpen,
+  nextOf,
+  signalText,
+  stateKey,
+  stateName,
+  toneOf,
+} from "./cases";
 import { duration, moment } from "./format";
 import { Icon } from "./icon";
 import { Dialog, Empty, errorText, Shown, Tag } from "./pieces";
@@ -55,7 +65,7 @@ function Until({ at, text }: { at: number; text: Key }) {
 export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
   if (row.held_by.length === 0) {
     if (!all) return <span class="muted">–</span>;
-    return <p class="muted">{t(isOpen(row) ? "case.not_held" : "case.at_rest")}</p>;
+    return <p class="muted">{t(freeText(row))}</p>;
   }
   if (!all) {
     return (
@@ -70,6 +80,27 @@ export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
         <li key={brake}>{brakeText(brake)}</li>
       ))}
     </ul>
+  );
+}
+
+function freeText(row: CaseRow): Key {
+  if (!isOpen(row)) return "case.at_rest";
+  return row.state === "candidate" ? "case.counting" : "case.not_held";
+}
+
+/** The signs of use beyond the GPU, and what could not be read: they can hold a case back. */
+export function Signals({ row }: { row: CaseRow }) {
+  const signals = row.signals ?? []; // an older analyzer has none
+  if (signals.length === 0) return null;
+  return (
+    <>
+      <h3>{t("case.signals")}</h3>
+      <ul class="sentences">
+        {signals.map((signal) => (
+          <li key={`${signal.name} ${signal.detail}`}>{signalText(signal)}</li>
+        ))}
+      </ul>
+    </>
   );
 }
 
@@ -133,6 +164,7 @@ function Confirm({
       revision.value += 1;
     } catch (failure) {
       setError(failureText(failure));
+      if (failure instanceof ApiError) revision.value += 1; // somebody else was faster: show what is true now
     } finally {
       setBusy(false);
     }
@@ -159,10 +191,15 @@ function Confirm({
   );
 }
 
+const END = /[.!?。！？]$/;
+
+/** What went wrong, in sentences. The hint of a case that has moved on is for programs. */
 export function failureText(failure: unknown): string {
   if (!(failure instanceof ApiError)) return String(failure);
-  const hint = language.value === "en" && failure.hint ? ` ${failure.hint}` : "";
-  return errorText(failure) + hint;
+  const said = errorText(failure);
+  const hint = failure.code === "CASE_UNFIT" ? t("case.moved_on") : language.value === "en" ? failure.hint : null;
+  const stop = END.test(said) ? "" : language.value === "zh" ? "。" : ".";
+  return hint ? `${said}${stop} ${hint}` : said;
 }
 
 const HOUR = 3600;
@@ -202,6 +239,9 @@ function AskCase({ row, dry, action, close }: Question & { readonly close: () =>
     <Confirm title={t(`case.${action}`)} act={act} close={close}>
       <p>{t(`case.${action}_text`, { pod: `${row.namespace}/${row.pod}` })}</p>
       {action === "approve" && dry && <p>{t("case.approve_dry")}</p>}
+      {(action === "snooze" || action === "exempt") && row.state === "acting" && !row.dry_run && (
+        <p>{t("case.too_late")}</p>
+      )}
       {action === "snooze" && (
         <label>
           {t("case.snooze_for")}
@@ -227,15 +267,17 @@ export function WhyNoActions() {
 // ── the machine ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether anything is done at all, who stopped it, and the switch. */
-export function Mode({ data }: { data: ReclaimList }) {
+export function Mode({ data, policy }: { data: ReclaimList; policy: PolicyBody | null }) {
   const stopped = data.stopped_by !== null;
-  const halted = stopped || data.breaker.open;
+  const cut = data.mode === "live" && policy?.kube === "down";
+  const halted = stopped || data.breaker.open || cut;
   const kind = halted ? "notice bad" : data.mode === "live" ? "notice warn" : "notice";
   return (
     <div class={`${kind} reclaim-mode`}>
       <Icon name={kind === "notice" ? "info" : "warning"} />
       <span class="grow">
         {stopped && <b>{stoppedText(data.stopped_by!)} </b>}
+        {cut && <b>{t("without.kube_down")} </b>}
         {data.breaker.open && (
           <b>
             {t("reclaim.breaker", {
@@ -249,7 +291,7 @@ export function Mode({ data }: { data: ReclaimList }) {
           ? `${t("policy.mode")}${t("join")}${word(`policy_mode.${data.mode}`, data.mode)}`
           : t(`reclaim.${data.mode}` as Key)}
       </span>
-      {data.mode !== "off" && <Switch stopped={halted} fixed={data.stopped_by === "settings"} />}
+      {data.mode !== "off" && <Switch stopped={stopped || data.breaker.open} fixed={data.stopped_by === "settings"} />}
     </div>
   );
 }

@@ -78,7 +78,7 @@ const MIB = 1024 * 1024;
 
 /** What a pod asks for, in units that people read: 1 GPU, 16 GiB, 10 % cores. */
 export function asks(row: Pick<PendingRow, "requests" | "claims">): string {
-  return [...Object.entries(row.requests).map(([name, count]) => asked(name, count)), ...row.claims].join(", ");
+  return [...Object.entries(row.requests).map(([name, count]) => asked(name, count)), ...row.claims].join(t("comma"));
 }
 
 function asked(resource: string, count: number): string {

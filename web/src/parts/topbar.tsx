@@ -17,13 +17,15 @@ export function TopBar() {
   return (
     <header class="top">
       <SearchEverywhere />
-      <ScopePicker />
-      <span class="grow" />
-      <DataHealth />
-      <TimeRange />
-      <RefreshMenu />
-      <LookMenu />
-      <UserMenu />
+      <div class="top-rest">
+        <ScopePicker />
+        <span class="grow" />
+        <DataHealth />
+        <TimeRange />
+        <RefreshMenu />
+        <LookMenu />
+        <UserMenu />
+      </div>
     </header>
   );
 }

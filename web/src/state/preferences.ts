@@ -10,7 +10,7 @@ export const theme = signal<Theme>(stored("theme", ["system", "light", "dark"], 
 export const language = signal<Language>(
   stored("language", ["en", "zh"], navigator.language.startsWith("zh") ? "zh" : "en"),
 );
-export const refresh = signal<Refresh>(Number(stored("refresh", REFRESH.map(String), "15")) as Refresh);
+export const refresh = signal<Refresh>(Number(stored("refresh", REFRESH.map(String), "30")) as Refresh);
 const system = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
 const systemIsDark = signal(system?.matches ?? false);
 system?.addEventListener("change", (event) => {
