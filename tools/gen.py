@@ -19,6 +19,7 @@ from tools.writers import (
     metrics,
     names,
     operations,
+    protocol,
     rules,
     settings,
 )
@@ -26,13 +27,15 @@ from tools.writers.metrics_index import ServiceMetrics, index_page
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
+from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import node as node_catalog
+from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.catalog.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
-from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
+from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.model.errors import error_types
-from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT, PLUGIN_PORT
 from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +44,8 @@ SERVICES = (
     ServiceMetrics("node agent", AGENT_PORT, "metrics-agent.md", node_catalog.METRICS),
     ServiceMetrics("cluster exporter", CLUSTER_PORT, "metrics-cluster.md", cluster_catalog.METRICS),
     ServiceMetrics("analyzer", ANALYZER_PORT, "metrics-analyzer.md", analyzer_catalog.METRICS),
+    ServiceMetrics("extender", EXTENDER_PORT, "metrics-extender.md", extender_catalog.METRICS),
+    ServiceMetrics("device plugin", PLUGIN_PORT, "metrics-plugin.md", plugin_catalog.METRICS),
 )
 
 GENERATED: dict[str, Callable[[], str]] = {
@@ -57,12 +62,29 @@ GENERATED: dict[str, Callable[[], str]] = {
         ANALYZER_SCOPES,
         limits=FLEET_LIMITS,
         fixed=analyzer_catalog.FAMILIES,
+        lifetime="The series of a pod end with the first analysis that does not see the pod. A GPU that stops "
+        "reporting keeps its verdict (unknown), class and sample age until it is known to be removed. The series of "
+        "all GPUs end when the last successful analysis is older than one scheduler.interval plus "
+        "verdict.max_age_intervals sample intervals.",
+    ),
+    "docs/metrics-plugin.md": lambda: metrics.metrics_page(
+        "Metrics of the device plugin",
+        plugin_catalog.METRICS,
+        PLUGIN_SCOPES,
+        limits=(),
+        fixed=plugin_catalog.FAMILIES,
+        lifetime="A GPU that was seen once keeps its series: one that is gone is unhealthy.",
+    ),
+    "docs/metrics-extender.md": lambda: metrics.metrics_page(
+        "Metrics of the extender", extender_catalog.METRICS, EXTENDER_SCOPES, limits=()
     ),
     "docs/metric-names.md": lambda: names.names_page(
         {
             "agent": node_catalog.METRICS,
             "cluster exporter": cluster_catalog.METRICS,
             "analyzer": analyzer_catalog.METRICS,
+            "extender": extender_catalog.METRICS,
+            "device plugin": plugin_catalog.METRICS,
         }
     ),
     "docs/cli.md": lambda: commands.commands_page(cli.COMMANDS, cli.parser()),
@@ -78,6 +100,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
     "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),
     **dashboards.files(),
+    **protocol.files(),
 }
 
 RULES = "charts/vgpuscope/rules"

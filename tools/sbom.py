@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from vgpuscope.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +37,9 @@ def bill() -> str:
         *({"ref": one["bom-ref"]} for one in components),
     ]
     text = json.dumps(made, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415  here, because its import takes seconds of CPU
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     if found := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"not CycloneDX 1.6: {found}")
     return text

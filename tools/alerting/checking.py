@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.knowledge.exporters import GROUPS
 
@@ -63,7 +63,7 @@ def known_metrics() -> dict[str, Labels | None]:
     """All metrics with their labels; None where another exporter decides the labels."""
     found: dict[str, Labels | None] = {name: None for group in GROUPS for name in group.names}
     found["up"] = frozenset()
-    for metric in (*node.METRICS, *cluster.METRICS, *analyzer.METRICS):
+    for metric in (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS):
         for exposed in metric.exposed(frozenset(FAMILY_HELP)):
             labels = frozenset(name for name, _ in (*exposed.labels, *exposed.const)) | frozenset(exposed.extra)
             parts = ("_bucket", "_sum", "_count") if exposed.type == "histogram" else ("",)

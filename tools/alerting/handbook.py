@@ -86,6 +86,71 @@ _ATTEMPTS = per(
 )  # of each result once, however many replicas of the exporter count it
 _FAILED = per("cluster, scheduler, result", 'increase(vgpuscope_cluster_binds_total{result="failure"}[30m])')
 
+_OF_EXTENDER = "and on (cluster, job, instance)\nvgpuscope_extender_leader"  # not the exporter's, which are estimates
+_TRULY_FAILED = per("cluster, job, instance", f"increase(hami_scheduler_bind_failure_total[30m])\n{_OF_EXTENDER}")
+_TRULY_BOUND = per("cluster, job, instance", f"increase(hami_scheduler_bind_success_total[30m])\n{_OF_EXTENDER}")
+
+
+def _schedule_failures(*, failed: str, attempts: str, who: str, labels: tuple[tuple[str, str], ...] = ()) -> Alert:
+    return Alert(
+        name="ScheduleFailureRate",
+        expr=f"(\n{failed}\n/\n{attempts}\n) > 0.1\nand\n{attempts} >= 5",
+        wait="10m",
+        severity="warning",
+        labels=labels,
+        summary=Text(
+            f"More than 10 % of the bindings by {who} fail",
+            f"调度器 {who} 的失败率超过 10%",
+        ),
+        description=Text(
+            "{{ $value | humanizePercentage }} of the attempts of "
+            + who
+            + " to bind pods with GPUs, or to allocate their devices, failed in the last 30 minutes.",
+            f"最近 30 分钟内，{who} 绑定 GPU Pod 或分配设备的尝试有 {{{{ $value | humanizePercentage }}}} 失败。",
+        ),
+        runbook=_FAILURE_RUNBOOK,
+    )
+
+
+_FAILURE_RUNBOOK = Runbook(
+    meaning=Text(
+        "The share is failures divided by all attempts, over 30 minutes with at least five attempts. Pods "
+        "that merely wait for a free GPU are not failures. Two rules have this name: with `source: extender` the attempts "
+        "are those that the scheduler extender counted itself, otherwise those that the cluster exporter observed.",
+        "失败率为失败次数除以全部尝试次数，统计 30 分钟，且至少有五次尝试。仅仅等待空闲 GPU 的 Pod 不算失败。有两条规则同名："
+        "`source: extender` 使用调度器扩展自己的计数，另一条使用集群 exporter 观察到的次数。",
+    ),
+    queries=(
+        "sum by (job, code) (increase(vgpuscope_extender_refusals_total[1h]))",
+        "increase(hami_scheduler_bind_failure_total[1h])",
+        "sum by (scheduler, code) (increase(vgpuscope_cluster_scheduling_failures_total[1h]))",
+        "sum by (scheduler, result) (increase(vgpuscope_cluster_binds_total[1h]))",
+    ),
+    commands=(
+        "vgpuscope pending --all",
+        "vgpuscope why NAMESPACE/POD",
+        "kubectl logs -n hami-system deployment/hami-scheduler",
+    ),
+    causes=(
+        Cause(
+            Text("HAMi's node lock is stuck.", "HAMi 的节点锁未释放。"),
+            Text(
+                "Remove the annotation `hami.io/mutex.lock` of the node, or wait five minutes.",
+                "删除节点的注解 `hami.io/mutex.lock`，或等待五分钟。",
+            ),
+        ),
+        Cause(
+            Text("The device plugin on a node rejects allocations.", "节点上的设备插件拒绝分配。"),
+            Text("See its log; restart it.", "查看其日志并重启。"),
+        ),
+        Cause(
+            Text("The scheduler lacks the right to bind pods.", "调度器没有绑定 Pod 的权限。"),
+            Text("Compare its ClusterRole with HAMi's chart.", "将其 ClusterRole 与 HAMi 的 chart 对比。"),
+        ),
+    ),
+)
+
+
 FILE = AlertFile(
     name="handbook",
     about=Text(
@@ -423,55 +488,18 @@ FILE = AlertFile(
                 ),
             ),
         ),
-        Alert(
-            name="ScheduleFailureRate",
-            expr="\n".join(
-                (
-                    f"(\nsum by (cluster, scheduler) ({_FAILED})\n/\nsum by (cluster, scheduler) ({_ATTEMPTS})\n) > 0.1",
-                    "and",
-                    f"sum by (cluster, scheduler) ({_ATTEMPTS}) >= 5",
-                )
+        _schedule_failures(
+            failed=f"sum by (cluster, scheduler) ({_FAILED})",
+            attempts=f"sum by (cluster, scheduler) ({_ATTEMPTS})",
+            who="{{ $labels.scheduler }}",
+        ),
+        _schedule_failures(
+            failed=f"sum by (cluster, job) ({_TRULY_FAILED})",
+            attempts="\n".join(
+                (f"(sum by (cluster, job) ({_TRULY_FAILED})", f"+\nsum by (cluster, job) ({_TRULY_BOUND}))")
             ),
-            wait="10m",
-            severity="warning",
-            summary=Text(
-                "More than 10 % of the bindings by {{ $labels.scheduler }} fail",
-                "调度器 {{ $labels.scheduler }} 的失败率超过 10%",
-            ),
-            description=Text(
-                "{{ $value | humanizePercentage }} of the attempts of {{ $labels.scheduler }} to bind pods with GPUs, or "
-                "to allocate their devices, failed in the last 30 minutes.",
-                "最近 30 分钟内，{{ $labels.scheduler }} 绑定 GPU Pod 或分配设备的尝试有 {{ $value | humanizePercentage }} 失败。",
-            ),
-            runbook=Runbook(
-                meaning=Text(
-                    "The share is failures divided by all attempts, over 30 minutes with at least five attempts. Pods "
-                    "that merely wait for a free GPU are not failures.",
-                    "失败率为失败次数除以全部尝试次数，统计 30 分钟，且至少有五次尝试。仅仅等待空闲 GPU 的 Pod 不算失败。",
-                ),
-                queries=(
-                    "sum by (scheduler, code) (increase(vgpuscope_cluster_scheduling_failures_total[1h]))",
-                    "sum by (scheduler, result) (increase(vgpuscope_cluster_binds_total[1h]))",
-                ),
-                commands=("vgpuscope pending --all", "kubectl logs -n hami-system deployment/hami-scheduler"),
-                causes=(
-                    Cause(
-                        Text("HAMi's node lock is stuck.", "HAMi 的节点锁未释放。"),
-                        Text(
-                            "Remove the annotation `hami.io/mutex.lock` of the node, or wait five minutes.",
-                            "删除节点的注解 `hami.io/mutex.lock`，或等待五分钟。",
-                        ),
-                    ),
-                    Cause(
-                        Text("The device plugin on a node rejects allocations.", "节点上的设备插件拒绝分配。"),
-                        Text("See its log; restart it.", "查看其日志并重启。"),
-                    ),
-                    Cause(
-                        Text("The scheduler lacks the right to bind pods.", "调度器没有绑定 Pod 的权限。"),
-                        Text("Compare its ClusterRole with HAMi's chart.", "将其 ClusterRole 与 HAMi 的 chart 对比。"),
-                    ),
-                ),
-            ),
+            who="{{ $labels.job }}",
+            labels=(("source", "extender"),),
         ),
     ),
 )

@@ -28,7 +28,7 @@ FILE = AlertFile(
     name="reclaim",
     about=Text(
         "Reclaim, and what it depends on: calls, notices, brakes and the language model. Silent in a dry run.",
-        "回收及其依赖：调用、通知、制动和语言模型。演练模式下不会触发。",
+        "GPU 收回及其依赖：调用、通知、制动和语言模型。演练模式下不会触发。",
     ),
     alerts=(
         Alert(
@@ -38,7 +38,7 @@ FILE = AlertFile(
             severity="warning",
             summary=Text(
                 "Calls of reclaim ({{ $labels.action }}) fail",
-                "回收调用（{{ $labels.action }}）失败",
+                "收回 GPU 的调用（{{ $labels.action }}）失败",
             ),
             description=Text(
                 "Calls of the kind {{ $labels.action }} by {{ $labels.job }} have failed, and none has succeeded for 30 "
@@ -74,7 +74,7 @@ FILE = AlertFile(
                         ),
                         Text(
                             "Give it the rights of [reclaim](../reclaim.md).",
-                            "授予[回收](../../reclaim.zh-CN.md)所需的权限。",
+                            "授予[收回](../../reclaim.zh-CN.md)所需的权限。",
                         ),
                     ),
                     Cause(
@@ -91,7 +91,7 @@ FILE = AlertFile(
             severity="warning",
             summary=Text(
                 "Reclaim takes no action ({{ $labels.brake }})",
-                "回收不会执行任何动作（{{ $labels.brake }}）",
+                "GPU 收回被制动拦住（{{ $labels.brake }}）",
             ),
             description=Text(
                 "The brake {{ $labels.brake }} has held every workload back for 15 minutes. {{ $labels.job }} takes no "
@@ -118,7 +118,7 @@ FILE = AlertFile(
                         Text(
                             "Check the exporters. If the workloads are idle, start reclaim again in the console, which "
                             "resets the breaker.",
-                            "检查 exporter。如果工作负载确实空闲，在控制台重新启动回收，熔断器随之复位。",
+                            "检查 exporter。如果工作负载确实空闲，在控制台重新启动收回，熔断器随之复位。",
                         ),
                     ),
                     Cause(
@@ -219,7 +219,7 @@ FILE = AlertFile(
                 meaning=Text(
                     "The language model does not answer, or its answers cannot be used. With `ai.required: false` reclaim "
                     "decides by the numbers and records it; with `true` it waits.",
-                    "语言模型没有应答，或其回答无法使用。`ai.required: false` 时回收由数值决定并留下记录；为 `true` 时会等待。",
+                    "语言模型没有应答，或其回答无法使用。`ai.required: false` 时收回由数值决定并留下记录；为 `true` 时会等待。",
                 ),
                 queries=(
                     "sum by (provider, outcome) (increase(vgpuscope_ai_requests_total[1h]))",

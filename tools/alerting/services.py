@@ -3,7 +3,7 @@
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import per
 
-_SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-metrics|-analyzer|-api)?|hami-scheduler|hami-webui)"
+_SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-metrics|-analyzer|-api|-extender|-decisions|-plugin|-devices)?|hami-scheduler|hami-webui)"
 _ANALYZER = "cluster, job"  # replicas of one analyzer have one job; analyzers of different fleets have one each
 
 FILE = AlertFile(
@@ -67,6 +67,16 @@ FILE = AlertFile(
                         Text(
                             "The log has the code; [errors](../errors.md) has the remedy.",
                             "日志中有错误代码；处理办法见[错误](../../errors.md)。",
+                        ),
+                    ),
+                    Cause(
+                        Text(
+                            "`claims`: containers have ResourceClaims, and the agent may not read them.",
+                            "`claims`：容器使用了 ResourceClaim，但 agent 无权读取。",
+                        ),
+                        Text(
+                            "Allow its role to list `resourceslices` and to get `resourceclaims`.",
+                            "允许其角色 list `resourceslices`、get `resourceclaims`。",
                         ),
                     ),
                     Cause(
@@ -306,9 +316,11 @@ FILE = AlertFile(
             ),
             runbook=Runbook(
                 meaning=Text(
-                    "The cluster exporter or the analyzer cannot be scraped. Without the cluster exporter there are no "
-                    "allocations, findings and waiting pods; without the analyzer there are no verdicts.",
-                    "集群 exporter 或分析器无法采集。没有集群 exporter 就没有分配、核对结果和等待的 Pod；没有分析器就没有判定。",
+                    "A service other than the agent cannot be scraped. Without the cluster exporter there are no "
+                    "allocations, findings and waiting pods; without the analyzer there are no verdicts; without the "
+                    "scheduler extender no pod with GPUs is scheduled; without a device plugin none starts on its node.",
+                    "除 agent 以外的某个服务无法采集。没有集群 exporter 就没有分配、核对结果和等待的 Pod；没有分析器就没有判定；"
+                    "没有调度器扩展就不会调度 GPU Pod；没有设备插件，GPU Pod 就无法在该节点启动。",
                 ),
                 queries=("up == 0",),
                 commands=("kubectl get pods -A -o wide | grep vgpuscope", "kubectl logs -n NS POD"),

@@ -1,9 +1,16 @@
 """All files of alerts, in the order in which the documentation lists them."""
 
-from tools.alerting import handbook, hardware, reclaim, services, usage
+from tools.alerting import handbook, hardware, reclaim, scheduling, services, usage
 from tools.alerting.alert import Alert, AlertFile
 
-FILES: tuple[AlertFile, ...] = (handbook.FILE, usage.FILE, hardware.FILE, services.FILE, reclaim.FILE)
+FILES: tuple[AlertFile, ...] = (
+    handbook.FILE,
+    usage.FILE,
+    hardware.FILE,
+    services.FILE,
+    scheduling.FILE,
+    reclaim.FILE,
+)
 
 
 def by_name() -> dict[str, tuple[Alert, ...]]:

@@ -6,14 +6,23 @@ replicas of an exporter, or of Prometheus behind Thanos, do not double a sum or 
 
 import re
 
-from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.catalog.metric import Metric
 
-METRICS: tuple[Metric, ...] = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
+METRICS: tuple[Metric, ...] = (
+    *node.METRICS,
+    *cluster.METRICS,
+    *analyzer.METRICS,
+    *extender.METRICS,
+    *plugin.METRICS,
+)
 WINDOW = "$__rate_interval"  # Grafana: at least four scrape intervals
 RANGE = "$__range"  # Grafana: the time range that is shown
 
 SERVICES = (
+    # first: the cluster exporter has estimates under the same names, and leaves them to the extender where one runs
+    ("scheduler extender", "调度器扩展", frozenset(m.name for m in extender.METRICS)),
+    ("device plugin", "设备插件", frozenset(m.name for m in plugin.METRICS)),
     ("node agent", "agent", frozenset(m.name for m in node.METRICS)),
     ("cluster exporter", "集群 exporter", frozenset(m.name for m in cluster.METRICS)),
     ("analyzer", "分析器", frozenset(m.name for m in analyzer.METRICS)),
@@ -89,6 +98,11 @@ def buckets(metric: Metric, *by: str, window: str, **matches: str) -> str:
 def quantile(q: float, metric: Metric, *by: str, window: str, **matches: str) -> str:
     """A quantile of a histogram over a window."""
     return f"histogram_quantile({q:g}, {buckets(metric, *by, window=window, **matches)})"
+
+
+def share_below(q: float, metric: Metric, *, window: str) -> str:
+    """A quantile of a histogram without labels over all targets: quantiles do not change if a target counts twice."""
+    return f"histogram_quantile({q:g}, sum by (le) (increase({select(metric, '_bucket')}[{window}])))"
 
 
 def or_zero(expression: str, proof: Metric) -> str:

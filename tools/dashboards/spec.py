@@ -14,6 +14,8 @@ COLUMNS = 24  # of Grafana's grid
 # Why a panel can be empty. A reader must be able to tell "nothing happened" from "nobody measures".
 NO_AGENT = Text("no data: no agent is scraped", "无数据：没有抓取到 agent")
 NO_CLUSTER = Text("no data: the cluster exporter is not scraped", "无数据：没有抓取到集群 exporter")
+NO_EXTENDER = Text("no data: no scheduler extender is scraped", "无数据：没有抓取到调度器扩展")
+NO_PLUGIN = Text("no data: no device plugin is scraped", "无数据：没有抓取到设备插件")
 NO_ANALYSIS = Text(
     "no data: the analyzer is not scraped, or no analysis has ended", "无数据：没有抓取到分析器，或尚无分析完成"
 )

@@ -32,6 +32,8 @@ class Values(Struct, kw_only=True, forbid_unknown_fields=True):
     agent: "Agent"
     cluster: "Cluster"
     analyzer: "Analyzer"
+    extender: "Extender"
+    plugin: "Plugin"
     monitor: "Monitor"
     rules: "Rules"
     dashboards: "Dashboards"
@@ -78,6 +80,7 @@ class Agent(_Pod, kw_only=True, forbid_unknown_fields=True):
     maxUnavailable: Share
     hami: "Hami"
     podResources: "PodResources"
+    cgroups: "Cgroups"
     gpuAllocation: "GpuAllocation"
 
 
@@ -90,6 +93,13 @@ class Hami(Struct, kw_only=True, forbid_unknown_fields=True):
 
 class PodResources(Struct, kw_only=True, forbid_unknown_fields=True):
     """The kubelet's PodResources socket."""
+
+    enabled: bool
+    path: Path
+
+
+class Cgroups(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The host's cgroups."""
 
     enabled: bool
     path: Path
@@ -179,6 +189,65 @@ class HttpRoute(Struct, kw_only=True, forbid_unknown_fields=True):
     annotations: Words
     parentRefs: FreeList
     hostnames: list[str]
+
+
+class Extender(_Pod, kw_only=True, forbid_unknown_fields=True):
+    """The scheduler extender, with a kube-scheduler of its own."""
+
+    replicas: Annotated[int, Meta(ge=1, le=9)]
+    schedulerName: Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+    kubeScheduler: "KubeScheduler"
+    service: Service
+    webhook: "Webhook"
+    persistence: "Persistence"
+    secretEnv: dict[str, "SecretKey"]
+    podDisruptionBudget: "DisruptionBudget"
+
+
+class KubeScheduler(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The kube-scheduler that asks the extender."""
+
+    image: "SchedulerImage"
+    port: Port
+    logLevel: Annotated[int, Meta(ge=0, le=10)]
+    extraArgs: list[Annotated[str, Meta(pattern="^--")]]
+    resources: Free
+
+
+class SchedulerImage(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The image of kube-scheduler."""
+
+    repository: Annotated[str, Meta(min_length=1)]
+    tag: str
+    digest: Annotated[str, Meta(pattern="^(sha256:[0-9a-f]{64})?$")]
+    pullPolicy: Literal["Always", "IfNotPresent", "Never"]
+
+
+class Webhook(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The admission webhook."""
+
+    enabled: bool
+    secret: str
+    caBundle: Annotated[str, Meta(pattern="^[A-Za-z0-9+/=]*$")]
+    certManager: "CertManager"
+    timeoutSeconds: Annotated[int, Meta(ge=1, le=30)]
+    namespaceSelector: Free
+
+
+class CertManager(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A certificate that cert-manager issues."""
+
+    enabled: bool
+    issuer: Free
+
+
+class Plugin(_Pod, kw_only=True, forbid_unknown_fields=True):
+    """The device plugin."""
+
+    runtimeClassName: str
+    maxUnavailable: Share
+    hookPath: Path
+    kubeletPath: Path
 
 
 class Monitor(Struct, kw_only=True, forbid_unknown_fields=True):

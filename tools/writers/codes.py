@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vgpuscope.catalog.node import GPU_XIDS
+from vgpuscope.knowledge.hami_reasons import hami_words
 from vgpuscope.model.decision import CODES, Code, Stage
 from vgpuscope.model.xid import ADVICE, LAST_REPORTED, advice, catalogue
 from vgpuscope.views import names
@@ -105,10 +106,11 @@ def _table(stage: Stage) -> str:
 
 
 def _lines(codes: Iterator[Code]) -> Iterator[str]:
-    yield "| Code | What it means | What to do |"
-    yield "| --- | --- | --- |"
+    yield "| Code | What it means | What to do | HAMi's words |"
+    yield "| --- | --- | --- | --- |"
     for code in codes:
-        yield f"| `{code.code}` | {_cell(code.meaning)} | {_cell(code.runbook)} |"
+        words = ", ".join(f"`{word}`" for word in hami_words(code.code))
+        yield f"| `{code.code}` | {_cell(code.meaning)} | {_cell(code.runbook)} | {words} |"
 
 
 def _cell(text: str) -> str:

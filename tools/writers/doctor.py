@@ -25,6 +25,7 @@ page Doctor, and the analyzer under `/api/v1/doctor`, as far as the analyzer can
 ```sh
 vgpuscope doctor                                                # this node, and the services at their default addresses
 vgpuscope doctor --agent node-3:9394 --cluster cluster:31993    # services at other addresses
+vgpuscope doctor --extender extender:8080 --plugin node-3:9396  # the parts that schedule
 vgpuscope doctor --prometheus http://prometheus:9090            # a Prometheus; kubectl's kubeconfig is used
 vgpuscope doctor --all                                          # also what passed, and what was skipped and why
 vgpuscope doctor --lang zh                                      # in Chinese; the default is the language of LANG
@@ -75,6 +76,7 @@ In a large fleet, Prometheus is asked for a part of the GPUs, chosen by the end 
 ```sh
 vgpuscope doctor                                                # 本节点，以及默认地址上的服务
 vgpuscope doctor --agent node-3:9394 --cluster cluster:31993    # 其他地址上的服务
+vgpuscope doctor --extender extender:8080 --plugin node-3:9396  # 负责调度的部分
 vgpuscope doctor --prometheus http://prometheus:9090            # 指定 Prometheus；使用 kubectl 的 kubeconfig
 vgpuscope doctor --all                                          # 同时列出通过和跳过的检查及原因
 vgpuscope doctor --lang zh                                      # 中文输出；默认取 LANG 的语言

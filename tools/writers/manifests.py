@@ -24,17 +24,26 @@ metadata:
   labels:
     pod-security.kubernetes.io/enforce: privileged # the agent uses hostPID and hostPath
 """
-# a file of deploy/: the folder of its templates, and what it is
+# a file of deploy/: the folder of its templates, and what it is. A part that is off by default is rendered enabled.
 FILES: Mapping[str, tuple[str, str]] = {
     "agent.yaml": ("agent", "The node agent on every GPU node, with the namespace. It only reads."),
     "cluster.yaml": ("cluster", "The cluster exporter, once for each cluster. It only reads. Apply agent.yaml first."),
     "analyzer.yaml": ("analyzer", "The analyzer with the console. Apply agent.yaml and cluster.yaml first."),
+    "extender.yaml": (
+        "extender",
+        "The scheduler extender with its kube-scheduler. Read docs/migration.md first; set kube-scheduler's version.",
+    ),
+    "plugin.yaml": (
+        "plugin",
+        "The device plugin on every GPU node, in place of HAMi's. Read docs/migration.md and apply agent.yaml first.",
+    ),
     "prometheus-operator.yaml": (
         "monitoring",
         "ServiceMonitors and rules for the Prometheus Operator. It also needs the three services.",
     ),
 }
 _SETS = ("monitor.annotations=always", "dashboards.enabled=false", "assumeCRDs=true")
+_OPTIONAL = ("extender", "plugin")
 # Lines that only Helm needs.
 _OF_HELM = re.compile(r"^ *(helm\.sh/|app\.kubernetes\.io/managed-by: Helm).*\n", re.MULTILINE)
 
@@ -46,15 +55,16 @@ class HelmMissing(Exception):
 def manifest(file: str) -> str:
     """One file of deploy/."""
     folder, what = FILES[file]
-    documents = [text for source, text in _rendered() if source.startswith(f"vgpuscope/templates/{folder}/")]
+    sets = (*_SETS, f"{folder}.enabled=true") if folder in _OPTIONAL else _SETS
+    documents = [text for source, text in _rendered(sets) if source.startswith(f"vgpuscope/templates/{folder}/")]
     first = [_NAMESPACE] if folder == "agent" else []
     return _HEAD.format(what=what, file=file) + "---\n".join([*first, *documents])
 
 
 @cache
-def _rendered() -> tuple[tuple[str, str], ...]:
+def _rendered(sets: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     command = [helm(), "template", "vgpuscope", str(CHART), "--namespace", NAMESPACE]
-    for one in _SETS:
+    for one in sets:
         command += ["--set", one]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

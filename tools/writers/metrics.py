@@ -1,4 +1,4 @@
-"""The tables of metrics → docs/metrics-agent.md, docs/metrics-cluster.md and docs/metrics-analyzer.md."""
+"""The tables of metrics → docs/metrics-agent.md and its like, one for each service."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,26 +16,27 @@ def metrics_page(
     *,
     limits: Sequence[SeriesLimit],
     fixed: Sequence[str] = (),
+    lifetime: str = "",
 ) -> str:
-    """One page: the metrics of one process, with the families that can be switched or these fixed ones."""
+    """One page: the metrics of one process, with the families that can be switched or these fixed ones.
+
+    `lifetime`: when series of fixed families end.
+    """
     families = [f for f in (fixed or FAMILIES) if any(_rows(f, metrics))]
     tables = (line for f in families for line in _family(f, metrics))
     rest = [*_limits(metrics, limits), *tables]
     if fixed:
-        return "\n".join([*_fixed_intro(title, fixed), *_fixed_formula(metrics, scopes, fixed), *rest]) + "\n"
+        return "\n".join([*_fixed_intro(title, fixed, lifetime), *_fixed_formula(metrics, scopes, fixed), *rest]) + "\n"
     return "\n".join([*_intro(title, families), *_merging(metrics), *_formula(metrics, scopes), *rest]) + "\n"
 
 
-def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
+def _fixed_intro(title: str, families: Sequence[str], lifetime: str) -> Iterator[str]:
     yield f"# {title}"
     yield ""
     yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
     yield ""
     yield (
-        "A value that was not measured has no series: missing is never 0. Empty labels are omitted. The series of a "
-        "pod end with the first analysis that does not see the pod. A GPU that stops reporting keeps its verdict "
-        "(unknown), class and sample age until it is known to be removed. The series of all GPUs end when the last "
-        "successful analysis is older than one scheduler.interval plus verdict.max_age_intervals sample intervals. The "
+        f"A value that was not measured has no series: missing is never 0. Empty labels are omitted. {lifetime} The "
         "terms are explained in the [glossary](glossary.md)."
     )
     yield ""
@@ -110,6 +111,8 @@ def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator
 
 
 def _limits(metrics: Iterable[Metric], limits: Sequence[SeriesLimit]) -> Iterator[str]:
+    if not limits:
+        return
     counter = next(metric.name for metric in metrics if metric.name.endswith("_without_series"))
     yield "## Limits"
     yield ""

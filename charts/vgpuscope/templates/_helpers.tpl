@@ -26,6 +26,33 @@
 {{- define "vgpuscope.service.analyzer" -}}
 {{- if .Values.compatibility.handbookNames }}hami-webui{{ else }}{{ include "vgpuscope.fullname" . }}-api{{ end -}}
 {{- end -}}
+{{- define "vgpuscope.service.extender" -}}
+{{- if .Values.compatibility.handbookNames }}hami-scheduler{{ else }}{{ include "vgpuscope.fullname" . }}-decisions{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.service.plugin" -}}
+{{ include "vgpuscope.fullname" . }}-devices
+{{- end -}}
+
+{{/* All components, each with the name of its port. Returns YAML. */}}
+{{- define "vgpuscope.components" -}}
+{agent: metrics, cluster: metrics, analyzer: http, extender: http, plugin: metrics}
+{{- end -}}
+
+{{/* How a component is reached: https and "yes", or http and nothing. */}}
+{{- define "vgpuscope.tls" -}}
+{{- if or (index .root.Values .component).web.tls (and (eq .component "extender") .root.Values.extender.webhook.enabled) }}yes{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.scheme" -}}
+{{- if include "vgpuscope.tls" . }}https{{ else }}http{{ end -}}
+{{- end -}}
+
+{{/* The certificate of the webhook: the chart's own web.yaml uses it, unless extender.web.secret has a web.yaml. */}}
+{{- define "vgpuscope.extender.ownCertificate" -}}
+{{- with .Values.extender }}{{ if and .webhook.enabled (not .web.secret) }}yes{{ end }}{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.extender.certificate" -}}
+{{ .Values.extender.webhook.secret | default (printf "%s-extender-tls" (include "vgpuscope.fullname" .)) }}
+{{- end -}}
 
 {{/* The label `job` of scraped series: the same for every release name, so that rules and dashboards can use it. */}}
 {{- define "vgpuscope.job" -}}
@@ -90,7 +117,7 @@ annotations:
   prometheus.io/scrape: "true"
   prometheus.io/port: {{ $own.port | quote }}
   prometheus.io/path: {{ .root.Values.monitor.serviceMonitor.path }}
-  {{- if $own.web.tls }}
+  {{- if include "vgpuscope.tls" . }}
   prometheus.io/scheme: https
   {{- end }}
   {{- end }}
@@ -135,12 +162,13 @@ args: [{{ .component }}, --config, /etc/vgpuscope/config.yaml]
 ports:
   - name: {{ .port }}
     containerPort: {{ $own.port }}
-{{- $scheme := ternary "HTTPS" "HTTP" $own.web.tls }}
+{{- $scheme := include "vgpuscope.scheme" . | upper }}
 livenessProbe:
   httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ $scheme }}}
   timeoutSeconds: 5
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ .port }}, scheme: {{ $scheme }}}
+  {{- /* a replica of the extender that stands by is ready to take over, and not to decide: the leader has a label */}}
+  httpGet: {path: {{ eq .component "extender" | ternary "/healthz" "/readyz" }}, port: {{ .port }}, scheme: {{ $scheme }}}
   timeoutSeconds: 5
 resources:
   {{- toYaml $own.resources | nindent 2 }}
@@ -190,8 +218,16 @@ web_config_file: /etc/vgpuscope-web/web.yaml
 {{- end -}}
 {{- define "vgpuscope.config.analyzer" -}}
 {{- $own := include "vgpuscope.config.analyzer.own" . -}}
-{{- $sections := without (keys .Values.config) "agent" "cluster" "analyzer" -}}
+{{- $sections := without (keys .Values.config) "agent" "cluster" "analyzer" "extender" "plugin" -}}
 {{ include "vgpuscope.config.sections" (dict "root" . "component" "analyzer" "own" $own "sections" $sections) }}
+{{- end -}}
+{{- define "vgpuscope.config.extender" -}}
+{{- $own := include "vgpuscope.config.extender.own" . -}}
+{{ include "vgpuscope.config.sections" (dict "root" . "component" "extender" "own" $own "sections" (list "log" "logging")) }}
+{{- end -}}
+{{- define "vgpuscope.config.plugin" -}}
+{{- $own := include "vgpuscope.config.plugin.own" . -}}
+{{ include "vgpuscope.config.sections" (dict "root" . "component" "plugin" "own" $own "sections" (list "log" "logging")) }}
 {{- end -}}
 
 {{- define "vgpuscope.configMap" -}}
@@ -277,5 +313,65 @@ automountServiceAccountToken: false # the pods that talk to the API server ask f
 {{- end -}}
 {{- if and .Values.analyzer.httpRoute.enabled (not .Values.analyzer.httpRoute.parentRefs) -}}
 {{- fail "analyzer.httpRoute: at least one gateway is needed in analyzer.httpRoute.parentRefs." -}}
+{{- end -}}
+{{- include "vgpuscope.check.extender" . -}}
+{{- end -}}
+
+{{- define "vgpuscope.check.extender" -}}
+{{- if .Values.extender.enabled -}}
+{{- $extender := .Values.extender -}}
+{{- $state := (.Values.config.extender | default dict).state | default "" | toString -}}
+{{- if eq $extender.schedulerName "default-scheduler" -}}
+{{- fail "extender.schedulerName: default-scheduler is the cluster's own scheduler. Two schedulers of one name bind the same pods. Choose vgpuscope-scheduler, or hami-scheduler after HAMi's scheduler was stopped." -}}
+{{- end -}}
+{{- if and (eq $extender.schedulerName "hami-scheduler") (include "vgpuscope.hamiScheduler" .) -}}
+{{- fail (printf "extender.schedulerName: HAMi's own scheduler runs as %s. Two schedulers of one name allocate the same GPU twice. Scale it to 0 first (docs/migration.md), or choose another name." (include "vgpuscope.hamiScheduler" .)) -}}
+{{- end -}}
+{{- if eq (toString (.Values.config.cluster | default dict).scheduler_metrics) "on" -}}
+{{- fail "config.cluster.scheduler_metrics: on counts every binding twice beside the extender, which has the same metrics. Use auto or off." -}}
+{{- end -}}
+{{- if and $extender.persistence.enabled (gt (int $extender.replicas) 1) -}}
+{{- fail "extender.persistence: the file of decisions has one writer. Set extender.replicas to 1, or keep the decisions in PostgreSQL (config.extender.state)." -}}
+{{- end -}}
+{{- if and $extender.persistence.enabled $state -}}
+{{- fail "extender.persistence: config.extender.state says where the decisions are kept, so the volume would stay empty. Set only one of them." -}}
+{{- end -}}
+{{- if regexMatch "^postgresql://[^/@]*:[^/@]*@" $state -}}
+{{- fail "config.extender.state: the URL has a password, and a ConfigMap is no place for it. Put the URL into a Secret and name it in extender.secretEnv.VGPUSCOPE_EXTENDER_STATE." -}}
+{{- end -}}
+{{- include "vgpuscope.check.webhook" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "vgpuscope.check.webhook" -}}
+{{- $web := .Values.extender.web -}}
+{{- with .Values.extender.webhook -}}
+{{- if .enabled -}}
+{{- if and .secret .certManager.enabled -}}
+{{- fail "extender.webhook: set only one of secret and certManager.enabled." -}}
+{{- end -}}
+{{- if and $web.secret .certManager.enabled -}}
+{{- fail "extender.webhook: with extender.web.secret, the certificate is that of its web.yaml. Unset certManager.enabled and set caBundle." -}}
+{{- end -}}
+{{- if and $web.secret (not $web.tls) -}}
+{{- fail "extender.webhook: the API server calls a webhook only with TLS. Set extender.web.tls, and tls_server_config in the web.yaml of extender.web.secret." -}}
+{{- end -}}
+{{- if not (or $web.secret .secret .certManager.enabled) -}}
+{{- fail "extender.webhook: a certificate is needed. Name a Secret in extender.webhook.secret, with extender.webhook.caBundle, or set extender.webhook.certManager.enabled." -}}
+{{- end -}}
+{{- if and (not .certManager.enabled) (not .caBundle) -}}
+{{- fail "extender.webhook: without caBundle the API server does not trust the certificate. Set extender.webhook.caBundle to its authority, in base64." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* NAMESPACE/NAME of a Deployment of HAMi's scheduler that has replicas; nothing if none runs, or with helm template. */}}
+{{- define "vgpuscope.hamiScheduler" -}}
+{{- range (lookup "apps/v1" "Deployment" "" "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- if and (eq (get $labels "app.kubernetes.io/component") "hami-scheduler") (gt (int .spec.replicas) 0) -}}
+{{ .metadata.namespace }}/{{ .metadata.name }}{{ break }}
+{{- end -}}
 {{- end -}}
 {{- end -}}

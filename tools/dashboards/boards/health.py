@@ -1,13 +1,14 @@
 """Do the GPUs fail, and do our own services see everything?"""
 
 from tools.dashboards.boards.parts import ANY_IS_BAD, ANY_IS_WORTH_A_LOOK, HOT, STALE, figure, lines, table
-from tools.dashboards.promql import WINDOW, each, increase, named, or_zero, quantile, rate, select
-from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, Board, Query, Row
+from tools.dashboards.promql import WINDOW, each, increase, named, or_zero, quantile, rate, select, share_below
+from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, NO_PLUGIN, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, NODE
 from tools.dashboards.words import BAD, GOOD, NEUTRAL, WARN, Text
 from vgpuscope.catalog import analyzer as a
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import node as n
+from vgpuscope.catalog import plugin as d
 from vgpuscope.catalog.metric import Metric
 
 HERE = {"node": "$node"}
@@ -451,13 +452,111 @@ ANALYZER = Row(
     ),
 )
 
+PLUGIN = Row(
+    Text("Device plugins", "设备插件"),
+    (
+        figure(
+            Text("GPUs offered to kubelets", "向 kubelet 提供的 GPU"),
+            Text("Physical GPUs that device plugins know.", "设备插件已知的物理 GPU 数。"),
+            f"count({each(d.HEALTHY, node='$node')})",
+            empty=NO_PLUGIN,
+            decimals=0,
+            width=6,
+        ),
+        figure(
+            Text("Unhealthy to the plugin", "插件判定不健康"),
+            Text(
+                "GPUs that get no new pods, because the driver lost them or reported a severe XID.",
+                "因驱动丢失或严重 XID 而不再接受新 Pod 的 GPU 数。",
+            ),
+            or_zero(f"count({each(d.HEALTHY, node='$node')} == 0)", d.HEALTHY),
+            empty=NO_PLUGIN,
+            decimals=0,
+            width=6,
+            steps=ANY_IS_BAD,
+        ),
+        figure(
+            Text("Kubelets without GPUs", "未注册的节点"),
+            Text(
+                "Nodes whose device plugin is not registered with the kubelet: no pod with a GPU starts there.",
+                "设备插件未在 kubelet 注册的节点数：GPU Pod 无法在其上启动。",
+            ),
+            or_zero(f"count({each(d.KUBELET_UP, node='$node')} == 0)", d.KUBELET_UP),
+            empty=NO_PLUGIN,
+            decimals=0,
+            width=6,
+            steps=ANY_IS_BAD,
+        ),
+        figure(
+            Text("Nodes without limits", "没有限额的节点"),
+            Text(
+                "Nodes without HAMi's library: containers share GPUs by time only, and no limit is enforced.",
+                "没有 HAMi 库的节点数：容器只按时间共享 GPU，限额不生效。",
+            ),
+            or_zero(f"count({each(d.LIMITS, node='$node')} == 0)", d.LIMITS),
+            empty=NO_PLUGIN,
+            decimals=0,
+            width=6,
+            steps=ANY_IS_WORTH_A_LOOK,
+        ),
+        table(
+            Text("Device health", "设备健康"),
+            Text(
+                "Every GPU that a device plugin offers: 1 is healthy. docs/xid.md says which XIDs make one unhealthy.",
+                "设备插件提供的每张 GPU：1 为健康。哪些 XID 会使其不健康见 docs/xid.md。",
+            ),
+            ("node", "device"),
+            Query(expr=each(d.HEALTHY, node="$node"), name=Text("Healthy", "健康"), decimals=0, words="yes"),
+            empty=NO_PLUGIN,
+            width=12,
+            links=(("node", "node"),),
+            sort=Text("Healthy", "健康"),
+            ascending=True,
+        ),
+        table(
+            Text("Why GPUs are unhealthy", "不健康的原因"),
+            Text(
+                "The driver's state, or the XID. The GPU is healthy again when the fault is cleared (docs/plugin.md).",
+                "驱动状态或 XID。故障清除后 GPU 恢复健康（docs/plugin.zh-CN.md）。",
+            ),
+            ("node", "gpu_uuid", "reason"),
+            Query(expr=each(d.UNHEALTHY, node="$node"), name=Text("Reported", "已报告"), decimals=0, words="yes"),
+            empty=Text("every GPU is healthy, or no device plugin is scraped", "所有 GPU 健康，或没有抓取到设备插件"),
+            width=12,
+            links=(("gpu_uuid", "gpu"), ("node", "node")),
+        ),
+        lines(
+            Text("Duration of Allocate", "Allocate 耗时"),
+            Text(
+                "How long the kubelet's Allocate calls took, over an hour; a container starts after it.",
+                "一小时内 kubelet 的 Allocate 调用耗时；容器在其之后启动。",
+            ),
+            *((share_below(q, d.ALLOCATE_SECONDS, window="1h"), f"p{round(q * 100)}") for q in (0.5, 0.95, 0.99)),
+            empty=NO_PLUGIN,
+            unit="s",
+        ),
+        lines(
+            Text("Allocations and failures", "分配与失败"),
+            Text(
+                "Containers that got their GPUs, and Allocate calls that failed, by code (docs/errors.md), per hour.",
+                "每小时成功分配的容器数，以及失败的 Allocate 调用（按代码，见 docs/errors.md）。",
+            ),
+            (f"sum({increase(d.ALLOCATIONS, window='1h', node='$node')})", Text("allocated", "已分配")),
+            (f"sum by (code) ({increase(d.FAILURES, window='1h', node='$node')})", "{{code}}"),
+            empty=NO_PLUGIN,
+            decimals=0,
+            fixed=((Text("allocated", "已分配"), GOOD),),
+        ),
+    ),
+)
+
 BOARD = Board(
     name="health",
     title=Text("Health", "健康"),
     about=Text(
-        "Do GPUs fail, and do agents, cluster exporter and analyzer see everything?",
-        "GPU 有没有故障？agent、集群 exporter 和分析器是否都工作正常？",
+        "Do GPUs fail, and do agents, device plugins, cluster exporter and analyzer see everything?",
+        "GPU 有没有故障？agent、设备插件、集群 exporter 和分析器是否都工作正常？",
     ),
     variables=(CLUSTER, NODE, CONSOLE_URL),
-    rows=(FIGURES, DEVICES, AGENTS, EXPORTER, ANALYZER),
+    rows=(FIGURES, DEVICES, PLUGIN, AGENTS, EXPORTER, ANALYZER),
 )

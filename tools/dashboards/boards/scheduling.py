@@ -2,11 +2,13 @@
 
 from tools.dashboards.boards.parts import PENDING_FIGURE, figure, lines, table
 from tools.dashboards.promql import buckets, each, increase, or_zero, quantile
-from tools.dashboards.spec import NO_CLUSTER, Board, Panel, Query, Row, Steps
+from tools.dashboards.spec import NO_CLUSTER, NO_EXTENDER, Board, Panel, Query, Row, Steps
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, SCHEDULER, WINDOW
 from tools.dashboards.words import BAD, GOOD, NEUTRAL, WARN, Text
 from vgpuscope.catalog import cluster as c
+from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import scheduling as s
+from vgpuscope.catalog.metric import Metric
 
 BY = {"scheduler": "$scheduler"}
 LONG: Steps = ((None, NEUTRAL), (600, WARN), (3600, BAD))
@@ -209,6 +211,109 @@ OUTCOMES = Row(
     ),
 )
 
+# ── measured by the extender itself ──────────────────────────────────────────────────────────────────────────────
+
+VERBS: tuple[tuple[Text, Metric, Text], ...] = (
+    (
+        Text("Filter", "Filter"),
+        x.FILTER_SECONDS,
+        Text(
+            "Duration of each filter request of kube-scheduler, as the extender measured it.",
+            "kube-scheduler 每次 Filter 请求的耗时，由 extender 自己测量。",
+        ),
+    ),
+    (
+        Text("Score", "Score"),
+        x.SCORE_SECONDS,
+        Text(
+            "The part of a filter request that ranks the nodes that fit.",
+            "Filter 请求中对可用节点排序的部分所用的时间。",
+        ),
+    ),
+    (
+        Text("Bind", "Bind"),
+        x.BIND_SECONDS,
+        Text(
+            "Duration of each bind request: the node's lock, annotations and the binding.",
+            "每次 Bind 请求的耗时：节点锁、注解和绑定。",
+        ),
+    ),
+)
+NO_REFUSAL = Text("no pod was refused, or no scheduler extender is scraped", "没有 Pod 被拒绝，或没有抓取到调度器扩展")
+
+EXTENDER = Row(
+    Text("Scheduler performance (extender)", "调度器性能（extender 实测）"),
+    (
+        lines(
+            Text("Filter, score and bind, p99", "Filter / Score / Bind 耗时 p99"),
+            Text(
+                "99 % of the requests in the window took at most this long. Measured, not estimated.",
+                "窗口内 99% 的请求耗时不超过此值。为实测值，不是估计。",
+            ),
+            *((quantile(0.99, metric, window="$window"), name) for name, metric, _ in VERBS),
+            empty=NO_EXTENDER,
+            unit="s",
+        ),
+        lines(
+            Text("Refused pods by code", "被拒绝的 Pod（按代码）"),
+            Text(
+                "Refusals in the window by the code that most nodes had. `vgpuscope why` shows each decision.",
+                "窗口内的拒绝次数，按多数节点的代码统计。`vgpuscope why` 可查看每个决定。",
+            ),
+            (f"sum by (code) ({increase(x.REFUSALS, 'code', window='$window')})", "{{code}}"),
+            empty=NO_REFUSAL,
+            kind="stack",
+            decimals=0,
+        ),
+        *(
+            Panel(
+                kind="heatmap",
+                title=Text(f"{name.en}: measured durations", f"{name.zh} 耗时分布（实测）"),
+                about=about,
+                queries=(Query(expr=buckets(metric, window="$__interval")),),
+                empty=NO_EXTENDER,
+                unit="s",
+                width=8,
+                least=None,
+            )
+            for name, metric, about in VERBS
+        ),
+        lines(
+            Text("Decisions that wait", "排队的决定"),
+            Text(
+                "The extender makes one decision at a time, so that two pods never get the same share.",
+                "extender 一次只做一个决定，以保证两个 Pod 不会得到同一份资源。",
+            ),
+            (f"max({each(x.QUEUE)})", Text("waiting", "排队")),
+            empty=NO_EXTENDER,
+            decimals=0,
+            width=8,
+        ),
+        lines(
+            Text("Requests by outcome", "请求结果"),
+            Text(
+                "Requests of kube-scheduler and of the API server in the window, by outcome.",
+                "窗口内 kube-scheduler 和 API server 的请求次数，按结果。",
+            ),
+            (f"sum by (verb, outcome) ({increase(x.REQUESTS, window='$window')})", "{{verb}} {{outcome}}"),
+            empty=NO_EXTENDER,
+            decimals=0,
+            width=8,
+        ),
+        lines(
+            Text("Age of the extender's view", "extender 视图的时效"),
+            Text(
+                "Time since the API server was last heard of. A healthy watch is silent for up to a minute.",
+                "距上次收到 API server 消息的时间。正常的 watch 最多安静一分钟。",
+            ),
+            (f"max({each(x.CACHE_AGE)})", Text("age", "时效")),
+            empty=NO_EXTENDER,
+            unit="s",
+            width=8,
+        ),
+    ),
+)
+
 BOARD = Board(
     name="scheduling",
     title=Text("Scheduling", "调度"),
@@ -217,6 +322,6 @@ BOARD = Board(
         "哪些 Pod 在等 GPU、为什么，调度要多久，失败有多频繁？",
     ),
     variables=(CLUSTER, SCHEDULER, WINDOW, CONSOLE_URL),
-    rows=(FIGURES, WAITING, SPEED, OUTCOMES),
+    rows=(FIGURES, WAITING, EXTENDER, SPEED, OUTCOMES),
     range="now-24h",
 )
