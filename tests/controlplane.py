@@ -427,21 +427,34 @@ def empty_cluster(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
+# what a test's path starts with, and what its worker has to start for it; the first that fits counts
+_TOGETHER = (
+    ("contract/test_gpu_oour_defects", "Prometheus of gpu-oour"),
+    ("contract/test_postgres", "PostgreSQL"),
+    ("contract/test_analyzer_replicas", "PostgreSQL"),
+    ("contract/test_doctor_problems", "parts with problems"),
+    ("contract", "control plane, Prometheus"),
+    ("chart", "control plane of the chart"),
+    ("console", "browser and demo"),
+    ("dashboards", "demo and Prometheus"),
+    ("release", "image"),
+    ("repo/test_site", "site"),
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """With --dist loadgroup one worker runs all contracts, so that each server starts once; the rest runs beside it.
-
-    One worker also runs all dashboards, whose demo and Prometheus serve hundreds of small tests.
+    """With --dist loadgroup tests that share a server run in one worker, so that it starts once there.
 
     xdist 3.8 loses the groups of xdist_group under pytest 9.2 (pytest-dev/pytest-xdist#1386), and says nothing.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class ContractsTogether(LoadScopeScheduling):
+    class ServersOnce(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((part for part in ("contract", "chart", "dashboards") if f"/{part}/" in nodeid), nodeid)
+            return next((scope for start, scope in _TOGETHER if nodeid.startswith(f"tests/{start}")), nodeid)
 
-    return ContractsTogether(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return ServersOnce(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def programs_or_skip() -> Path:
@@ -476,9 +489,19 @@ _KINDS = {
     "resourceslices": _Kind("ResourceSlice", "resource.k8s.io/v1", False),
     "resourceclaims": _Kind("ResourceClaim", "resource.k8s.io/v1", True),
     "deviceclasses": _Kind("DeviceClass", "resource.k8s.io/v1", False),
+    "leases": _Kind("Lease", "coordination.k8s.io/v1", True),
 }
 _PLURAL = {found.kind: plural for plural, found in _KINDS.items()}
-_CLEARED = ("pods", "nodes", "events", "resourcequotas", "resourceslices", "resourceclaims", "deviceclasses")
+_CLEARED = (
+    "pods",
+    "nodes",
+    "events",
+    "resourcequotas",
+    "resourceslices",
+    "resourceclaims",
+    "deviceclasses",
+    "leases",
+)
 _STORED_AS = {"nodes": "minions"}
 
 

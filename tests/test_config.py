@@ -342,6 +342,8 @@ def test_gpu_oours_file_and_variables_are_understood(tmp_path):
         ("thresholds: {high: 10}", "not in ascending order"),
         ("verdict: {idle_enter: 0.5}", "above idle_leave"),
         ("scheduler: {interval: 0}", "interval: 0"),
+        ("control: {api_url: 'not a url'}", "control.api_url: 'not a url'"),
+        ("control: {api_url: 'ftp://control.example'}", "control.api_url"),
         ("scheduler: {max_workers: 0}", "max_workers: 0"),
         ("prometheus: {query_condition: 'pod!=\"\"'}", "expected matchers in braces"),
         ("prometheus: {query_condition: '{pod!=\"\"} or vector(1)'}", "expected matchers in braces"),

@@ -54,6 +54,15 @@ async def test_a_late_job_is_left_and_one_that_has_not_begun_never_does(worker):
     assert ran == []
 
 
+async def test_a_cancellation_that_meets_the_result_is_not_lost(worker):
+    doing = asyncio.create_task(worker.do(lambda: 7, deadline=SOON))
+    await asyncio.sleep(0)
+    worker.submit(lambda: None).result(SOON)  # the result is on its way to the loop, which is held here
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+
+
 def test_a_closed_worker_finishes_what_is_queued_and_takes_nothing_more(worker):
     gate = threading.Event()
     thread = worker.submit(lambda: gate.wait(SOON) and threading.current_thread())

@@ -33,7 +33,8 @@ def requests(log: Path, account: str, namespace: str) -> list[Request]:
     """Requests of a service account for objects of the API; discovery is open to every account."""
     user = f"system:serviceaccount:{namespace}:{account}"
     found = []
-    for line in log.read_text().splitlines():
+    whole, _, _ = log.read_text().rpartition("\n")  # the last line may be half written
+    for line in whole.splitlines():
         event = json.loads(line)
         if event["user"]["username"] == user and "objectRef" in event:
             of = event["objectRef"]
@@ -53,6 +54,8 @@ def granted(objects: list[dict[str, Any]], account: str) -> set[Right]:
         }:
             namespace = binding["metadata"].get("namespace", "")
             of = binding["roleRef"]
+            if of["name"].startswith("system:"):  # a role of Kubernetes itself, for kube-scheduler
+                continue
             role = roles[of["kind"], namespace if of["kind"] == "Role" else "", of["name"]]
             rights |= {
                 Right(group, resource, verb, namespace)
@@ -65,7 +68,13 @@ def granted(objects: list[dict[str, Any]], account: str) -> set[Right]:
 
 
 def used(right: Right, asked: list[Request]) -> bool:
-    """Whether a right was needed: a right for all namespaces also covers requests in one."""
+    """Whether a right was needed: a right for all namespaces also covers requests in one.
+
+    What does not exist (404) was looked for, and that needs the right, too.
+    """
     return any(
-        one.right[:3] == right[:3] and right.namespace in {"", one.right.namespace} and one.code < 400 for one in asked
+        one.right[:3] == right[:3]
+        and right.namespace in {"", one.right.namespace}
+        and (one.code < 400 or one.code == 404)
+        for one in asked
     )

@@ -15,10 +15,14 @@ from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from vgpuscope.config import AnalyzerConfig, Config
 from vgpuscope.config.kube import KubeConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
+from vgpuscope.formats.kube.changes import Mark
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.model.reclaim import Case
-from vgpuscope.services.analyzer.reclaim import Reclaim
-from vgpuscope.services.analyzer.reclaim_kube import ReclaimKube
+from vgpuscope.model.errors import CallFailed
+from vgpuscope.model.reclaim import Case, Target
+from vgpuscope.services.analyzer.reclaim.given import Given
+from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
+from vgpuscope.sinks.kube import Why
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import ReclaimStore
 
@@ -151,8 +155,8 @@ class Hand:
     def restart(self) -> None:
         """The process dies, and another one begins."""
         self.kube = ReclaimKube(lambda: self.config, clock=lambda: self.now)
-        self.machine = Reclaim(
-            lambda: self.config,
+        given = Given(
+            config=lambda: self.config,
             store=self.store,
             lead=Lease(),
             send={"scale": self.kube.scale, "restore": self.kube.restore},
@@ -162,6 +166,7 @@ class Hand:
             kube=lambda: self.kube.state,
             clock=lambda: self.now,
         )
+        self.machine = Reclaim(given)
 
     def change(self, **settings: Any) -> None:
         self.config = replace(self.config, reclaim=replace(self.config.reclaim, **settings))
@@ -172,7 +177,7 @@ class Hand:
         pods = await asyncio.to_thread(self.workloads.cluster.all, "v1/pods", self.workloads.namespace)
         gpus = [gpu(number, self._use(pod)) for number, pod in enumerate(pods)]
         spare = [gpu(number) for number in range(len(pods), 20)]  # GPUs without a pod show that one is gone
-        await self.machine.follow(analysis(self.now, *gpus, *spare))
+        await self.machine.ticks.follow(analysis(self.now, *gpus, *spare))
 
     def _use(self, pod: Object) -> Any:
         meta = pod["metadata"]
@@ -189,14 +194,27 @@ class Hand:
         for _ in range(3):
             await self.window()
 
+    async def stopped(self, why: Why) -> tuple[Target, Mark]:
+        """The change itself, without the machine; again after a fresh look while a controller writes the object."""
+        workload = self.case().workload
+        while True:
+            await self.kube.learn([workload], fresh=True, seen=())
+            target = self.kube.known(workload).pod.target
+            assert target is not None
+            try:
+                return target, await self.kube._hands().stop(target, why, now=self.now)
+            except CallFailed as e:
+                if "(409)" not in str(e):
+                    raise
+
     async def delivered(self) -> None:
         """A controller may write an object's status just then: the server refuses the change, and it is tried again."""
         await self.decided()
-        await self.machine.deliver_due()
+        await self.machine.deliveries.due()
         while any(call.status == "waiting" and "(409)" in call.error for call in await self.calls()):
             self.now += 400  # longer than any pause between two attempts
             await self.look()
-            await self.machine.deliver_due()
+            await self.machine.deliveries.due()
 
     def case(self, pod: Object | str = "") -> Case:
         name = pod if isinstance(pod, str) else pod["metadata"]["name"]

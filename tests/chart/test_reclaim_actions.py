@@ -18,11 +18,11 @@ from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared,
 from tests.controlplane import until
 from tests.http.serving import until as waited
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
-from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed
+from tests.services.analyzer.controlling import BEARER, EAGER, analysed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed, CaseUnfit
 from vgpuscope.model.reclaim import Call, Workload
-from vgpuscope.services.analyzer.reclaim_calls import Order
+from vgpuscope.services.analyzer.reclaim.calls import Order
 from vgpuscope.sinks.kube import Why
 from vgpuscope.store.engine.engine import open_engine
 
@@ -81,7 +81,7 @@ async def test_a_deployment_is_scaled_to_zero_and_back(taker: Hand, workloads: W
     assert {event["regarding"]["name"] for event in workloads.events()} == {"web"}
 
     case = taker.case()
-    assert (await taker.machine.restore(case.id, "ops")).state == "restored"
+    assert (await taker.machine.people.restore(case.id, "ops")).state == "restored"
     now = workloads.now(web)
     assert (now["spec"]["replicas"], mark(now)) == (2, None)
     assert {case.state for case in taker.machine.cases.values()} == {"restored"}
@@ -94,10 +94,8 @@ async def test_two_calls_for_one_owner_keep_the_number_that_was_there_first(take
     workloads.until_pods(2)
     await taker.decided()
     [first, second] = await taker.calls()
-    await taker.kube.learn([taker.case().workload], fresh=True, seen=())
-    target = taker.kube.known(taker.case().workload).pod.target
-    assert target is not None
-    for call in (first, second, first):
+    target, _ = await taker.stopped(_why(first))
+    for call in (second, first):
         await taker.kube._hands().stop(target, _why(call), now=taker.now)
     assert mark(workloads.now(web))["before"] == {"spec replicas": 2}
     assert mark(workloads.now(web))["key"] == first.key
@@ -110,11 +108,7 @@ async def test_a_call_that_is_repeated_after_a_crash_changes_nothing(taker: Hand
     workloads.until_pods(1)
     await taker.decided()
     [call] = await taker.calls()
-    workload = taker.case().workload
-    await taker.kube.learn([workload], fresh=True, seen=())
-    known = taker.kube.known(workload).pod.target
-    assert known is not None
-    first = await taker.kube._hands().stop(known, _why(call), now=taker.now)
+    known, first = await taker.stopped(_why(call))
     workloads.patch(web, {"spec": {"replicas": 3}})
     again = await taker.kube._hands().stop(known, _why(call), now=taker.now + 1)
     assert again == first
@@ -129,11 +123,11 @@ async def test_what_somebody_changed_since_is_not_put_back(taker: Hand, workload
     await gone(taker)
     workloads.patch(web, {"spec": {"replicas": 5}})
     with pytest.raises(CaseUnfit, match="replicas 5"):
-        await taker.machine.restore(taker.case().id, "ops")
+        await taker.machine.people.restore(taker.case().id, "ops")
     assert workloads.now(web)["spec"]["replicas"] == 5
     workloads.patch(web, {"spec": {"replicas": 0}, "metadata": {"annotations": {"vgpuscope.io/reclaimed": None}}})
     with pytest.raises(CaseUnfit, match="no mark"):
-        await taker.machine.restore(taker.case().id, "ops")
+        await taker.machine.people.restore(taker.case().id, "ops")
     assert workloads.now(web)["spec"]["replicas"] == 0
 
 
@@ -152,7 +146,7 @@ async def test_a_pod_that_works_again_before_the_call_keeps_the_others(taker: Ha
     await taker.decided()
     taker.busy = {names[0]}
     taker.now += 61  # the call looks again
-    await taker.machine.deliver_due()
+    await taker.machine.deliveries.due()
     assert workloads.now(web)["spec"]["replicas"] == 2
     assert {taker.case(name).state for name in names} == {"released"}
 
@@ -164,7 +158,7 @@ async def test_a_new_pod_of_the_owner_holds_the_call_back(taker: Hand, workloads
     await taker.decided()
     workloads.patch(web, {"spec": {"replicas": 2}})
     workloads.until_pods(2)
-    await taker.machine.deliver_due()
+    await taker.machine.deliveries.due()
     assert workloads.now(web)["spec"]["replicas"] == 2
 
 
@@ -188,7 +182,7 @@ async def test_a_stateful_set(taker: Hand, workloads: Workloads):
     await taker.delivered()
     assert workloads.now(db)["spec"]["replicas"] == 0
     await gone(taker)
-    await taker.machine.restore(taker.case().id, "ops")
+    await taker.machine.people.restore(taker.case().id, "ops")
     assert workloads.now(db)["spec"]["replicas"] == 2
 
 
@@ -200,7 +194,7 @@ async def test_a_replica_set_without_a_deployment(taker: Hand, workloads: Worklo
     await taker.delivered()
     assert workloads.now(rs)["spec"]["replicas"] == 0
     await gone(taker)
-    await taker.machine.restore(taker.case().id, "ops")
+    await taker.machine.people.restore(taker.case().id, "ops")
     assert workloads.now(rs)["spec"]["replicas"] == 1
 
 
@@ -210,7 +204,7 @@ async def test_a_job_is_suspended_and_resumed(taker: Hand, workloads: Workloads)
     await taker.delivered()
     assert workloads.now(job)["spec"]["suspend"] is True
     await gone(taker)
-    await taker.machine.restore(taker.case().id, "ops")
+    await taker.machine.people.restore(taker.case().id, "ops")
     assert workloads.now(job)["spec"]["suspend"] is False
     workloads.until_pods(2)
 
@@ -223,7 +217,7 @@ async def test_a_notebook_is_stopped_by_its_annotation(taker: Hand, workloads: W
     await taker.delivered()
     assert "kubeflow-resource-stopped" in workloads.now(notebook)["metadata"]["annotations"]
     assert mark(workloads.now(notebook))["before"] == {"metadata annotations kubeflow-resource-stopped": None}
-    await taker.machine.restore(taker.case().id, "ops")
+    await taker.machine.people.restore(taker.case().id, "ops")
     assert "kubeflow-resource-stopped" not in workloads.now(notebook)["metadata"]["annotations"]
 
 
@@ -237,7 +231,7 @@ async def test_an_inference_service(taker: Hand, workloads: Workloads):
     assert now["spec"]["predictor"] == spec["predictor"] | {"minReplicas": 0}
     assert now["metadata"]["annotations"]["serving.kserve.io/stop"] == "true"
     assert workloads.now(deployment)["spec"]["replicas"] == 1, "its own controller scales it"
-    await taker.machine.restore(taker.case().id, "ops")
+    await taker.machine.people.restore(taker.case().id, "ops")
     now = workloads.now(service)
     assert now["spec"] == spec
     assert "serving.kserve.io/stop" not in now["metadata"]["annotations"]
@@ -250,8 +244,8 @@ async def test_a_pod_without_an_owner_is_evicted_and_cannot_be_put_back(taker: H
     await gone(taker)
     assert taker.case().state == "verified"
     assert [event["reason"] for event in workloads.events()] == ["GpuReclaimed"]
-    with pytest.raises(CaseUnfit, match="nothing was taken"):
-        await taker.machine.restore(taker.case().id, "ops")
+    with pytest.raises(CaseUnfit, match="nothing can be restored"):
+        await taker.machine.people.restore(taker.case().id, "ops")
 
 
 async def test_a_disruption_budget_holds_an_eviction_back_until_it_allows_it(taker: Hand, workloads: Workloads):
@@ -268,7 +262,7 @@ async def test_a_disruption_budget_holds_an_eviction_back_until_it_allows_it(tak
     path = f"{workloads.cluster.path(budget)}/keep"
     workloads.cluster.call("DELETE", path)
     taker.now += 2
-    await taker.machine.deliver_due()
+    await taker.machine.deliveries.due()
     [call] = await taker.calls()
     assert call.status == "delivered"
     await gone(taker)
@@ -285,7 +279,7 @@ async def test_a_pod_of_the_same_name_is_another_one(taker: Hand, workloads: Wor
     workloads.cluster.call("DELETE", path, params={"gracePeriodSeconds": "0"})
     until(lambda: not workloads.pods())
     new = workloads.pod("alone")
-    await taker.machine.deliver_due()
+    await taker.machine.deliveries.due()
     assert not taker.kube.known(taker.case().workload).pod.read
     assert workloads.now(new)["metadata"]["uid"] == new["metadata"]["uid"]
     with pytest.raises(CallFailed, match="another pod"):  # and if it had been asked, the server would have refused it
@@ -401,7 +395,7 @@ async def test_the_analyzer_frees_a_gpu_and_an_operator_gives_it_back(workloads:
     }
     async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **live) as one:
         await one.analysed()
-        await waited(lambda: one.analyzer._leads)
+        await waited(lambda: one.analyzer._replica.leads)
         for _ in range(3):
             await analysed(one)
         await waited(lambda: one.analyzer.reclaim.counts.actions["scale", "success"])

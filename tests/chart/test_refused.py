@@ -26,6 +26,13 @@ WRONG = [
     ({"config": {"prometheus": {"password": "hunter2"}}}, "/config/prometheus", "'password' not allowed"),
     ({"analyzer": {"secretEnv": {"PASSWORT": {"name": "a", "key": "b"}}}}, "/analyzer/secretEnv", "'PASSWORT'"),
     ({"agent": {"hami": {"path": "usr/local/vgpu"}}}, "/agent/hami/path", "does not match pattern"),
+    ({"extender": {"replicas": 0}}, "/extender/replicas", "minimum"),
+    ({"extender": {"schedulerName": "GPU_scheduler"}}, "/extender/schedulerName", "does not match pattern"),
+    ({"extender": {"kubeScheduler": {"extraArgs": ["v=5"]}}}, "/extender/kubeScheduler/extraArgs/0", "does not match"),
+    ({"config": {"extender": {"leader_elect": False}}}, "/config/extender", "'leader_elect' not allowed"),
+    ({"config": {"plugin": {"hook_path": "/x"}}}, "/config/plugin", "'hook_path' not allowed"),
+    ({"extender": {"secretEnv": {"TOKEN": {"name": "a", "key": "b"}}}}, "/extender/secretEnv", "'TOKEN' not allowed"),
+    ({"plugin": {"hookPath": "usr/local"}}, "/plugin/hookPath", "does not match pattern"),
 ]
 
 
@@ -37,6 +44,10 @@ def test_the_schema_refuses(values, path, reason):
     assert "hunter2" not in said
 
 
+def extender(**values):
+    return {"extender": {"enabled": True, **values}}
+
+
 TOGETHER = [
     ({"analyzer": {"replicas": 2}}, "more than 1 replica needs a shared history"),
     ({"agent": {"enabled": False}}, "set config.prometheus.url or config.analyzer.targets"),
@@ -46,6 +57,21 @@ TOGETHER = [
     ({"analyzer": {"ingress": {"enabled": True}}}, "at least one host"),
     ({"analyzer": {"httpRoute": {"enabled": True}}}, "at least one gateway"),
     ({"config": {"analyzer": {"history": "postgresql://u:hunter2@db/x"}}}, "the URL has a password"),
+    (extender(schedulerName="default-scheduler"), "default-scheduler is the cluster's own scheduler"),
+    (extender(persistence={"enabled": True}), "Set extender.replicas to 1"),
+    (
+        extender(replicas=1, persistence={"enabled": True}) | {"config": {"extender": {"state": "postgresql://db/x"}}},
+        "Set only one of them",
+    ),
+    (extender() | {"config": {"extender": {"state": "postgresql://u:hunter2@db/x"}}}, "the URL has a password"),
+    (extender() | {"config": {"cluster": {"scheduler_metrics": "on"}}}, "counts every binding twice"),
+    (extender(webhook={"enabled": True}), "a certificate is needed"),
+    (extender(webhook={"enabled": True, "secret": "tls"}), "Set extender.webhook.caBundle"),
+    (
+        extender(webhook={"enabled": True, "secret": "tls", "certManager": {"enabled": True}}),
+        "set only one of secret and certManager.enabled",
+    ),
+    (extender(webhook={"enabled": True, "caBundle": "Y2E="}, web={"secret": "web"}), "Set extender.web.tls"),
 ]
 
 

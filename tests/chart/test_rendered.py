@@ -14,10 +14,15 @@ from tests.chart.valuesets import EVERYTHING, HANDBOOK, SETS
 from tests.paths import REPOSITORY
 from tools.writers.chart_values import Values
 from vgpuscope.config import load
+from vgpuscope.model.service import EXTENDER_LEASE, LEADER_LABEL
 from vgpuscope.version import __version__
 
 pytestmark = pytest.mark.real
 OPERATOR = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration"}
+ON_NODES = {"agent", "plugin"}  # components that work with the node itself
+# Of the node, the device plugin changes its socket in the kubelet's directory, HAMi's directory, and HAMi's lock.
+WRITTEN = {("plugin", "device-plugins"), ("plugin", "hook"), ("plugin", "lock")}
 
 
 @pytest.fixture(params=SETS, ids=lambda name: name.replace(" ", "-"))
@@ -89,7 +94,7 @@ def test_no_object_is_rendered_twice_and_each_says_where_it_belongs(objects):
         assert key not in seen
         seen.add(key)
         assert meta["labels"]["app.kubernetes.io/instance"] == "scope"
-        assert ("namespace" in meta) == (o["kind"] not in {"ClusterRole", "ClusterRoleBinding"}), key
+        assert ("namespace" in meta) == (o["kind"] not in CLUSTER_WIDE), key
         assert len(meta["name"]) <= 63
 
 
@@ -98,58 +103,62 @@ def test_no_object_is_rendered_twice_and_each_says_where_it_belongs(objects):
 
 def test_pods_have_no_more_rights_on_the_node_than_their_work_needs(objects):
     for component, spec in pod_specs(objects).items():
-        agent = component == "agent"
-        (container,) = spec["containers"]
-        context = {**spec["securityContext"], **container["securityContext"]}
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["readOnlyRootFilesystem"] is True
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context["runAsNonRoot"] is not agent
-        assert (context["runAsUser"] == 0) is agent
-        assert spec.get("hostPID", False) is agent
+        root = component in ON_NODES
+        assert spec.get("hostPID", False) is (component == "agent")
         assert not {"hostNetwork", "hostIPC"} & set(spec)
-        assert "privileged" not in context
-        assert all("hostPort" not in port for port in container["ports"])
-        host = [volume["hostPath"] for volume in spec["volumes"] if "hostPath" in volume]
-        assert agent or not host
+        assert root or not [volume for volume in spec["volumes"] if "hostPath" in volume]
+        for container in spec["containers"]:
+            context = {**spec["securityContext"], **container["securityContext"]}
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["runAsNonRoot"] is not root
+            assert (context["runAsUser"] == 0) is root
+            assert "privileged" not in context
+            assert all("hostPort" not in port for port in container["ports"])
 
 
-def test_nothing_is_created_on_the_node_and_nothing_of_it_is_writable(objects):
-    for spec in pod_specs(objects).values():
+def test_nothing_is_created_on_the_node_and_nothing_of_it_is_writable_but_for_the_plugins_work(objects):
+    for component, spec in pod_specs(objects).items():
         of_the_node = {v["name"] for v in spec["volumes"] if "hostPath" in v}
         for volume in spec["volumes"]:
             if "hostPath" in volume:  # an empty type lets the container runtime create a directory
-                assert volume["hostPath"]["type"] in {"Directory", "File"}
+                made = component == "plugin" and volume["name"] in {"hook", "lock"}
+                assert volume["hostPath"]["type"] in ({"DirectoryOrCreate"} if made else {"Directory", "File"})
                 assert volume["hostPath"]["path"] != "/"
-        for mount in spec["containers"][0]["volumeMounts"]:
-            assert mount.get("readOnly") or mount["name"] not in of_the_node
+        for mount in (mount for container in spec["containers"] for mount in container["volumeMounts"]):
+            assert mount.get("readOnly") or mount["name"] not in of_the_node or (component, mount["name"]) in WRITTEN
 
 
 def test_a_node_without_hami_can_start_the_agent():
-    """What is mounted exists on every node: /usr/local by the FHS, the other because the kubelet makes it."""
+    """What is mounted exists on every node: /usr/local by the FHS, the others because the kubelet needs them."""
     spec = pod_specs(template())["agent"]
     assert {v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v} == {
         "/usr/local",
         "/var/lib/kubelet/pod-resources",
+        "/sys/fs/cgroup",
     }
     (mount,) = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "hami"]
     assert settings_of(template(), "agent")["agent"]["hook_path"] == f"{mount['mountPath']}/vgpu"
+    (mount,) = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "cgroup"]
+    assert settings_of(template(), "agent")["agent"]["cgroup_root"] == mount["mountPath"]
 
 
 def test_pods_say_what_they_need_of_cpu_and_memory(objects):
-    for spec in pod_specs(objects).values():
-        resources = spec["containers"][0]["resources"]
+    for container in (each for spec in pod_specs(objects).values() for each in spec["containers"]):
+        resources = container["resources"]
         assert set(resources["requests"]) == {"cpu", "memory"}
         assert "memory" in resources["limits"]
 
 
 def test_every_mount_has_its_volume_and_every_volume_its_object(objects):
     made = {(o["kind"], o["metadata"]["name"]) for o in objects}
-    given = {("ConfigMap", "ratio"), ("Secret", "web")}  # by the one who installs
+    given = {("ConfigMap", "ratio"), ("Secret", "web"), ("Secret", "webhook-tls")}  # by the one who installs
+    given |= {("Secret", o["spec"]["secretName"]) for o in only(objects, "Certificate")}
     for spec in pod_specs(objects).values():
         names = {v["name"] for v in spec["volumes"]}
-        assert {m["name"] for m in spec["containers"][0]["volumeMounts"]} == names
+        assert {m["name"] for container in spec["containers"] for m in container["volumeMounts"]} == names
         assert ("ServiceAccount", spec["serviceAccountName"]) in made
         for volume in spec["volumes"]:
             for key, kind, name in (
@@ -165,7 +174,7 @@ def test_services_and_policies_select_the_pods_they_are_for(objects):
     templates = [o["spec"]["template"] for o in objects if o["kind"] in {"DaemonSet", "Deployment"}]
     for o in (*only(objects, "Service"), *only(objects, "NetworkPolicy"), *only(objects, "PodDisruptionBudget")):
         selector = o["spec"].get("selector") or o["spec"]["podSelector"]
-        selector = selector.get("matchLabels", selector)
+        selector = {k: v for k, v in selector.get("matchLabels", selector).items() if k != LEADER_LABEL}
         (found,) = [t for t in templates if selector.items() <= t["metadata"]["labels"].items()]
         ports = {p["name"] for p in found["spec"]["containers"][0]["ports"]}
         probe = found["spec"]["containers"][0]["livenessProbe"]["httpGet"]
@@ -178,22 +187,39 @@ def test_services_and_policies_select_the_pods_they_are_for(objects):
 
 # --- rights -----------------------------------------------------------------------------------------------------------
 
+CHANGED = {
+    "extender": {
+        ("pods", "patch"),
+        ("nodes", "patch"),
+        ("pods/binding", "create"),
+        ("events", "create"),
+        ("events", "patch"),
+        ("leases", "create"),
+        ("leases", "update"),
+        ("leases", "patch"),
+    },
+    "plugin": {("pods", "patch"), ("nodes", "patch"), ("events", "create"), ("events", "patch")},
+}
 
-def test_each_component_has_its_own_account_and_only_reads(objects):
-    """Only an analyzer that is to free GPUs may change the owners of pods."""
+
+def test_each_component_has_its_own_account_and_only_those_that_schedule_or_free_gpus_change_anything(objects):
+    """An analyzer that is to free GPUs may change the owners of pods. What the scheduling parts change is listed."""
     accounts = [spec["serviceAccountName"] for spec in pod_specs(objects).values()]
     assert len(accounts) == len(set(accounts))
     for role in (*only(objects, "ClusterRole"), *only(objects, "Role")):
         for rule in role["rules"]:
             changes = set(rule["verbs"]) - {"get", "list", "watch"}
-            assert not changes or (
-                acts(objects) and role["metadata"]["labels"]["app.kubernetes.io/component"] == "analyzer"
-            )
+            component = role["metadata"]["labels"]["app.kubernetes.io/component"]
+            assert "*" not in (*rule["resources"], *rule["apiGroups"])
+            assert not {"secrets", "configmaps", "nodes/proxy"} & set(rule["resources"])
+            assert not {"delete", "deletecollection", "escalate", "bind", "impersonate"} & changes
+            if component in CHANGED:
+                assert {(resource, verb) for resource in rule["resources"] for verb in changes} <= CHANGED[component]
+                continue
+            assert not changes or (acts(objects) and component == "analyzer")
             assert changes <= {"patch", "create"}
             assert "create" not in changes or rule["resources"] in (["pods/eviction"], ["events"])
             assert "patch" not in changes or not {"pods", "namespaces", "nodes"} & set(rule["resources"])
-            assert "*" not in (*rule["resources"], *rule["apiGroups"])
-            assert not {"secrets", "configmaps", "nodes/proxy"} & set(rule["resources"])
 
 
 def acts(objects) -> bool:
@@ -218,17 +244,20 @@ def test_only_pods_with_rights_get_a_token(objects):
 def test_with_named_namespaces_the_cluster_exporter_may_read_pods_only_there():
     objects = template({"config": {"cluster": {"namespaces": ["ml", "vision"]}}})
     role = one(objects, "ClusterRole", "cluster")
-    assert {r for rule in role["rules"] for r in rule["resources"]} == {"nodes", "resourceslices"}
+    assert {r for rule in role["rules"] for r in rule["resources"]} == {"nodes", "resourceslices", "leases"}
+    (leases,) = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+    assert leases["resourceNames"] == [EXTENDER_LEASE]
     assert {o["metadata"]["namespace"] for o in only(objects, "Role", "cluster")} == {"ml", "vision"}
     as_text = template({"config": {"cluster": {"namespaces": "ml, vision"}}})
     assert only(as_text, "Role") == only(objects, "Role")
 
 
 def test_two_releases_share_no_object_of_the_cluster():
-    first = template()
-    other = template(None, "--namespace", "other")
-    wide = {"ClusterRole", "ClusterRoleBinding"}
-    names = [{(o["kind"], o["metadata"]["name"]) for o in found if o["kind"] in wide} for found in (first, other)]
+    first = template(SETS["decisions in a database"])
+    other = template(SETS["decisions in a database"], "--namespace", "other")
+    names = [
+        {(o["kind"], o["metadata"]["name"]) for o in found if o["kind"] in CLUSTER_WIDE} for found in (first, other)
+    ]
     assert names[0]
     assert not names[0] & names[1]
 
@@ -245,7 +274,7 @@ def settings_of(objects: list[Object], component: str) -> dict:
 
 def test_the_services_accept_the_settings_that_the_chart_writes(objects, tmp_path):
     for component, spec in pod_specs(objects).items():
-        (container,) = spec["containers"]
+        container = spec["containers"][0]
         assert container["args"] == [component, "--config", "/etc/vgpuscope/config.yaml"]
         file = tmp_path / f"{component}.yaml"
         file.write_text(json.dumps(settings_of(objects, component)))
@@ -275,6 +304,18 @@ def test_the_analyzer_finds_the_services_of_its_release():
     assert "discover_services" not in with_prometheus["analyzer"]
 
 
+def test_the_analyzer_shows_decisions_and_the_extender_knows_idle_workloads():
+    objects = template(SETS["schedules"])
+    service = one(objects, "Service", "extender-leader")
+    shown = settings_of(objects, "analyzer")["analyzer"]["extender_url"]
+    assert shown == f"http://{service['metadata']['name']}.{NAMESPACE}:8080"
+    api = one(objects, "Service", "analyzer")
+    assert settings_of(objects, "extender")["extender"]["analyzer_url"] == (
+        f"http://{api['metadata']['name']}.{NAMESPACE}:{api['spec']['ports'][0]['port']}"
+    )
+    assert "extender_url" not in settings_of(template(), "analyzer")["analyzer"]
+
+
 def test_a_change_of_settings_replaces_the_pods_that_read_them_and_no_others():
     def checksums(values):
         return {
@@ -286,6 +327,94 @@ def test_a_change_of_settings_replaces_the_pods_that_read_them_and_no_others():
 
     before, after = checksums({}), checksums({"config": {"thresholds": {"low_utilization": 30}}})
     assert {c for c in before if before[c] != after[c]} == {"analyzer"}
+
+
+# --- scheduling -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_schedules_and_nothing_takes_over_devices_unless_it_is_asked_to():
+    components = {o["metadata"]["labels"]["app.kubernetes.io/component"] for o in template({"assumeCRDs": True})}
+    assert not {"extender", "plugin"} & components
+
+
+def scheduler_settings(objects: list[Object]) -> dict:
+    (found,) = [o for o in only(objects, "ConfigMap", "extender") if o["metadata"]["name"].endswith("-kube-scheduler")]
+    return msgspec.yaml.decode(found["data"]["config.yaml"])
+
+
+def test_kube_scheduler_asks_the_extender_in_its_own_pod_about_every_resource_of_a_gpu():
+    objects = template(SETS["schedules"])
+    settings = scheduler_settings(objects)
+    (extender,) = settings["extenders"]
+    container, scheduler = pod_specs(objects)["extender"]["containers"]
+    assert extender["urlPrefix"] == f"http://127.0.0.1:{container['ports'][0]['containerPort']}"
+    assert (extender["filterVerb"], extender["bindVerb"], extender["nodeCacheCapable"]) == ("filter", "bind", True)
+    assert "prioritizeVerb" not in extender
+    names = {"gpu", "gpumem", "gpumem-percentage", "gpucores", "priority"}
+    assert extender["managedResources"] == [
+        {"name": f"nvidia.com/{name}", "ignoredByScheduler": True}
+        for name in ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority")
+    ]
+    assert len(names) == len(extender["managedResources"])
+    assert [profile["schedulerName"] for profile in settings["profiles"]] == ["vgpuscope-scheduler"]
+    assert settings["leaderElection"]["resourceNamespace"] == NAMESPACE
+    assert "--config=/etc/kube-scheduler/config.yaml" in scheduler["args"]
+
+
+def test_the_extender_and_its_kube_scheduler_have_the_same_name_of_the_scheduler():
+    objects = template(SETS["in place of HAMi"])
+    assert settings_of(objects, "extender")["extender"]["scheduler_name"] == "hami-scheduler"
+    assert [profile["schedulerName"] for profile in scheduler_settings(objects)["profiles"]] == ["hami-scheduler"]
+    service = one(objects, "Service", "extender-leader")
+    assert (service["metadata"]["name"], service["spec"]["ports"][0]["port"]) == ("hami-scheduler", 8080)
+
+
+def test_decisions_are_asked_of_the_leader_and_metrics_of_every_replica():
+    objects = template(SETS["schedules"] | {"assumeCRDs": True})
+    leader, every = one(objects, "Service", "extender-leader"), one(objects, "Service", "extender")
+    assert leader["spec"]["selector"] == {**every["spec"]["selector"], LEADER_LABEL: "leader"}
+    scraped = one(objects, "ServiceMonitor", "extender")["spec"]["selector"]["matchLabels"].items()
+    assert scraped <= every["metadata"]["labels"].items()
+    assert not scraped <= leader["metadata"]["labels"].items()
+    # a replica that stands by must not keep an upgrade from ending
+    container = pod_specs(objects)["extender"]["containers"][0]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_a_pod_of_the_extender_may_use_the_leases_that_it_is_told_to_use():
+    objects = template(SETS["schedules"])
+    named = [rule["resourceNames"] for rule in one(objects, "Role", "extender")["rules"] if "resourceNames" in rule]
+    settings = scheduler_settings(objects)["leaderElection"]
+    assert named == [[EXTENDER_LEASE], [settings["resourceName"]]]
+
+
+def test_the_webhook_reaches_the_extender_with_tls_and_cannot_keep_pods_from_being_created():
+    for name in ("in place of HAMi", "decisions in a database", "webhook with a web configuration"):
+        objects = template(SETS[name])
+        (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+        service = one(objects, "Service", "extender-leader")
+        told = webhook["clientConfig"]["service"]
+        assert (told["name"], told["port"]) == (service["metadata"]["name"], service["spec"]["ports"][0]["port"])
+        assert (webhook["failurePolicy"], told["path"]) == ("Ignore", "/webhook")
+        excluded = webhook["namespaceSelector"]["matchExpressions"][0]
+        assert (excluded["operator"], excluded["values"]) == ("NotIn", [NAMESPACE])
+        (extender,) = scheduler_settings(objects)["extenders"]
+        assert extender["urlPrefix"].startswith("https://127.0.0.1:")
+        assert extender["enableHTTPS"] is True
+        trusted = "caBundle" in webhook["clientConfig"] or only(objects, "Certificate")
+        assert trusted
+    policy = one(template(SETS["in place of HAMi"]), "NetworkPolicy", "extender")
+    assert "from" not in policy["spec"]["ingress"][0]  # the API server has no pod that a policy could select
+
+
+def test_the_device_plugin_sees_the_paths_that_containers_will_see():
+    """A mount of a container is named by its path on the host, so both must be the same in the plugin's pod."""
+    for values in (SETS["schedules"], {"plugin": {"enabled": True, "hookPath": "/opt/vgpu"}}):
+        objects = template(values)
+        spec = pod_specs(objects)["plugin"]
+        (mount,) = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "hook"]
+        (volume,) = [v["hostPath"]["path"] for v in spec["volumes"] if v["name"] == "hook"]
+        assert settings_of(objects, "plugin")["plugin"]["hook_path"] == mount["mountPath"] == volume
 
 
 # --- Prometheus and Grafana -------------------------------------------------------------------------------------------
@@ -409,7 +538,7 @@ def test_the_version_is_that_of_the_program():
 
 
 def test_the_plain_manifests_need_no_helm():
-    for name in ("agent", "cluster", "analyzer", "prometheus-operator"):
+    for name in ("agent", "cluster", "analyzer", "extender", "plugin", "prometheus-operator"):
         text = (REPOSITORY / "deploy" / f"{name}.yaml").read_text()
         assert text.startswith("# Generated by `make gen`")
         assert "helm.sh" not in text
@@ -419,7 +548,7 @@ def test_the_plain_manifests_need_no_helm():
 @pytest.mark.parametrize("page", ["install.md", "install.zh-CN.md"])
 def test_the_documentation_names_every_right_and_every_compatible_name(page):
     text = (REPOSITORY / "docs" / page).read_text()
-    objects = [*template(), *template(SETS["kubelet"]), *template(SETS["takes back"])]
+    objects = [*template(), *template(SETS["kubelet"]), *template(SETS["takes back"]), *template(SETS["schedules"])]
     resources = {
         r
         for role in (*only(objects, "ClusterRole"), *only(objects, "Role"))

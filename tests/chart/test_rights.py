@@ -5,8 +5,12 @@ request with 403, and every granted verb on every granted kind was used.
 """
 
 import contextlib
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
+import httpx2
 import msgspec
 import pytest
 
@@ -15,7 +19,12 @@ from tests.chart.cluster import Cluster, Object, definition
 from tests.chart.helmrun import only
 from tests.chart.processes import analyzer
 from tests.contract.clusterrun import exporter, holder, quota, registered
+from tests.contract.extenderrun import LOCK, extender, gpu_pod
+from tests.contract.kubeletrun import kubelet, user
+from tests.controlplane import until
 from tests.services.agent.noderoot import NodeRoot, RunningAgent
+from tests.services.plugin.pluginrun import FIRST, assigned, lock, plugin_at
+from vgpuscope.catalog import node as m
 
 pytestmark = pytest.mark.real
 RELEASE, NODE, UUID = "vgpuscope", "gpu-1", "GPU-a"
@@ -102,12 +111,42 @@ def counted(running: RunningAgent) -> list[float]:
     return [v for (name, labels), v in running.page().items() if ("code", "KUBE_FORBIDDEN") in labels and v]
 
 
+@contextlib.contextmanager
+def claimed(cluster: Cluster) -> Iterator[None]:
+    """A pod of the node has its GPU through a ResourceClaim."""
+    driver, pool = "gpu.nvidia.com", {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    device = {"name": "gpu-7", "attributes": {"uuid": {"string": UUID}}}
+    slices = {"driver": driver, "nodeName": NODE, "pool": pool, "devices": [device]}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    cluster.plane.create({"kind": "ResourceSlice", "metadata": {"name": "rights"}, "spec": slices})
+    meta = {"name": "rights", "namespace": "ml"}
+    cluster.plane.create({"kind": "ResourceClaim", "metadata": meta, "spec": {"devices": {"requests": [request]}}})
+    bound = user("claimant", main="rights")
+    bound["spec"]["nodeName"] = NODE
+    uid = cluster.plane.create(bound)["metadata"]["uid"]
+    result = {"request": "gpu", "driver": driver, "pool": NODE, "device": "gpu-7"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "claimant", "uid": uid}],
+    }
+    cluster.plane.patch("resourceclaims", "rights", {"status": status}, namespace="ml", subresource="status")
+    try:
+        yield
+    finally:
+        cluster.plane.delete("pods", "claimant", namespace="ml")
+        free = {"status": {"allocation": None, "reservedFor": None}}
+        cluster.plane.patch("resourceclaims", "rights", free, namespace="ml", subresource="status")
+        cluster.plane.delete("resourceclaims", "rights", namespace="ml")
+        cluster.plane.delete("resourceslices", "rights")
+
+
 def test_the_agent(busy, installed, tmp_path):
     root = NodeRoot(tmp_path, NODE)
     root.nvml.gpu(0, uuid=UUID)
     kubeconfig = busy.kubeconfig(f"{RELEASE}-agent", "rights")
-    with root.agent("--pods", "kube", "--kubeconfig", kubeconfig) as agent:
-        agent.until(lambda page: page.has("vgpuscope_gpu_info"))
+    flags = ("--pods", "kube", "--kubeconfig", kubeconfig, "--podresources-socket")
+    with claimed(busy), kubelet(busy.plane, NODE) as socket, root.agent(*flags, socket) as agent:
+        agent.until(lambda page: page.has(m.GPU_MODE.name, gpu_uuid=UUID, mode="exclusive"))
         agent.wait(lambda: not unused(busy, installed, "agent"))
         assert not counted(agent)
     assert not refused(busy, "agent")
@@ -116,7 +155,8 @@ def test_the_agent(busy, installed, tmp_path):
 def test_the_cluster_exporter(busy, installed, tmp_path):
     with exporter(busy.kubeconfig(f"{RELEASE}-cluster", "rights"), tmp_path) as running:
         tops = {f"ml/{pod}": f"{chain[-1].rpartition('/')[2]}" for pod, chain in CHAINS.items()}
-        running.wait(lambda: {pod: name.partition("/")[0] for pod, name in owners(running).items()} == tops)
+        # other tests may have left pods behind
+        running.wait(lambda: tops.items() <= {pod: kind_of(name) for pod, name in owners(running).items()}.items())
         running.wait(lambda: not unused(busy, installed, "cluster"))
         assert not counted(running)
     assert refused(busy, "cluster") == TOPS
@@ -137,7 +177,7 @@ def test_the_cluster_exporter_of_two_namespaces(busy, tmp_path):
         assert not counted(running)
     assert refused(busy, "cluster", here) == TOPS
     asked = requests(busy.audit_log, f"{RELEASE}-cluster", here)
-    assert {one.right.resource for one in asked if not one.right.namespace} == {"nodes", "resourceslices"}
+    assert {one.right.resource for one in asked if not one.right.namespace} == {"nodes", "resourceslices", "leases"}
 
 
 def test_the_analyzer(busy, installed, tmp_path):
@@ -148,12 +188,99 @@ def test_the_analyzer(busy, installed, tmp_path):
     assert not refused(busy, "analyzer")
 
 
+# --- what schedules ---------------------------------------------------------------------------------------------------
+
+SCHEDULING = "rights-of-scheduling"
+UNLIMITED, EMPTY = "without-quota", "gpu-2"
+
+
+@pytest.fixture(scope="module")
+def scheduling(busy: Cluster) -> list[Object]:
+    busy.namespace(UNLIMITED)
+    busy.plane.create(registered(EMPTY, "GPU-empty"))
+    return busy.install(RELEASE, SCHEDULING, {"extender": {"enabled": True}, "plugin": {"enabled": True}})
+
+
+def test_the_extender_and_the_kube_scheduler_in_its_pod(busy, scheduling, tmp_path):
+    """Both run under the one account of their pod, with the settings that Helm installed."""
+    kubeconfig = busy.kubeconfig(f"{RELEASE}-extender", SCHEDULING)
+    (found,) = [o for o in only(scheduling, "ConfigMap") if o["metadata"]["name"] == f"{RELEASE}-kube-scheduler"]
+    settings = msgspec.yaml.decode(found["data"]["config.yaml"])
+    environ = {"VGPUSCOPE_EXTENDER_SCHEDULER_NAME": settings["profiles"][0]["schedulerName"]}
+    flags = ("--lease-namespace", SCHEDULING)
+    with extender(kubeconfig, tmp_path, *flags, environ=environ) as running:
+        settings["extenders"][0]["urlPrefix"] = running.url
+        settings["clientConnection"] = {"kubeconfig": kubeconfig}
+        settings |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+        with old_locks(busy), busy.plane.scheduler(settings):
+            for name, memory in (("small", 100), ("large", 10**8)):
+                pod = gpu_pod(f"rights-{name}", memory=memory)
+                pod["metadata"]["namespace"] = UNLIMITED
+                pod["spec"]["schedulerName"] = settings["profiles"][0]["schedulerName"]
+                busy.plane.create(pod)
+            until(lambda: busy.plane.get("pods", "rights-small", namespace=UNLIMITED)["spec"].get("nodeName"))
+            bound = busy.plane.get("pods", "rights-small", namespace=UNLIMITED)
+            assert bound["metadata"]["annotations"]["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
+            gone = {"PodName": "gone", "PodNamespace": UNLIMITED, "PodUID": "gone", "Node": NODE}
+            answer = httpx2.post(f"{running.url}/bind", json=gone).json()  # it did not assign this pod, so it looks
+            assert "does not exist any more" in answer["Error"]
+            # the large pod is refused again and again: its event is patched; a change of a node makes it be tried
+            running.wait(lambda: nudged(busy) and not unused(busy, scheduling, "extender", SCHEDULING))
+        assert not counted(running)
+    assert not refused(busy, "extender", SCHEDULING)
+
+
+@contextlib.contextmanager
+def old_locks(cluster: Cluster) -> Iterator[None]:
+    """A lock that nobody holds any more is on every node, so the extender has to read it before it takes it."""
+    names = [node["metadata"]["name"] for node in cluster.plane.list("nodes")]
+    for name in names:
+        locked = {LOCK: "2020-01-01T00:00:00Z,ml,gone"}
+        cluster.plane.patch("nodes", name, {"metadata": {"annotations": locked}})
+    try:
+        yield
+    finally:
+        for name in names:
+            cluster.plane.patch("nodes", name, {"metadata": {"annotations": {LOCK: None}}})
+
+
+def nudged(cluster: Cluster) -> bool:
+    """kube-scheduler tries pods again that did not fit when a node has changed."""
+    cluster.plane.patch("nodes", NODE, {"metadata": {"labels": {"turn": uuid.uuid4().hex}}})
+    return True
+
+
+def test_the_device_plugin(busy, scheduling, tmp_path):
+    busy.add_node("n1", {})
+    with plugin_at(tmp_path, busy.kubeconfig(f"{RELEASE}-plugin", SCHEDULING)) as running:
+        until(lambda: running.ready()[0] == 200)
+        # two containers of one pod on the same GPU: the second event is equal to the first, so that one is patched
+        made = holder("plugin-served", "n1", FIRST)
+        made["metadata"]["annotations"] = assigned(2 * f"{FIRST},NVIDIA,1,0:;")
+        made["spec"]["containers"].append(made["spec"]["containers"][0] | {"name": "second"})
+        busy.plane.create(made)
+        busy.plane.patch("nodes", "n1", {"metadata": {"annotations": lock("plugin-served")}})
+        for place in range(2):
+            running.kubelet.allocate([f"{FIRST}-{place}"])
+        # a lock that a pod has left behind: the plugin looks whether the pod exists
+        busy.plane.patch("nodes", "n1", {"metadata": {"annotations": lock("gone")}})
+        with contextlib.suppress(grpc.RpcError):
+            running.kubelet.allocate([f"{FIRST}-0"])
+        until(lambda: not unused(busy, scheduling, "plugin", SCHEDULING))
+        assert "KUBE_FORBIDDEN" not in running.log
+    assert not refused(busy, "plugin", SCHEDULING)
+
+
 def test_what_is_not_granted_is_refused_and_would_be_noticed(busy, installed):
     """The judge can say no: the analyzer's account may not list pods."""
     token = msgspec.json.decode(Path(busy.kubeconfig(f"{RELEASE}-analyzer", "rights")).read_bytes())
     with contextlib.suppress(Exception):
         busy.call("GET", "/api/v1/pods", token=token["users"][0]["user"]["token"])
     assert refused(busy, "analyzer") == {"pods"}
+
+
+def kind_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def owners(running: RunningAgent) -> dict[str, str]:

@@ -18,6 +18,8 @@ EVERYTHING: dict[str, Any] = {
         "agent": {"sample_interval": "2s", "families": ["native", "hami"]},
         "cluster": {"namespaces": ["ml", "vision"], "max_series": 64000000},
         "log": {"format": "json"},
+        "ai": {"enabled": False, "api_url": ""},  # as in gpu-oour's file
+        "control": {"enabled": False, "api_url": ""},
     },
     "agent": {
         "runtimeClassName": "nvidia",
@@ -76,7 +78,12 @@ SETS: dict[str, dict[str, Any]] = {
     "kubelet": {"config": {"agent": {"pods": "kubelet"}}, "agent": {"hami": {"mount": "directory"}}},
     "nothing of the host": {
         "config": {"agent": {"pods": "none"}},
-        "agent": {"hami": {"mount": "none"}, "podResources": {"enabled": False}, "nodeSelector": {"gpu": None}},
+        "agent": {
+            "hami": {"mount": "none"},
+            "podResources": {"enabled": False},
+            "cgroups": {"enabled": False},
+            "nodeSelector": {"gpu": None},
+        },
     },
     "ratio on the node": {"agent": {"gpuAllocation": {"hostPath": "/etc/gpu_allocation.txt"}}},
     "reads pods": {"config": {"kube": {"enabled": True}, "prometheus": {"url": "http://prometheus:9090"}}},
@@ -86,4 +93,34 @@ SETS: dict[str, dict[str, Any]] = {
         "analyzer": {"reclaimNamespaces": ["ml", "vision"]},
     },
     "ratio of others": {"agent": {"gpuAllocation": {"configMap": "ratio"}}},
+    "schedules": {"extender": {"enabled": True}, "plugin": {"enabled": True}},
+    "in place of HAMi": {
+        "extender": {
+            "enabled": True,
+            "replicas": 1,
+            "schedulerName": "hami-scheduler",
+            "persistence": {"enabled": True, "storageClass": "fast"},
+            "webhook": {"enabled": True, "secret": "webhook-tls", "caBundle": "Y2E="},
+            "kubeScheduler": {"image": {"tag": "v1.35.0"}, "extraArgs": ["--kube-api-qps=100"]},
+        },
+        "plugin": {"enabled": True, "runtimeClassName": "nvidia", "web": {"secret": "web", "tls": True}},
+        "config": {"extender": {"gpu_scheduler_policy": "binpack"}, "plugin": {"split_count": 20}},
+        "compatibility": {"handbookNames": True},
+        "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+    },
+    "decisions in a database": {
+        "extender": {
+            "enabled": True,
+            "secretEnv": {"VGPUSCOPE_EXTENDER_STATE": {"name": "db", "key": "url"}},
+            "webhook": {"enabled": True, "certManager": {"enabled": True}},
+            "affinity": {"nodeAffinity": {}},
+        },
+    },
+    "webhook with a web configuration": {
+        "extender": {
+            "enabled": True,
+            "web": {"secret": "web", "tls": True},
+            "webhook": {"enabled": True, "caBundle": "Y2E="},
+        },
+    },
 }

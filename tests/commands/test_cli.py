@@ -24,6 +24,9 @@ FLAGS_OTHERS_RELY_ON = [
     "--pods",
     "--kubeconfig",
     "--podresources-socket",
+    "--dcgm",
+    "--cgroup-root",
+    "--command-lines",
     "--sample-interval",
     "--families",
     "--ratio",
@@ -100,6 +103,7 @@ def test_top_gets_plain_arguments(called):
         "interval": 0.5,
         "sort": "sm",
         "pattern": "ml",
+        "processes": False,
         "color": False,
     }
 

@@ -95,7 +95,7 @@ def test_the_placeholder_of_sort_names_the_orders_there_are(capsys):
 
 
 def test_a_default_port_is_spelled_once_in_the_package():
-    ports = (service.AGENT_PORT, service.CLUSTER_PORT, service.ANALYZER_PORT)
+    ports = (service.AGENT_PORT, service.CLUSTER_PORT, service.ANALYZER_PORT, service.EXTENDER_PORT)
     literal = re.compile(rf"(?<![\w.])({'|'.join(map(str, ports))})(?!\w)")
     spelled = [
         (path.name, found)

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tests.commands.test_inventory import Exporter, environment, rows, run
+from tests.commands.test_why import english
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
@@ -68,7 +69,7 @@ class PendingExporter(Exporter):
 
     def __init__(self):
         super().__init__()
-        self.book, self.asked, self.advice = WaitingPods(), [], ()
+        self.book, self.asked, self.advice, self.advice_zh = WaitingPods(), [], (), ()
         self.book.set_pod(pod("train-0", said=REFUSED), NOW)
         self.book.set_event(event("train-0"))
         self.book.set_event(event("train-0", "1 nodes CardTypeMismatch(gpu-3)", count=1, last=NOW - 500))
@@ -83,7 +84,9 @@ class PendingExporter(Exporter):
         asked = dict(parse_qsl(parts.query))
         self.asked.append(asked)
         found = self.book.pods(namespace=asked.get("namespace"), name=asked.get("pod"), all=asked.get("all") == "true")
-        return 200, msgspec.json.encode(msgspec.structs.replace(pending_list(found, NOW), advice=self.advice))
+        return 200, msgspec.json.encode(
+            msgspec.structs.replace(pending_list(found, NOW), advice=self.advice, advice_zh=self.advice_zh)
+        )
 
 
 @pytest.fixture
@@ -136,6 +139,28 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
     ):
         assert words in done.stdout
     assert exporter.asked == [{"namespace": "ml", "pod": "train-0", "all": "true"}]
+
+
+def test_in_chinese_everything_is_chinese_but_names_and_what_schedulers_say(exporter):
+    exporter.advice, exporter.advice_zh = ("The largest free piece is 6.0 GiB.",), ("最大的空闲块为 6.0 GiB。",)
+    shown = run("pending", "ml/train-0", exporter.url, "--lang", "zh").stdout
+    for words in (
+        "ml/train-0 已等待 12 分钟",
+        "失败 7 次",
+        "没有一张 GPU 的空闲显存够该 Pod 使用。",
+        "hami-scheduler，7 次，最早 12 分钟前，最近 20 秒前",
+        "2 个：gpu-1、gpu-2",
+        "容量\n  最大的空闲块为 6.0 GiB。\n",
+        "SCHED_DEVICE_TYPE_MISMATCH  1 个节点：CardTypeMismatch（gpu-3），来源：hami-scheduler，8 分钟前",
+    ):
+        assert words in shown
+    listed = run("pending", "--all", exporter.url, LANG="zh_CN.UTF-8", LC_ALL="").stdout
+    assert "已调度" in listed
+    assert "2 个节点：CardInsufficientMemory（gpu-1、gpu-2）；另有 2 个原因" in listed
+    exporter.book = WaitingPods()
+    nobody = run("pending", exporter.url, "--lang", "zh").stdout
+    assert english(shown) == ["had untolerated"]  # of kube-scheduler
+    assert english(listed + nobody) == []
 
 
 def test_a_pod_that_nobody_looked_at_is_told_so(exporter):

@@ -7,14 +7,19 @@ import re
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 
 from tests.commands.test_results import vgpuscope  # noqa: F401
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
-from tests.services.analyzer.test_reclaim_service import EAGER, analysed
+from tests.services.analyzer.controlling import EAGER, analysed
+from vgpuscope import cli
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.model.reclaim import STATES
+from vgpuscope.model.reclaim import STATES, Case, Share
 from vgpuscope.views.reclaim import words
+from vgpuscope.views.reclaim.api import BreakerState, ReclaimList, case_row, counted
+from vgpuscope.views.reclaim.tables import cases_table
 
 POD = "a-notebook-with-a-name-that-is-as-long-as-names-are-0"
 
@@ -30,7 +35,7 @@ async def operated(tmp_path, *tracks, **more):
     flags = EAGER | {"analyzer.history": str(tmp_path / "h.db"), "reclaim.approval": True} | more
     async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **flags) as one:
         await one.analysed()
-        await until(lambda: one.analyzer._leads)
+        await until(lambda: one.analyzer._replica.leads)
         for _ in range(3):
             await analysed(one)
         yield one
@@ -85,7 +90,7 @@ async def test_an_operator_approves_by_pod_or_uid(tmp_path, vgpuscope, name):  #
         assert await states(one) == ["acting"]
 
 
-async def test_snooze_exempt_stop_and_start(tmp_path, vgpuscope):  # noqa: F811
+async def test_snooze_exempt_resume_stop_and_start(tmp_path, vgpuscope):  # noqa: F811
     async with operated(tmp_path) as one:
         where = ("--url", str(one.client.base_url))
         said = {"VGPUSCOPE_TOKEN": TOKEN, "LANG": "C"}
@@ -97,6 +102,8 @@ async def test_snooze_exempt_stop_and_start(tmp_path, vgpuscope):  # noqa: F811
         assert "in 2h" in out or "in 119 min" in out or "in 120 min" in out
         _, out, _ = await vgpuscope("reclaim", "exempt", f"ml/{POD}", *where, **said)
         assert await states(one) == ["exempt"]
+        _, out, _ = await vgpuscope("reclaim", "resume", f"ml/{POD}", *where, **said)
+        assert out == f"ml/{POD}: candidate\n"
         _, out, _ = await vgpuscope("reclaim", "stop", *where, **said)
         assert out == "Stopped by token: no action is taken.\n"
         _, out, _ = await vgpuscope("reclaim", *where, **said)
@@ -120,7 +127,7 @@ async def test_errors_say_what_to_do(tmp_path, vgpuscope, monkeypatch):  # noqa:
             assert (code, said in err) == (1, True)
         await vgpuscope("reclaim", "exempt", "ml/twin", *where, VGPUSCOPE_TOKEN=TOKEN)
         code, _, err = await vgpuscope("reclaim", "approve", "ml/twin", *where, VGPUSCOPE_TOKEN=TOKEN)
-        assert (code, "CASE_UNFIT: the case of ml/twin is exempt" in err) == (1, True)
+        assert (code, "CASE_UNFIT: the case of ml/twin cannot be changed: its state is exempt" in err) == (1, True)
         code, _, err = await vgpuscope("reclaim", "snooze", "ml/other", "--for", "soon", *where)
         assert (code, "--for 'soon'" in err) == (2, True)
 
@@ -153,3 +160,52 @@ def test_every_word_has_both_languages():
         for name, (english, chinese) in table.items():
             assert bool(english) == bool(chinese), name
             assert not any(mark in chinese for mark in ",;?!"), name  # full-width punctuation only
+
+
+@pytest.mark.parametrize("verb", ["stop", "start", "audit", "list", "approve", "snooze", "exempt", "resume", "restore"])
+def test_options_before_the_verb_count_as_those_after_it(verb):
+    """`reclaim --url PRODUCTION stop` must not stop the analyzer of this machine instead."""
+    case = ["ml/a"] if verb in {"approve", "snooze", "exempt", "resume", "restore"} else []
+    chosen = ["--url", "http://production:8080", "--lang", "zh"]
+    for typed in (["reclaim", *chosen, verb, *case], ["reclaim", verb, *case, *chosen]):
+        args = cli.parser().parse_args(typed)
+        assert (args.verb, args.url, args.lang) == (verb, "http://production:8080", "zh")
+    last = cli.parser().parse_args(["reclaim", *chosen, verb, *case, "--url", "http://nearer:1"])
+    assert last.url == "http://nearer:1"
+    default = cli.parser().parse_args(["reclaim", verb, *case])
+    assert (default.url, default.lang) == ("http://127.0.0.1:8080", None)
+
+
+def test_options_of_the_list_before_the_verb_count():
+    args = cli.parser().parse_args(["reclaim", "--state", "grace", "--limit", "3", "--csv", "list"])
+    assert (args.state, args.limit, args.csv, args.json) == ("grace", 3, True, False)
+    assert cli.parser().parse_args(["reclaim", "audit"]).limit == 50
+
+
+@pytest.mark.parametrize(
+    ("state", "windows", "following", "idle"),
+    [
+        ("candidate", 1, "1 window so far", "9 h"),
+        ("candidate", 2, "2 windows so far", "9 h"),
+        ("snoozed", 0, "", "9 h"),
+        ("verified", 2, "", ""),  # it is gone
+        ("released", 2, "", ""),  # it works
+    ],
+)
+def test_idle_time_and_windows_are_said_only_where_they_are_true(state, windows, following, idle):
+    share = Share(gpu_id="GPU-1", verdict="idle", use_class="idle", coverage=1.0, idle_since=1000.0)
+    case = Case(id="u", uid="u", namespace="ml", pod="a", state=state, since=0, first_idle=0, shares=(share,))
+    listed = ReclaimList(
+        mode="live",
+        stopped_by=None,
+        breaker=BreakerState(open=False),
+        states=counted([case]),
+        total=1,
+        cases=(replace(case_row(case), confirmations=windows),),
+    )
+    printed = io.StringIO()
+    Console(width=100, file=printed).print(cases_table(listed, 100, "en", now=1000.0 + 9 * 3600, limit=5))
+    row = printed.getvalue().splitlines()[1].split("  ")
+    assert [one.strip() for one in row if one.strip()] == [
+        one for one in ("u", words.STATES[state][0], following, "1", idle, "ml/a") if one
+    ]

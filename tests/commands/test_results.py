@@ -26,7 +26,8 @@ def vgpuscope(capfdbinary, monkeypatch):
         for name, value in {"COLUMNS": "120", **environ}.items():
             monkeypatch.setenv(name, value)
         capfdbinary.readouterr()
-        code = await asyncio.wait_for(asyncio.to_thread(cli.main, args), 3 * SOON)
+        async with asyncio.timeout(3 * SOON):
+            code = await asyncio.to_thread(cli.main, args)
         out, err = capfdbinary.readouterr()
         return code, out.decode(), err.decode()
 

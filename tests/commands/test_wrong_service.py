@@ -63,7 +63,8 @@ async def started(name):
 )
 async def test_a_command_pointed_at_the_wrong_service_says_which_one_answers(command, wanted, there, ask, capfd):
     async with started(there) as url:
-        code = await asyncio.wait_for(asyncio.to_thread(cli.main, [*command, url]), SOON)
+        async with asyncio.timeout(SOON):
+            code = await asyncio.to_thread(cli.main, [*command, url])
     out, err = capfd.readouterr()
     first, hint = err.splitlines()
     article = "an" if there[0] == "a" else "a"

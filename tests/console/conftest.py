@@ -1,6 +1,6 @@
 """A real Chromium, and the console of a real analyzer on the demo."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 
 import pytest
@@ -50,6 +50,7 @@ def opened(browser: Browser, fleet: Demo) -> Iterator[Opened]:
         refresh: int = 0,
         before: Callable[[Page], object] | None = None,
         settled: bool = True,
+        expected: Sequence[str] = (),  # regular expressions of failures that belong to the test
     ) -> Watched:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
@@ -67,6 +68,7 @@ def opened(browser: Browser, fleet: Demo) -> Iterator[Opened]:
         page = context.new_page()
         page.set_default_timeout(60_000)
         watched = Watched(page, at or fleet.console)
+        watched.expect(*expected)
         pages.append(watched)
         if before:
             before(page)

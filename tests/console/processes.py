@@ -21,11 +21,12 @@ PATIENCE = 120.0  # seconds that anything may take on a busy machine
 
 
 class Demo(NamedTuple):
-    """A running demo: the analyzer, and where its agents, its cluster exporter and its files are."""
+    """A running demo: the analyzer, and where its agents, its cluster exporter, its extender and its files are."""
 
     analyzer: str
     agents: tuple[str, ...]
     cluster: str
+    extender: str
     root: Path
 
     @property
@@ -83,6 +84,7 @@ def demo() -> Iterator[Demo]:
                 analyzer=_address(r"analyzer +(http://127\.0\.0\.1:\d+)/ui/", process.printed),
                 agents=tuple(re.findall(r"agent \S+ +(http://127\.0\.0\.1:\d+)/metrics", process.printed)),
                 cluster=_address(r"cluster +(http://127\.0\.0\.1:\d+)/metrics", process.printed),
+                extender=_address(r"extender +(http://127\.0\.0\.1:\d+)/metrics", process.printed),
                 root=root,
             )
             eventually(lambda: _judged(found.analyzer))
@@ -90,9 +92,20 @@ def demo() -> Iterator[Demo]:
 
 
 @contextlib.contextmanager
-def analyzer(listen: str, *, targets: str, cluster: str, history: Path) -> Iterator[str]:
+def analyzer(listen: str, *, targets: str, cluster: str, history: Path, config: Path | None = None) -> Iterator[str]:
     """Another analyzer, which a test can stop without stopping the demo's."""
-    arguments = ("--listen", listen, "--targets", targets, "--cluster", cluster, "--history", str(history))
+    arguments: tuple[str, ...] = (
+        "--listen",
+        listen,
+        "--targets",
+        targets,
+        "--cluster",
+        cluster,
+        "--history",
+        str(history),
+    )
+    if config is not None:
+        arguments = (*arguments, "--config", str(config))
     with running("vgpuscope.sim.analyzer", *arguments):
         address = f"http://{listen}"
         eventually(lambda: answer(f"{address}/api/v1/overview") is not None)

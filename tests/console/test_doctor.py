@@ -13,7 +13,7 @@ def test_the_page_shows_the_chain_and_each_finding_with_cause_and_fix(opened: Op
     report = answer(f"{fleet.analyzer}/api/v1/doctor")
     assert report is not None
     chain = watched.page.locator(".doctor-chain > li")
-    assert chain.count() == len(report["stages"]) == 10
+    assert chain.count() == len(report["stages"]) == 11
     ghost = watched.page.locator("article", has_text="GHOST_ALLOCATION")
     assert ghost.locator("dt").all_inner_texts() == ["Check", "Cause", "Found", "Fix"]
     assert "warning" in ghost.locator("h3").inner_text()

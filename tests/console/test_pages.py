@@ -41,7 +41,7 @@ PAGES = {
 RAW = re.compile(r"undefined|\[object|NaN|\b[A-Z]{2,}(_[A-Z]+)+\b|\bnull\b")
 # Names, units and commands that are the same in Chinese; anything with a digit, a slash, a dot or a hyphen is a name.
 NAMES = re.compile(
-    r"\b(?:kubectl|vgpuscope|curl|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
+    r"\b(?:kubectl|vgpuscope|curl|dcgmi|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
     r"\S*[\d/\-_.{}()=\"]\S*|\b(?:GPU|CPU|SM|XID|MIG|HAMi|MPS|DRA|UUID|Pod|NVML|Prometheus|PromQL|Kubernetes|kubelet|"
     r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|"
     r"service account|basic auth|Name: value|Azure OpenAI)\b",
@@ -98,6 +98,7 @@ def test_a_page_has_no_errors_no_codes_and_no_serious_findings_of_axe(opened: Op
     assert watched.wider_than_window() == 0
     watched.page.set_viewport_size({"width": 390, "height": 800})
     assert watched.wider_than_window() == 0
+    assert watched.page.evaluate("document.querySelector('header.top').offsetHeight") < 110  # two lines
 
 
 @pytest.mark.parametrize("name", PAGES)

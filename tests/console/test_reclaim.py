@@ -121,7 +121,7 @@ def test_a_case_has_its_state_its_countdown_what_holds_it_back_and_the_actions_o
         "awaiting_approval": ["Approve", "Snooze", "Exempt"],
         "acting": ["Snooze", "Exempt"],  # a dry run took nothing, so nothing can be put back
         "verified": ["Restore"],
-        "exempt": [],
+        "exempt": ["Resume"],
     }
     assert watched.column(1)[:4] != []
     assert not any("verified" in name or "exempt" in name for name in watched.column(1)[:4])  # open cases come first
@@ -286,6 +286,31 @@ def test_an_analyzer_that_cannot_restore_says_so(opened: Opened):
     expect(dialog.get_by_role("alert")).to_contain_text("This analyzer cannot restore.")
 
 
+def test_what_a_control_service_took_is_not_offered_to_be_restored(opened: Opened):
+    watched = opened("idle?view=cases", settled=False)
+    cases(watched, case("verified", acted_at=NOW, restorable=False, target=None, signals=[]))
+    watched.go("idle?view=cases")
+    expect(row_of(watched, "pod-verified")).to_be_visible()
+    expect(watched.page.get_by_role("button", name="Restore")).to_have_count(0)
+    watched.go("idle/uid-verified")
+    expect(watched.page.get_by_text("This cannot be put back from here")).to_be_visible()
+
+
+def test_a_case_names_the_signs_of_use_and_the_value_that_was_not_understood(opened: Opened):
+    mark = "<img src=x onerror=alert(1)>"
+    signals = [
+        {"name": "vllm", "active": True, "at": None, "value": 12.0, "detail": ""},
+        {"name": "annotation", "active": False, "at": None, "value": None, "detail": f"{mark} counts as never"},
+    ]
+    held = ["activity", "annotation_never"]
+    watched = opened("idle?view=cases", settled=False)
+    cases(watched, case("candidate", held_by=held, signals=signals, target="Deployment/web", restorable=False))
+    watched.go("idle/uid-candidate")
+    expect(watched.page.get_by_text("vllm: in use, value 12")).to_be_visible()
+    expect(watched.page.get_by_text(f"annotation: {mark} counts as never")).to_be_visible()
+    expect(watched.page.get_by_text("Deployment/web")).to_be_visible()
+
+
 @pytest.mark.attack
 def test_who_may_only_read_sees_the_mode_and_is_offered_no_action(opened: Opened, fleet: Demo, tmp_path: Path):
     with guarded(fleet, tmp_path, reads=False) as address:
@@ -293,12 +318,37 @@ def test_who_may_only_read_sees_the_mode_and_is_offered_no_action(opened: Opened
         cases(watched, case("awaiting_approval"))
         watched.go("idle?view=cases")
         expect(row_of(watched, "pod-awaiting_approval")).to_be_visible()
-        expect(watched.page.get_by_text("Log in to approve, snooze, exempt or restore.")).to_be_visible()
+        expect(watched.page.get_by_text("Log in to approve, snooze, exempt, resume or restore.")).to_be_visible()
         expect(watched.page.get_by_text("Off: analyzer.history is not set")).to_be_visible()
         assert watched.main().get_by_role("button", name=re.compile("^(Approve|Snooze|Exempt|Stop)$")).count() == 0
         watched.go("idle?view=backtest")
         expect(watched.page.get_by_text("A back-test needs the role operate.")).to_be_visible()
         watched.page.close()
+
+
+def test_a_live_machine_that_cannot_ask_kubernetes_says_that_it_does_nothing(opened: Opened):
+    watched = opened("idle", settled=False)
+    watched.changed("reclaim", lambda body: body | {"mode": "live", "stopped_by": None})
+    watched.changed("reclaim/policy", lambda body: body | {"mode": "live", "kube": "down"})
+    watched.go("idle")
+    banner = watched.page.locator(".reclaim-mode")
+    expect(banner).to_contain_text("The Kubernetes API does not answer: no action is taken.")
+    expect(banner).not_to_contain_text("are taken back")
+    expect(banner.get_by_role("button", name="Stop")).to_be_visible()
+
+
+def test_the_policy_shows_the_channels_of_notices_and_why_one_fails(opened: Opened):
+    sums = {"language": "en", "delivered": 4, "failed": 0, "delivered_at": None, "failed_at": None, "error": None}
+    works = sums | {"name": "ops", "service": "Email", "state": "works"}
+    error = "<b>refused</b> by the server"
+    fails = sums | {"name": "ml-team", "service": "Feishu", "state": "fails", "failed": 2, "error": error}
+    watched = opened("idle?view=policy", settled=False)
+    watched.changed("notices", lambda body: body | {"channels": [works, fails], "links": True})
+    watched.go("idle?view=policy")
+    rows = watched.page.locator("main tbody tr")
+    expect(rows.filter(has_text="ops")).to_contain_text("works")
+    expect(rows.filter(has_text="ml-team")).to_contain_text(error)
+    expect(watched.page.get_by_text("Notices have links by which owners can keep")).to_be_visible()
 
 
 # ── an older analyzer ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -43,12 +43,15 @@ class World:
         self.cluster: dict[str, Any] | None = {"nodes": [ledger(name, gpu) for name, gpu in NODES.items()], "watch": {}}
         self.analyzer: dict[str, Any] | None = analyzer_answers()
         self.kube: dict[str, Any] | None = kube_answers()
+        self.extender: dict[str, Any] | None = {"missing": [], "leader": 1, "filters": 12}
+        self.pending: list[dict[str, Any]] = []  # pods that wait
         self.date = 0.0  # seconds that the agent's clock is ahead
         self.refuse: set[str] = set()  # services that reject the credentials
         self.prometheus = "real"  # or none, another, empty, self
         for name, gpu in NODES.items():
             self.node(name, gpu)
         self.cluster_exporter()
+        self.scheduling()
 
     def add(self, name: str, value: float | Callable[[float], float | None], **labels: str) -> None:
         self.lines.append(Line(name, labels, value if callable(value) else _always(value)))
@@ -68,6 +71,10 @@ class World:
         for source in ("nvml", "regions", "proc", "pods", "podresources", "ratio"):
             self.add("vgpuscope_source_up", 1, source=source, **at)
             self.add("vgpuscope_source_absent", 0, source=source, **at)
+        for source, up in (("gpm", 1), ("cgroup", 1), ("dcgm", 0)):  # no dcgm-exporter is configured
+            self.add("vgpuscope_source_up", up, source=source, **at)
+            self.add("vgpuscope_source_absent", 1 - up, source=source, **at)
+        self.add("vgpuscope_gpu_profiling_info", 1, gpu_uuid=gpu, source="gpm", reason="", **at)
         self.add("vgpuscope_regions_orphaned", 0, **at)
         self.add("vgpuscope_gpu_info", 1, gpu_uuid=gpu, gpu_index="0", **at)
         self.add("vgpuscope_gpu_health", 1, gpu_uuid=gpu, health="ok", **at)
@@ -91,9 +98,22 @@ class World:
         self.add("up", 1, **at)
         self.add("vgpuscope_build_info", 1, version="0.1.0", **at)
         for kind in ("nodes", "pods", "resourcequotas", "events"):
-            self.add("vgpuscope_watch_up", 1, kind=kind, **at)
+            self.add("vgpuscope_cluster_watch_up", 1, kind=kind, **at)
         for name, gpu in NODES.items():
             self.add("hami_gpu_memory_allocated_bytes", 20 * GIB, node=name, device_uuid=gpu, **at)
+
+    def scheduling(self) -> None:
+        """An extender, and a device plugin on each node."""
+        at = {"job": "vgpuscope-extender", "instance": "extender:8080"}
+        self.add("up", 1, **at)
+        self.add("vgpuscope_extender_leader", 1, **at)
+        self.add("hami_scheduler_bind_success_total", 40, **at)
+        for name, gpu in NODES.items():
+            on = {"job": "vgpuscope-plugin", "instance": f"{name}:9396", "node": name}
+            self.add("up", 1, job=on["job"], instance=on["instance"])
+            self.add("vgpuscope_plugin_kubelet_up", 1, **on)
+            self.add("vgpuscope_plugin_limits_enforced", 1, **on)
+            self.add("hami_device_plugin_healthy_status", 1, device=gpu, **on)
 
     def samples(self, world: str) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
         """All series for a remote write, with a label that tells this world from the others."""
@@ -114,8 +134,13 @@ def _always(value: float) -> Callable[[float], float | None]:
 
 
 def agent_answer(now: float) -> dict[str, Any]:
-    up = [{"source": name, "up": True} for name in ("nvml", "regions", "proc", "pods", "podresources", "ratio")]
-    return {"at": now, "node": "node-a", "ratio": 1.0, "sources": up}
+    names = ("nvml", "gpm", "regions", "proc", "pods", "podresources", "ratio", "cgroup")
+    up: list[dict[str, Any]] = [{"source": name, "up": True} for name in names]
+    absent = [
+        {"source": "claims", "up": False, "absent": True, "message": "no container has a ResourceClaim"},
+        {"source": "dcgm", "up": False, "absent": True, "message": "--dcgm none"},
+    ]
+    return {"at": now, "node": "node-a", "ratio": 1.0, "sources": [*up, *absent]}
 
 
 def ledger(name: str, gpu: str) -> dict[str, Any]:
@@ -250,13 +275,27 @@ def cluster_route(world: World) -> Route:
         headers = {"x-vgpuscope-service": found.get("service", "cluster exporter")}
         watch = dict.fromkeys(("nodes", "pods", "resourcequotas", "events"), 1) | found["watch"]
         if path == "/metrics":
-            return 200, "".join(f'vgpuscope_watch_up{{kind="{k}"}} {v}\n' for k, v in watch.items()).encode(), {}
+            lines = (f'vgpuscope_cluster_watch_up{{kind="{k}"}} {v}\n' for k, v in watch.items())
+            return 200, "".join(lines).encode(), {}
         if path == "/readyz":
             waiting = found.get("missing")
             return _json({"missing": waiting or []}, 503 if waiting else 200, **headers)
         if path == "/api/v1/nodes":
             return _json([{k: v for k, v in node.items() if k != "gpu"} for node in found["nodes"]], **headers)
-        return _json({"now": time.time(), "pending": []}, **headers)
+        return _json({"now": time.time(), "pending": world.pending}, **headers)
+
+    return route
+
+
+def extender_route(world: World) -> Route:
+    def route(_: str, path: str, __: dict[str, str], ___: bytes) -> tuple[int, bytes, dict[str, str]]:
+        found = world.extender or {}
+        if path == "/readyz":
+            state = {"ready": not found["missing"], "missing": found["missing"]}
+            return _json(state, 503 if found["missing"] else 200, **{"x-vgpuscope-service": "extender"})
+        page = f"vgpuscope_extender_leader {found['leader']}\n"
+        page += f"hami_scheduler_filter_duration_seconds_count {found['filters']}\n"
+        return 200, page.encode(), {}
 
     return route
 
@@ -362,6 +401,14 @@ def time_slicing_copies_the_value(world: World) -> None:
 def mig_without_profiling(world: World) -> None:
     world.add("DCGM_FI_DEV_FB_USED", 900, **DCGM_A, **POD, GPU_I_ID="1", GPU_I_PROFILE="1g.10gb")
     world.add("DCGM_FI_DEV_POWER_USAGE", 250.5, **DCGM_A, **POD, GPU_I_ID="1", GPU_I_PROFILE="1g.10gb")
+
+
+@problem("MIG_WITHOUT_PROFILING", "an A100 whose agent reads no dcgm-exporter")
+def mig_that_the_agent_cannot_measure(world: World) -> None:
+    at = {"job": "vgpuscope-agent", "instance": "node-a:9394", "node": "node-a", "gpu_uuid": A}
+    for instance in ("1", "2"):
+        world.add("vgpuscope_mig_info", 1, mig_uuid=f"MIG-{instance}", gpu_instance=instance, profile="1g.10gb", **at)
+    world.add("vgpuscope_mig_engine_active_ratio", 0.4, mig_uuid="MIG-2", **at)
 
 
 @problem("MIG_REPEATED", "NVIDIA/dcgm-exporter#353")
@@ -629,6 +676,12 @@ def podresources_down(world: World) -> None:
     source_down(world, "podresources", "PODRESOURCES_DOWN", "connection refused")
 
 
+@problem("CLAIMS_UNKNOWN", "NVIDIA/gpu-operator#2697", "RIGHTS_MISSING")
+def claims_forbidden(world: World) -> None:
+    refused = 'resourceslices.resource.k8s.io is forbidden: User "agent" cannot list resource "resourceslices"'
+    source_down(world, "claims", "KUBE_FORBIDDEN", refused)
+
+
 @problem("PROC_UNREADABLE", "proc(5): hidepid")
 def proc_unreadable(world: World) -> None:
     source_down(world, "proc", "SOURCE_DOWN", "the proc root /host/proc does not exist")
@@ -878,3 +931,168 @@ def world_of(name: str, now: float) -> World:
     if name != "healthy":
         copy.deepcopy(PROBLEMS[name].change)(world)
     return world
+
+
+# ── scheduling ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def scheduling_line(world: World, name: str, value: float, **labels: str) -> None:
+    """One series of the scheduling parts with another value."""
+    world.lines = [
+        line._replace(value=_always(value)) if line.name == name and labels.items() <= line.labels.items() else line
+        for line in world.lines
+    ]
+
+
+@problem("EXTENDER_DOWN", "the extender's pod is gone: kube-scheduler logs `extender … connection refused`")
+def extender_gone(world: World) -> None:
+    world.extender = {}
+
+
+@problem("EXTENDER_NOT_READY", "the ClusterRole lacks resourcequotas: /readyz names the kind")
+def extender_may_not_list(world: World) -> None:
+    world.extender = {"missing": ["resourcequotas"], "leader": 1, "filters": 12}
+
+
+@problem("EXTENDER_NO_LEADER", "the Role lacks leases: no replica can write its lease")
+def extender_without_a_lease(world: World) -> None:
+    world.extender = {"missing": ["lease: held by nobody"], "leader": 0, "filters": 0}
+    scheduling_line(world, "vgpuscope_extender_leader", 0)
+
+
+@problem("EXTENDER_NOT_ASKED", "pods name a scheduler whose configuration has no extender")
+def no_scheduler_asks_the_extender(world: World) -> None:
+    world.extender = {"missing": [], "leader": 1, "filters": 0}
+    world.pending = [
+        {
+            "namespace": "ml",
+            "pod": "train-9",
+            "pod_uid": "u",
+            "scheduler": "default-scheduler",
+            "created": world.now - 600,
+            "outcome": "waiting",
+        }
+    ]
+
+
+@problem("SCHEDULER_METRICS_DOUBLE", "--scheduler-metrics on beside an extender")
+def estimates_beside_measurements(world: World) -> None:
+    world.add("hami_scheduler_bind_success_total", 39, job="vgpuscope-cluster", instance="cluster:31993")
+
+
+@problem("PLUGIN_NOT_REGISTERED", "the kubelet's directory is not the default one")
+def kubelet_does_not_know_the_plugin(world: World) -> None:
+    scheduling_line(world, "vgpuscope_plugin_kubelet_up", 0, node="node-b")
+
+
+@problem("PLUGIN_GPU_UNHEALTHY", "NVIDIA XID catalogue: 79, GPU has fallen off the bus")
+def plugin_has_lost_a_gpu(world: World) -> None:
+    scheduling_line(world, "hami_device_plugin_healthy_status", 0, node="node-a")
+    on = {"job": "vgpuscope-plugin", "instance": "node-a:9396", "node": "node-a"}
+    world.add("vgpuscope_plugin_gpu_unhealthy", 1, gpu_uuid=A, reason="xid-79", **on)
+
+
+@problem("PLUGIN_LIBRARY_MISSING", "libvgpu.so was never copied to the node")
+def library_was_never_copied(world: World) -> None:
+    scheduling_line(world, "vgpuscope_plugin_limits_enforced", 0, node="node-a")
+
+
+# ── profiling counters, the dcgm-exporter beside an agent, cgroups ───────────────────────────────────────────────
+
+
+def blind(world: World, reason: str, node: str = "node-a") -> None:
+    """The driver has no counters of a node's GPU."""
+    at = {"job": "vgpuscope-agent", "instance": f"{node}:9394", "node": node}
+    name = "vgpuscope_gpu_profiling_info"
+    world.lines = [line for line in world.lines if line.name != name or line.labels["node"] != node]
+    world.add(name, 1, gpu_uuid=NODES[node], source="none", reason=reason, **at)
+
+
+def source_fails(world: World, source: str, code: str, node: str = "node-b", *, absent: int = 0) -> None:
+    """A source of the agent of a node that only Prometheus knows."""
+    at = {"job": "vgpuscope-agent", "instance": f"{node}:9394", "node": node, "source": source}
+    scheduling_line(world, "vgpuscope_source_up", 0, node=node, source=source)
+    scheduling_line(world, "vgpuscope_source_absent", absent, node=node, source=source)
+    world.add("vgpuscope_source_error_info", 1, code=code, **at)
+
+
+def asked_agent_fails(world: World, source: str, code: str, message: str, *, absent: bool = False) -> None:
+    """The same of the agent that doctor asks itself."""
+    others = [one for one in world.agent["sources"] if one["source"] != source]
+    failing = {"source": source, "up": False, "absent": absent, "code": code, "message": message}
+    world.agent["sources"] = [*others, failing]
+
+
+@problem("GPM_UNSUPPORTED", "NVIDIA's NVML documentation: GPM is supported on Hopper and later")
+def ampere_without_an_exporter_of_profiling_fields(world: World) -> None:
+    blind(world, "unsupported")
+
+
+@problem("GPM_REFUSED", "NVIDIA's NVML documentation: NVML_ERROR_FUNCTION_NOT_FOUND of a driver before GPM")
+def driver_without_gpm_symbols(world: World) -> None:
+    blind(world, "no-symbols", "node-b")
+
+
+@problem("GPM_REFUSED", "NVIDIA's ERR_NVGPUCTRPERM: profiling is restricted to administrators")
+def counters_are_for_administrators(world: World) -> None:
+    blind(world, "no-permission")
+
+
+@problem("GPM_HUNG", "a driver call that waits for a GPU in reset")
+def gpm_call_hangs(world: World) -> None:
+    blind(world, "hung")
+    source_fails(world, "gpm", "PROFILING_OFF", "node-a", absent=1)
+
+
+@problem("GPM_DISTURBS_MEMORY", "memory queries of MIG instances that fail while counters are read, on some drivers")
+def gpm_disturbs_memory(world: World) -> None:
+    blind(world, "disturbs-memory", "node-b")
+
+
+@problem("DCGM_NO_ANSWER", "curl: connection refused, as an exporter that listens on localhost only")
+def exporter_beside_the_agent_is_gone(world: World) -> None:
+    asked_agent_fails(world, "dcgm", "PROFILING_UNREADABLE", "http://10.0.0.7:9400/metrics: no answer within 5 s")
+
+
+@problem("DCGM_NO_ANSWER", "the same, of a node whose agent was not asked")
+def exporter_of_another_node_is_gone(world: World) -> None:
+    source_fails(world, "dcgm", "PROFILING_UNREADABLE")
+
+
+@problem("DCGM_NOT_FOUND", "gpu-operator: two exporters on one node after a half upgrade")
+def two_exporters_on_one_node(world: World) -> None:
+    why = "2 pods of this node run dcgm-exporter (a, b); choose one with --dcgm URL"
+    asked_agent_fails(world, "dcgm", "PROFILING_NOT_FOUND", why, absent=True)
+
+
+@problem("DCGM_WITHOUT_FIELDS", "NVIDIA/dcgm-exporter#22: fields of the list are skipped, metric not enabled")
+def exporter_with_its_default_list(world: World) -> None:
+    source_fails(world, "dcgm", "PROFILING_FIELDS_MISSING")
+
+
+@problem("DCGM_UNUSABLE", "relabelling that drops UUID")
+def exporter_without_uuids(world: World) -> None:
+    why = "no profiling value can be used: dcgm-no-uuid"
+    asked_agent_fails(world, "dcgm", "PROFILING_UNUSABLE", why)
+
+
+@problem("DCGM_UNUSABLE", "a collector that counts percent under the name of a ratio")
+def some_fields_are_percent(world: World) -> None:
+    at = {"job": "vgpuscope-agent", "instance": "node-b:9394", "node": "node-b"}
+    world.add("vgpuscope_dropped_values_total", 40, reason="dcgm-over-1", **at)
+
+
+@problem("CGROUPS_ABSENT", "a DaemonSet without the mount of /sys/fs/cgroup")
+def cgroups_are_not_mounted(world: World) -> None:
+    source_fails(world, "cgroup", "CGROUPS_ABSENT", absent=1)
+
+
+@problem("CGROUPS_UNREADABLE", "AppArmor: apparmor=DENIED operation=open name=/sys/fs/cgroup/")
+def cgroups_may_not_be_read(world: World) -> None:
+    why = "/host/sys/fs/cgroup: Permission denied"
+    asked_agent_fails(world, "cgroup", "CGROUPS_UNREADABLE", why, absent=True)
+
+
+@problem("CGROUPS_UNKNOWN", "--cgroup-root set to kubepods.slice")
+def cgroup_root_is_a_part(world: World) -> None:
+    source_fails(world, "cgroup", "CGROUPS_UNKNOWN", absent=1)

@@ -96,6 +96,7 @@ def demo(tmp_path_factory) -> Iterator[str]:
             "vgpuscope-agent": agents,
             "vgpuscope-cluster": [cluster],
             "vgpuscope-analyzer": [urlsplit(demo.analyzer).netloc],
+            "vgpuscope-extender": [urlsplit(demo.extender).netloc],
         }
         with with_rules(tmp_path_factory.mktemp("demo") / "prom", jobs, seconds=2) as url:
             yield url

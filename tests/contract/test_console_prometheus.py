@@ -43,8 +43,28 @@ def fleet(now: float):
     for state in ("idle", "active"):
         yield series(m.CONTAINER_STATE, state == "active", **held, state=state)
     yield series(m.VGPU_SM_LIMIT, 0.5, **held, vdevice_index="0")
+    yield from beside(place, times)
     yield series(m.SOURCE_UP, 1, source="nvml")
     yield series(m.BUILD_INFO, 1, version="9.9")
+
+
+def beside(place, times):
+    """The same pod and node beside the GPU: counters that grow by so much a second, and gauges."""
+
+    def series(metric, value, **labels):
+        return {"__name__": metric.name, **place, **labels}, [(at, value(at - times[0])) for at in times]
+
+    for metric, speed in ((m.HOST_CPU, 2.5), (m.HOST_PERIODS, 10), (m.HOST_THROTTLED_PERIODS, 2), (m.HOST_READ, 4096)):
+        yield series(metric, lambda age, speed=speed: 7.0 + age * speed, **WHO)
+    for mode, speed in {"user": 3.0, "system": 1.0, "iowait": 0.8, "steal": 0.0, "idle": 11.2}.items():
+        yield series(m.NODE_CPU, lambda age, speed=speed: 1e6 + age * speed, mode=mode)
+    yield series(m.HOST_WORKING_SET, lambda _: 3 * GIB, **WHO)
+    yield series(m.HOST_MEMORY_LIMIT, lambda _: 4 * GIB, **WHO)
+    yield series(m.NODE_CPUS, lambda _: 16.0)
+    yield series(m.NODE_LOAD, lambda _: 4.5, minutes="1")
+    method = {"resource": "sm", "method": "nvml-process", "certainty": "measured"}
+    yield series(m.CONTAINER_METHOD, lambda _: 1.0, **WHO, gpu_uuid=uuid(0), **method)
+    yield series(m.CONTAINER_SM_ERROR, lambda _: 0.01, **WHO, gpu_uuid=uuid(0))
 
 
 @pytest.fixture
@@ -109,3 +129,29 @@ async def charts(analyzer):
     assert pod == {"use": 0.4, "memory_used": 9 * GIB}
     empty = await analyzer.json("/api/v1/history/series?range=30m&gpu_id=GPU-nope")
     assert empty["source"] != "prometheus"
+
+
+async def test_a_pod_is_shown_with_what_it_uses_beside_its_gpu(analyzer):
+    found = (await analyzer.json("/api/v1/workloads/ml/train"))["beside"]
+    (row,) = found["containers"]
+    assert (row["container"], row["cpu_cores"], row["read_rate"]) == ("main", pytest.approx(2.5), pytest.approx(4096))
+    assert (row["throttled"], row["memory"], row["memory_limit"]) == (pytest.approx(0.2), 3 * GIB, 4 * GIB)
+    assert (row["cpu_limit"], row["written_rate"], found["received_rate"]) == (None, None, None)
+    assert found["figures"] == [
+        {
+            "gpu_id": uuid(0),
+            "mig": None,
+            "container": "main",
+            "resource": "sm",
+            "method": "nvml-process",
+            "certainty": "measured",
+            "error": 0.01,
+        }
+    ]
+    assert (found["source"], found["processes"]) == ("prometheus", None)
+
+
+async def test_a_node_is_shown_with_its_cpu_memory_and_load(analyzer):
+    found = (await analyzer.json("/api/v1/nodes/node-0"))["beside"]
+    assert (found["cpus"], found["cpu_used"], found["iowait"]) == (16, pytest.approx(0.25), pytest.approx(0.05))
+    assert (found["load"], found["memory_total"]) == ([4.5, None, None], None)

@@ -15,6 +15,7 @@ from tests.contract.doctorworld import (
     agent_route,
     analyzer_route,
     cluster_route,
+    extender_route,
     kube_route,
     login_page,
     serving,
@@ -93,6 +94,7 @@ def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stac
         agents=(agent,) if agent else (),
         cluster=at(world.cluster, cluster_route(world), None),
         analyzer=at(world.analyzer, analyzer_route(world), nobody),
+        extender=at(world.extender, extender_route(world), nobody),
         prometheus=Address(engine),
         kubeconfig=Address(str(config)),
         kubernetes=True,
@@ -122,6 +124,8 @@ def test_of_a_healthy_cluster_doctor_names_nothing_and_looks_at_almost_everythin
     assert found_in(checks) == {}
     passed = {code for code, check in checks.items() if check.judgement.status == "pass"}
     assert len(passed) >= 50, sorted(set(checks) - passed)
+    assert {"GPM_HUNG", "CGROUPS_ABSENT"} <= passed
+    assert checks["DCGM_NO_ANSWER"].judgement.status == "skipped"  # no agent is configured to read an exporter
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

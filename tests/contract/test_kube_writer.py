@@ -76,6 +76,33 @@ async def test_a_pod_is_bound_once(cluster):
             await to.bind(cluster.train, "n1")
 
 
+async def test_a_binding_of_an_old_version_is_a_conflict_and_a_current_one_sets_annotations_with_the_same_write(
+    cluster,
+):
+    async with writer(cluster.kubeconfig) as to:
+        old = train(cluster)["metadata"]["resourceVersion"]
+        version = await to.annotate(object_path(cluster.train), {"a": "1", "b": "1"})
+        with pytest.raises(KubeConflict):
+            await to.bind(cluster.train, "n1", version=old, annotations={"b": "2"})
+        assert train(cluster)["metadata"]["annotations"] == {"a": "1", "b": "1"}
+        await to.bind(cluster.train, "n1", version=version, annotations={"b": "2", "c": "2"})
+    assert train(cluster)["spec"]["nodeName"] == "n1"
+    assert train(cluster)["metadata"]["annotations"] == {"a": "1", "b": "2", "c": "2"}
+
+
+async def test_an_annotation_that_an_object_has_is_not_set_a_second_time(cluster):
+    async with writer(cluster.kubeconfig) as to:
+        path = object_path(cluster.train)
+        assert await to.annotate_new(path, "hami.io/a.b", "1") is None  # it has no annotations at all
+        await to.annotate(path, {"other": "x"})
+        version = await to.annotate_new(path, "hami.io/a.b", "1")
+        assert version == train(cluster)["metadata"]["resourceVersion"]
+        assert await to.annotate_new(path, "hami.io/a.b", "2") is None
+        assert train(cluster)["metadata"]["annotations"] == {"other": "x", "hami.io/a.b": "1"}
+        with pytest.raises(KubeAbsent):
+            await to.annotate_new(object_path(cluster.train._replace(name="gone")), "a", "1")
+
+
 async def test_another_pod_of_the_same_name_is_not_bound(cluster):
     async with writer(cluster.kubeconfig) as to:
         with pytest.raises(KubeConflict):

@@ -16,14 +16,21 @@ from tests.contract.postgres import Postgres
 from tests.http.serving import until
 from tests.paths import REPOSITORY
 from tests.ports import free_port
+from tests.store.decision_laws import assert_decisions_are_kept, assert_old_and_too_many_are_deleted
 from tests.store.engine.notes import Notes, assert_foreign_table_works
 from tests.store.events import assert_events_are_kept
 from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
 from tests.store.past_laws import LAWS as PAST_LAWS
 from tests.store.reclaim_laws import LAWS as RECLAIM_LAWS
-from tests.store.results.laws import assert_equal_points, every_point, rolled
+from tests.store.results.laws import (
+    assert_equal_points,
+    assert_some_fields_are_those_of_the_whole,
+    every_point,
+    rolled,
+)
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
 from vgpuscope.model.errors import HistoryDown, RowRefused
+from vgpuscope.store.decisions import DecisionStore
 from vgpuscope.store.engine.engine import Engine, open_engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.postgres import PostgresDatabase
@@ -100,6 +107,15 @@ async def test_hours_and_days_are_the_sums_of_their_analyses(postgres, found):
             assert_equal_points((await every_point(store))[step], await rolled(store, step))
 
 
+async def test_some_fields_are_those_of_the_whole(url):
+    async with history(url) as store:
+        for number in range(4):
+            await store.save(fleet(NOON + number * 1500, 3, number=number))
+        await store.prune(NOON + HOUR)
+        await store.save(fleet(NOON + 100, 3, number=9))  # of an hour that is rolled up already
+        await assert_some_fields_are_those_of_the_whole(store)
+
+
 async def test_the_last_analysis_survives_a_restart_of_ours(url):
     last = fleet(NOON, 20)
     async with history(url) as store:
@@ -154,7 +170,21 @@ async def test_a_foreign_table_needs_nothing_but_its_own_migrations_beside_the_r
         await history.close()
     schema = url.rpartition("%3D")[2]
     recorded = [postgres.say(f"SELECT max(version) FROM {schema}.{name}_migrations") for name in SETS]
-    assert [int(version) for version in recorded] == [3, 1, 2]
+    assert [int(version) for version in recorded] == [4, 1, 2]
+
+
+async def test_decisions_of_the_extender_are_kept_as_in_a_file(url):
+    engine = open_engine(url)
+    try:
+        await assert_decisions_are_kept(DecisionStore(engine))
+        await engine.write(lambda tx: tx.all("DELETE FROM decisions"))
+    finally:
+        await engine.close()
+    engine = open_engine(url)
+    try:
+        await assert_old_and_too_many_are_deleted(DecisionStore(engine, most=3))
+    finally:
+        await engine.close()
 
 
 async def test_a_read_of_too_many_rows_is_ended(url):

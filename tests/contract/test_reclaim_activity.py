@@ -10,7 +10,7 @@ from vgpuscope.config import Config
 from vgpuscope.config.analyzer import PrometheusConfig
 from vgpuscope.config.kube import ActivityConfig
 from vgpuscope.model.reclaim import ActivityQuery, Workload
-from vgpuscope.services.analyzer.reclaim_activity import ReclaimActivity
+from vgpuscope.services.analyzer.reclaim.activity import ReclaimActivity
 
 pytestmark = pytest.mark.real
 STEP = 30.0

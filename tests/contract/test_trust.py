@@ -27,9 +27,24 @@ WORST = (
     "lost GPU, XID 79",
     "DCGM 4.7 names, a burst of 60 %",
     "MIG, utilisation 0 is exported for every instance",
+    "MIG, the agent has GPM, a seventh of the GPU works a little",
+    "MIG, the agent has GPM, an instance only decodes video",
+    "MIG, GPM was switched off 4 minutes ago",
+    "MIG, the agent reads a dcgm-exporter, one busy, one idle",
+    "one tenant prepares data, the other computes",
     "HAMi: a worker, a notebook that does nothing, and a pod that has not started",
 )
-IDLE = ("idle, nothing held", "idle, a notebook holds 20 GiB", "HAMi: all tenants do nothing")
+IDLE = (
+    "idle, nothing held",
+    "idle, a notebook holds 20 GiB",
+    "HAMi: all tenants do nothing",
+    "MIG, the agent has GPM, all idle, one holds nearly nothing",
+    "MIG, the agent reads a dcgm-exporter, both idle",
+    "loads data: GPU idle, memory held, CPUs busy",
+    "prepares data; the driver does not tell processes apart",
+    "one tenant prepares data, the other is abandoned",
+    "abandoned notebook with quiet CPUs",
+)
 DOWN = "Prometheus was down for 5 minutes"
 
 

@@ -9,13 +9,15 @@ import yaml
 from tests.console.processes import Demo, demo
 from tests.contract.promworld import prometheus
 from tests.dashboards.engine import SCRAPE, Engine
+from tests.dashboards.plugins import plugins
 
 OURS = "gpu-monitoring"  # the namespace of our own pods
 
 
-def scrape_config(fleet: Demo) -> str:
+def scrape_config(fleet: Demo, plugin_urls: tuple[str, ...]) -> str:
     """honor_labels, and the labels that prometheus-operator puts on every target."""
     jobs = {"agent": fleet.agents, "cluster": (fleet.cluster,), "analyzer": (fleet.analyzer,)}
+    jobs |= {"extender": (fleet.extender,), "plugin": plugin_urls}
     return yaml.safe_dump(
         {
             "global": {"scrape_interval": f"{SCRAPE}s", "scrape_timeout": f"{SCRAPE}s"},
@@ -37,5 +39,6 @@ def _targets(job: str, urls: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="package")
 def engine(tmp_path_factory) -> Iterator[Engine]:
-    with demo() as fleet, prometheus(tmp_path_factory.mktemp("grafana"), scrape_config(fleet)) as url:
+    path = tmp_path_factory.mktemp("grafana")
+    with demo() as fleet, plugins() as urls, prometheus(path, scrape_config(fleet, urls)) as url:
         yield Engine(url)

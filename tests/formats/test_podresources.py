@@ -72,7 +72,11 @@ def by_protobuf(answer):
             grants += [Grant(**at, resource=d.resource_name, device_id=i) for d in c.devices for i in d.device_ids]
             grants += [
                 Grant(
-                    **at, resource=r.driver_name, device_id=r.device_name, claim=f"{d.claim_namespace}/{d.claim_name}"
+                    **at,
+                    resource=r.driver_name,
+                    device_id=r.device_name,
+                    claim=f"{d.claim_namespace}/{d.claim_name}",
+                    pool=r.pool_name,
                 )
                 for d in c.dynamic_resources
                 for r in d.claim_resources
@@ -115,14 +119,20 @@ def test_a_device_on_two_numa_nodes_is_one_grant():
     assert [g.device_id for g in decode_grants(answer.SerializeToString())] == ["GPU-1"]
 
 
-def test_a_claim_is_a_grant_that_names_driver_device_and_claim():
+def test_a_claim_is_a_grant_that_names_driver_pool_device_and_claim():
     resource = {"driver_name": "gpu.nvidia.com", "pool_name": "node-a", "device_name": "gpu-0"}
     answer = one_container(
         dynamic_resources=[{"claim_name": "train", "claim_namespace": "ml", "claim_resources": [resource]}]
     )
     assert decode_grants(answer.SerializeToString()) == (
         Grant(
-            namespace="ml", pod="p", container="main", resource="gpu.nvidia.com", device_id="gpu-0", claim="ml/train"
+            namespace="ml",
+            pod="p",
+            container="main",
+            resource="gpu.nvidia.com",
+            device_id="gpu-0",
+            claim="ml/train",
+            pool="node-a",
         ),
     )
 

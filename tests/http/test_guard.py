@@ -1,8 +1,10 @@
 """Who gets in, over real HTTPS, and how that changes without a restart."""
 
+import asyncio
 import base64
 import hashlib
 import logging
+import socket
 import ssl
 import threading
 
@@ -237,6 +239,22 @@ async def test_no_connection_is_refused_while_the_certificate_changes(folder):
             await server._inner._listen()
             answers.append(await status(server.url, context=trusting(authority)))
     assert answers == [200] * 5
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_connection_that_was_just_accepted_is_served_although_its_listener_is_closed(folder, turns):
+    """asyncio forgets a connection if its server closes between the accept and the first step of the connection."""
+    guard = folder.write("unguarded: true").guard()
+    async with served(guard=guard) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as asking:
+            asking.sendall(b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n")
+            asking.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server._inner._listen()
+            answer = await asyncio.get_running_loop().sock_recv(asking, 100)
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_headers_change_without_a_restart(folder):

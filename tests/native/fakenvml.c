@@ -5,7 +5,8 @@
  * NOT_SUPPORTED on that card. Nothing here is shared with the product: layouts follow NVIDIA's published header.
  *
  * Beside NVML it exports what a test wants to know of its subject: fakenvml_calls(name), fakenvml_references(),
- * fakenvml_pulled(): how often the library was shut down while somebody waited in it for events.
+ * fakenvml_pulled(): how often the library was shut down while somebody waited in it for events,
+ * fakenvml_gpm_samples(): GPM samples that were allocated and not freed.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -46,6 +47,8 @@ enum {
     X(nvmlDeviceGetDeviceHandleFromMigDeviceHandle) X(nvmlDeviceGetGpuInstanceId) X(nvmlDeviceGetComputeInstanceId) \
     X(nvmlDeviceGetGpuInstanceById) X(nvmlGpuInstanceGetInfo) \
     X(nvmlDeviceGetAttributes_v2) X(nvmlDeviceGetVirtualizationMode) X(nvmlEventSetCreate) \
+    X(nvmlGpmQueryDeviceSupport) X(nvmlGpmSampleAlloc) X(nvmlGpmSampleFree) X(nvmlGpmSampleGet) \
+    X(nvmlGpmMigSampleGet) X(nvmlGpmMetricsGet) \
     X(nvmlDeviceRegisterEvents) X(nvmlDeviceGetSupportedEventTypes) X(nvmlEventSetWait_v2) X(nvmlEventSetFree)
 
 enum {
@@ -77,7 +80,8 @@ static const char *const call_names[N_CALLS] = {
     X(remap_uncorrected, "remap.uncorrected") X(remap_pending, "remap.pending") X(remap_failure, "remap.failure") \
     X(fan, "fan") X(mig_mode, "mig.mode") X(mig_pending, "mig.pending") X(mig_max, "mig.max") \
     X(field_code, "field.code") X(samples_silent, "samples.silent") X(samples_all, "samples.all") \
-    X(gi, "gi") X(ci, "ci") X(profile_id, "profile.id") X(placement, "placement") X(gi_slices, "slices.gi") X(ci_slices, "slices.ci") X(multiprocessors, "multiprocessors")
+    X(gi, "gi") X(ci, "ci") X(profile_id, "profile.id") X(placement, "placement") X(gi_slices, "slices.gi") X(ci_slices, "slices.ci") X(multiprocessors, "multiprocessors") \
+    X(gpm, "gpm") X(gpm_disturbs, "gpm.disturbs")
 
 enum {
 #define X(field, key) F_##field,
@@ -93,7 +97,9 @@ static const char *const number_names[N_NUMBERS] = {
 };
 
 typedef struct { int has_code, code, sleep_ms, hang; } Fault;
-typedef struct { uint64_t value[N_NUMBERS]; char has[N_NUMBERS]; char uuid[80], name[96], serial[30], pci[32]; Fault *faults; } Entity;
+#define MAX_GPM 300 /* ids of GPM metrics that a test may give */
+typedef struct { double value[MAX_GPM]; char has[MAX_GPM]; } Gpm;
+typedef struct { uint64_t value[N_NUMBERS]; char has[N_NUMBERS]; char uuid[80], name[96], serial[30], pci[32]; Fault *faults; Gpm *gpm; } Entity;
 typedef struct { unsigned pid, kinds, gi, ci; uint64_t memory; } Process; /* kinds: 1 compute, 2 graphics, 4 MPS */
 typedef struct { int relative; int64_t stamp; unsigned pid, sm, mem, enc, dec; } Use;
 typedef struct { uint64_t seq, xid, type; int slot; } Event;
@@ -119,11 +125,14 @@ typedef struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static World *world;
 static struct { struct timespec mtime; ino_t inode; off_t size; } seen;
+static char *seen_path;
 static uint64_t counted[N_CALLS];
 static int references;     /* inits minus shutdowns */
 static long alive_since;   /* driver generation at init */
 static int waiting, pulled; /* threads that wait for events; shutdowns under them */
 static unsigned session;   /* handles of an earlier session are dead */
+static int gpm_samples;    /* allocated minus freed */
+static char gpm_used[64];  /* by slot: a sample was taken of a MIG GPU */
 
 /* ---- reading the file ---- */
 static int find(const char *const *names, int n, const char *name) {
@@ -137,7 +146,7 @@ static void *grown(void *items, int n, int *cap, size_t size) {
     return realloc(items, (size_t)*cap * size);
 }
 
-static void entity_free(Entity *e) { free(e->faults); }
+static void entity_free(Entity *e) { free(e->faults); free(e->gpm); }
 
 static void world_free(World *w) {
     if (!w) return;
@@ -174,7 +183,13 @@ static int entity_set(Entity *e, const char *key, const char *value) {
     else if (!strcmp(key, "serial")) text(e->serial, sizeof e->serial, value);
     else if (!strcmp(key, "pci")) text(e->pci, sizeof e->pci, value);
     else {
-        int i = find(number_names, N_NUMBERS, key);
+        int metric, i = find(number_names, N_NUMBERS, key);
+        if (sscanf(key, "gpm.metric.%d", &metric) == 1 && metric >= 0 && metric < MAX_GPM) {
+            if (!e->gpm) e->gpm = calloc(1, sizeof(Gpm));
+            e->gpm->value[metric] = strtod(value, NULL); /* "nan" and "inf", too */
+            e->gpm->has[metric] = 1;
+            return 1;
+        }
         if (i >= 0) { e->value[i] = strtoull(value, NULL, 0); e->has[i] = 1; return 1; }
         if (!e->faults) e->faults = calloc(N_CALLS, sizeof(Fault));
         return fault_set(e->faults, key, strtol(value, NULL, 0));
@@ -253,6 +268,11 @@ static World *world_read(FILE *file) {
 static void refresh(void) {
     const char *path = getenv("FAKENVML_STATE");
     struct stat now;
+    if (path && (!seen_path || strcmp(path, seen_path))) { /* another file is another node, whose GPUs are undisturbed */
+        memset(gpm_used, 0, sizeof gpm_used);
+        free(seen_path);
+        seen_path = strdup(path);
+    }
     if (!path || stat(path, &now)) { world_free(world); world = NULL; memset(&seen, 0, sizeof seen); return; }
     if (world && now.st_mtim.tv_sec == seen.mtime.tv_sec && now.st_mtim.tv_nsec == seen.mtime.tv_nsec &&
         now.st_ino == seen.inode && now.st_size == seen.size) return;
@@ -369,6 +389,7 @@ uint64_t fakenvml_calls(const char *name) {
 }
 int fakenvml_references(void) { return references; }
 int fakenvml_pulled(void) { return pulled; }
+int fakenvml_gpm_samples(void) { return gpm_samples; }
 
 /* ---- life ---- */
 int nvmlInitWithFlags(unsigned flags) {
@@ -598,12 +619,14 @@ static uint64_t memory_free(const Entity *e) {
 }
 int nvmlDeviceGetMemoryInfo(void *device, Memory1 *m) {
     ENTER(nvmlDeviceGetMemoryInfo);
+    if (IS_INSTANCE && gpm_used[slot_of(device)]) LEAVE(UNKNOWN);
     NEED(memory_total);
     m->total = GET(memory_total); m->free = memory_free(e); m->used = GET(memory_used) + GET(memory_reserved);
     LEAVE(OK);
 }
 int nvmlDeviceGetMemoryInfo_v2(void *device, Memory2 *m) {
     ENTER(nvmlDeviceGetMemoryInfo_v2);
+    if (IS_INSTANCE && gpm_used[slot_of(device)]) LEAVE(UNKNOWN);
     if (m->version != (sizeof *m | 2u << 24)) LEAVE(ARGUMENT_VERSION_MISMATCH);
     NEED(memory_total);
     m->total = GET(memory_total); m->reserved = GET(memory_reserved); m->free = memory_free(e); m->used = GET(memory_used);
@@ -766,6 +789,74 @@ int nvmlDeviceGetAttributes_v2(void *device, Attributes *a) {
     a->gi_slices = (unsigned)GET(gi_slices);
     a->ci_slices = (unsigned)GET(ci_slices);
     a->memory_mib = GET(memory_total) >> 20;
+    LEAVE(OK);
+}
+
+/* ---- GPM: values of a GPU, or of the first compute instance of a GPU instance ----
+ * "gpm = 1" makes a GPU support it. "gpm.metric.<id>" is a value, of a GPU or of a MIG index. "gpm.disturbs = 1": from
+ * the first sample of a GPU instance on, memory queries of its instances fail, as on some drivers. */
+typedef struct { int slot, mig; unsigned session; uint64_t taken; } GpmSample;
+typedef struct { unsigned version, supported; } GpmSupport;
+typedef struct { unsigned id; int code; double value; const char *short_name, *long_name, *unit; } GpmMetric;
+typedef struct { unsigned version, count; GpmSample *first, *second; GpmMetric metrics[]; } GpmMetrics;
+static uint64_t gpm_clock;
+
+int nvmlGpmQueryDeviceSupport(void *device, GpmSupport *support) {
+    PHYSICAL(nvmlGpmQueryDeviceSupport);
+    if (support->version != 1) LEAVE(ARGUMENT_VERSION_MISMATCH);
+    support->supported = (unsigned)GET(gpm);
+    LEAVE(OK);
+}
+int nvmlGpmSampleAlloc(GpmSample **sample) {
+    int code = enter_system(CALL_nvmlGpmSampleAlloc);
+    if (code) LEAVE(code);
+    *sample = calloc(1, sizeof **sample);
+    gpm_samples++;
+    LEAVE(OK);
+}
+int nvmlGpmSampleFree(GpmSample *sample) {
+    pthread_mutex_lock(&lock);
+    int code = trouble(CALL_nvmlGpmSampleFree, -1, -1);
+    free(sample);
+    gpm_samples--;
+    LEAVE(code);
+}
+int nvmlGpmSampleGet(void *device, GpmSample *sample) {
+    PHYSICAL(nvmlGpmSampleGet);
+    if (!GET(gpm)) LEAVE(NOT_SUPPORTED);
+    *sample = (GpmSample){slot_of(device), -1, session, ++gpm_clock};
+    LEAVE(OK);
+}
+int nvmlGpmMigSampleGet(void *device, unsigned gi, GpmSample *sample) {
+    PHYSICAL(nvmlGpmMigSampleGet);
+    if (!GET(gpm)) LEAVE(NOT_SUPPORTED);
+    for (int i = 0; i < MAX_MIG; i++)
+        if (card->mig[i] && card->mig[i]->value[F_gi] == gi) {
+            if (GET(gpm_disturbs)) gpm_used[slot_of(device)] = 1;
+            *sample = (GpmSample){slot_of(device), i, session, ++gpm_clock};
+            LEAVE(OK);
+        }
+    LEAVE(INVALID_ARGUMENT);
+}
+int nvmlGpmMetricsGet(GpmMetrics *m) {
+    pthread_mutex_lock(&lock);
+    int slot = m->second ? m->second->slot : -1, mig = m->second ? m->second->mig : -1;
+    int code = trouble(CALL_nvmlGpmMetricsGet, slot, mig);
+    if (!up()) LEAVE(UNINITIALIZED);
+    if (code) LEAVE(code);
+    if (m->version != 1) LEAVE(ARGUMENT_VERSION_MISMATCH);
+    const GpmSample *a = m->first, *b = m->second;
+    /* two samples of one place, in order */
+    if (!a || !b || a->session != session || b->session != session || a->slot != b->slot || a->mig != b->mig ||
+        a->taken >= b->taken) LEAVE(INVALID_ARGUMENT);
+    Card *card = world->cards[slot];
+    const Entity *e = !card ? NULL : mig < 0 ? &card->self : card->mig[mig];
+    for (unsigned i = 0; i < m->count; i++) {
+        const unsigned id = m->metrics[i].id;
+        const int has = e && e->gpm && id < MAX_GPM && e->gpm->has[id];
+        m->metrics[i].code = has ? OK : NOT_SUPPORTED;
+        m->metrics[i].value = has ? e->gpm->value[id] : 0.0;
+    }
     LEAVE(OK);
 }
 

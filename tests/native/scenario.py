@@ -16,6 +16,7 @@ In the file, one `key = value` per line:
     gpu.<slot>.process = PID KINDS MEMORY GI CI                      kinds of C, G, M; "-" is not available
     gpu.<slot>.sample  = PID STAMP SM MEM ENC DEC                    STAMP in µs since 1970, or now-MICROSECONDS
     gpu.<slot>.mig.<index>.uuid|name|<number>                        indices may have holes
+    gpu.<slot>.gpm = 1, gpu.<slot>.[mig.<index>.]gpm.metric.<id>     GPM, in percent and MiB/s as the driver gives it
     [gpu.<slot>.[mig.<index>.]]call|sleep|hang.<symbol or *> = CODE|MILLISECONDS|1
     event = SEQUENCE SLOT XID [TYPE]                                 given once to event sets that were there before
 """
@@ -75,6 +76,8 @@ CARD: dict[str, tuple[str, object]] = {
     "field_code": ("field.code", None),  # what a field value that is not there answers; None: NOT_SUPPORTED
     "samples_silent": ("samples.silent", None),  # 1: the size question answers SUCCESS and 0
     "samples_all": ("samples.all", None),  # 1: old samples come along whatever the caller asked
+    "gpm": ("gpm", None),  # 1: the GPU has GPM (Hopper and later)
+    "gpm_disturbs": ("gpm.disturbs", None),  # 1: sampling an instance makes memory queries of instances fail
     "uuid": ("uuid", None),  # None: made from the slot
     "minor": ("minor", None),
     "pci": ("pci", None),
@@ -97,6 +100,7 @@ class _Card:
     processes: list[str] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
     instances: dict[int, dict[str, object]] = field(default_factory=dict)
+    gpm: dict[str, object] = field(default_factory=dict)
 
 
 class Scenario:
@@ -215,6 +219,14 @@ class Scenario:
         del self._cards[slot].instances[index]
         return self
 
+    def gpm(self, slot: int, values: dict[int, float], *, index: int | None = None) -> Self:
+        """Turns GPM on, with these values by the number of their metric; of an instance if its index is given."""
+        card = self._cards[slot]
+        card.values["gpm"] = 1
+        place = card.gpm if index is None else card.instances[index]
+        place |= {f"gpm.metric.{metric}": value for metric, value in values.items()}
+        return self
+
     # -- what happens ---------------------------------------------------------------------------------------------
 
     def fail(self, call: str, code: int, *, slot: int | None = None, mig: int | None = None) -> Self:
@@ -260,6 +272,7 @@ class Scenario:
         lines += [f"nvml.version = 12.{self._driver['version']}", f"cuda.version = {self._cuda}"]
         for slot, card in self._cards.items():
             lines += [f"gpu.{slot}.{key} = {value}" for key, value in _present(card.values)]
+            lines += [f"gpu.{slot}.{key} = {value}" for key, value in card.gpm.items()]
             lines += [f"gpu.{slot}.process = {line}" for line in card.processes]
             lines += [f"gpu.{slot}.sample = {line}" for line in card.samples]
             for index, instance in card.instances.items():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.paths import REPOSITORY
-from vgpuscope.catalog import analyzer, cluster, node, rows
+from vgpuscope.catalog import analyzer, cluster, extender, node, rows
 from vgpuscope.catalog.metric import FAMILY_HELP
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
@@ -19,6 +19,7 @@ ROWS: dict[str, Any] = {
     "pod": rows.PodRow,
     "vgpu": rows.VgpuRow,
     "holding": rows.HoldingRow,
+    "host": rows.HostRow,
     "source": rows.SourceRow,
     "node": rows.NodeRow,
     "device": rows.DeviceRow,
@@ -40,8 +41,10 @@ ROWS: dict[str, Any] = {
     "opinion": rows.AskedRow,
     "group": rows.GroupRow,
     "fleet": rows.FleetRow,
+    "extender": rows.ExtenderRow,
+    "extender-kind": rows.KindRow,
 }
-METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
+METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS)
 EXPOSED = [(metric, exposed) for metric in METRICS for exposed in metric.exposed(ALL)]
 NAMES = {exposed.name for _, exposed in EXPOSED}
 
@@ -151,6 +154,7 @@ SEED_METRICS = {
     "hami_resource_quota_used": "namespace quota_name limit",
     "hami_resource_quota_limit": "namespace quota_name",
     "hami_scheduler_filter_duration_seconds": "",
+    "hami_scheduler_score_duration_seconds": "",
     "hami_scheduler_bind_duration_seconds": "",
     "hami_scheduler_bind_success_total": "",
     "hami_scheduler_bind_failure_total": "",

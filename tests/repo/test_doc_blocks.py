@@ -211,7 +211,7 @@ def test_the_vendor_of_the_worked_example_is_understood(monkeypatch):
 
 # --- figures of the sizing guide -------------------------------------------------------------------------------------
 
-GPUS, SOURCES = 8, 6
+GPUS, SOURCES = 8, 7
 
 
 def agent_series(containers: int, *, hami: bool, families: tuple[str, ...] = DEFAULT_FAMILIES) -> int:
@@ -219,7 +219,7 @@ def agent_series(containers: int, *, hami: bool, families: tuple[str, ...] = DEF
         return series_per(scope, node.METRICS, families)
 
     regions = containers * per("vgpu") if hami else 0
-    shared = containers * (per("container") + per("pod"))
+    shared = containers * (per("container") + per("pod") + per("host"))
     return GPUS * per("gpu") + shared + regions + per("node") + SOURCES * per("source")
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from tests.paths import REPOSITORY
 from vgpuscope import cli
-from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
+from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.errors import error_types
 from vgpuscope.views.doctor.words import SAID
 
@@ -110,7 +111,7 @@ def test_both_readmes_have_the_same(part):
 
 # --- names that the code declares ------------------------------------------------------------------------------------
 
-DECLARED = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
+DECLARED = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
 EXPOSED = [exposed for metric in DECLARED for exposed in metric.exposed(frozenset(FAMILY_HELP))]
 PARTS = ("bucket", "sum", "count")  # of a histogram
 METRICS = {exposed.name for exposed in EXPOSED} | {name for group in GROUPS for name in group.names}
@@ -196,6 +197,7 @@ def test_every_command_that_is_named_exists_and_takes_its_flags(page):
 
 
 ERRORS = {error.code for error in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()}
+ERRORS |= BY_CODE.keys()  # a plugin's error has the code of the pod's reason
 _CODE = re.compile(
     rf"(?<![\w/])(?:{'|'.join(sorted({code.split('_')[0] for code in ERRORS if '_' in code}))})_[A-Z_]+\b"
 )
@@ -205,7 +207,8 @@ _CODE = re.compile(
 def test_every_error_code_that_is_named_exists(page):
     text = page.read_text()
     variables = {name for setting in SETTINGS for name in (setting.env, *setting.aliases)}
-    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= ERRORS | set(SAID) | variables
+    known = ERRORS | set(SAID) | set(BY_CODE) | variables
+    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= known
 
 
 # --- what must stay outside ------------------------------------------------------------------------------------------

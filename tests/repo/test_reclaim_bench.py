@@ -4,7 +4,7 @@ from bench import trust_feed
 from bench.reclaim_measure import ReclaimFigures, TickFigures
 from bench.reclaim_report import table, targets
 from bench.reclaim_trust import GONE, figures, taken
-from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN
+from bench.trust_case import BUSY, EITHER, IDLE, PREPARING, UNPROVEN
 from bench.trust_world import Tenant
 
 
@@ -41,7 +41,7 @@ def test_whoever_acts_on_everybody_is_wrong_and_whoever_acts_on_nobody_misses_al
 
 def test_every_truth_occurs():
     truths = {one.truth for one in taken(trust_feed.world("usual").cases, set())}
-    assert {BUSY, IDLE, UNPROVEN, EITHER, GONE} <= truths
+    assert {BUSY, IDLE, PREPARING, UNPROVEN, EITHER, GONE} <= truths
 
 
 def test_a_wrong_action_misses_the_target_and_names_its_kind():

@@ -5,11 +5,17 @@ import re
 import pytest
 
 from tests.paths import REPOSITORY
-from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.catalog.metric import FAMILY_HELP
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
-PROCESSES = {"agent": node.METRICS, "cluster exporter": cluster.METRICS, "analyzer": analyzer.METRICS}
+PROCESSES = {
+    "agent": node.METRICS,
+    "cluster exporter": cluster.METRICS,
+    "analyzer": analyzer.METRICS,
+    "extender": extender.METRICS,
+    "device plugin": plugin.METRICS,
+}
 ALL = frozenset(FAMILY_HELP)
 STRANGERS = {"tenant", "pod author", "exporter owner", "network neighbour", "reader", "operator"}
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from bench.trust_case import BUSY, IDLE, UNPROVEN, Case, Subject
+from bench.trust_case import BUSY, IDLE, PREPARING, UNPROVEN, Case, Subject
 from bench.trust_feed import own_world, world
 from bench.trust_judge import Claim, Judged, claims, judged, oour_score, score
 from bench.trust_kinds import KINDS
 from bench.trust_scrapes import Setup, Target, recorded
 from bench.trust_world import Gpu, Tenant, flat
+from tests.paths import TESTS
 from tests.services.analyzer.promstub import is_stale
 
 WORLDS = {"long": 1800.0}
@@ -33,6 +34,12 @@ def kept(case: Case):
                 yield uuid, labels, inside
 
 
+def instance(labels):
+    """The number of the GPU instance: dcgm-exporter's label, or a part of the UUID that the bench gives."""
+    mig = labels.get("mig_uuid", "")
+    return str(int(mig.split("-")[2], 16)) if mig else labels.get("GPU_I_ID", "")
+
+
 def shows_work(name, values, limit_watts):
     if any(name.endswith(part) for part in SHARES):
         return max(values) >= (5 if name.endswith("_UTIL") else 0.05)
@@ -53,11 +60,12 @@ def test_work_that_is_called_busy_is_on_some_page_that_was_scraped():
             limit = next(gpu.model.limit for gpu in case.gpus if gpu.uuid == uuid)
             if len(values) > 1 and shows_work(labels["__name__"], values, limit):
                 pod = labels.get("exported_pod") or labels.get("pod", "")
-                shown.setdefault(uuid, set()).add((labels.get("GPU_I_ID", ""), pod))
+                pod = "" if labels["__name__"].startswith("vgpuscope_mig_") else pod  # an instance has one tenant here
+                shown.setdefault(uuid, set()).add((instance(labels), pod))
         for subject, truth in case.truth.items():
             seen = shown.get(subject.uuid, set())
             matching = [
-                one for one in seen if one[0] == subject.instance and (not subject.pod or one[1] == subject.pod)
+                one for one in seen if one[0] == subject.instance and (not subject.pod or one[1] in (subject.pod, ""))
             ]
             if truth == BUSY and not matching:
                 unseen.append((case.kind.name, case.setup.name, subject))
@@ -116,6 +124,27 @@ def test_idle_is_wrong_for_a_busy_and_for_an_unproven_gpu(truth):
     assert (found.precision, found.precision_status, found.recall) == (0.5, 0.5, 1.0)
 
 
+def test_idle_is_wrong_for_a_tenant_that_prepares_data_unless_its_class_says_so():
+    said = [one_judged(truth=PREPARING, use_class="idle-preparing"), one_judged(truth=PREPARING, use_class="idle-held")]
+    assert [(one.wrong, one.missed) for one in said] == [(False, False), (True, True)]
+
+
+def test_an_abandoned_gpu_that_is_said_to_prepare_data_is_a_miss_and_not_dangerous():
+    said = one_judged(use_class="idle-preparing")
+    assert (said.wrong, said.missed) == (False, True)
+
+
+def test_the_cpus_of_a_tenant_are_busy_exactly_where_it_prepares_data():
+    for case in world("usual").cases:
+        for gpu in case.gpus:
+            for tenant in gpu.tenants:
+                truth = case.truth.get(Subject(gpu.uuid, pod=tenant.pod), case.truth[Subject(gpu.uuid)])
+                if truth in (IDLE, PREPARING):
+                    seconds = range(int(-case.window), 0)
+                    cores = sum(tenant.cpu(t) for t in seconds) / len(seconds) if tenant.cpu else 0.0
+                    assert (cores >= 0.5) == (truth == PREPARING), case.kind.name
+
+
 def test_an_idle_tenant_that_is_not_shown_is_a_miss():
     tenants = [one_judged(tenant=True), one_judged(tenant=True, verdict="absent", status="absent")]
     assert score(tenants).recall_tenants == 0.5
@@ -126,5 +155,10 @@ def test_the_class_and_every_tenant_of_a_row_are_claims_too():
     tenant = {"pod": "training-1", "verdict": "idle"}
     row = {"gpu_id": case.gpus[0].uuid, "mig": "", "verdict": "unknown", "use_class": "idle-held", "status": "low"}
     said = claims([{**row, "tenants": [tenant]}], [case])
-    assert said[Subject(case.gpus[0].uuid)] == Claim(verdict="idle", status="low")
+    assert said[Subject(case.gpus[0].uuid)] == Claim(verdict="idle", status="low", use_class="idle-held")
     assert [one.wrong for one in judged([case], said, "run")] == [True, True]
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/trust.md", "docs/trust.zh-CN.md"])
+def test_the_documents_name_the_number_of_kinds(page):
+    assert f"{len(KINDS)} " in (TESTS.parent / page).read_text()

@@ -9,7 +9,7 @@ from tests.http.serving import until
 from tests.loopclock import forward
 from tests.services.analyzer.analyzing import SharedHistory, running, uuid
 from vgpuscope.model.errors import HistoryDown
-from vgpuscope.services.analyzer import process
+from vgpuscope.services.analyzer import metrics_page, process, source_watch
 from vgpuscope.services.followers import Follower, Followers
 
 HOURLY = {"scheduler.interval": 3600}
@@ -106,7 +106,7 @@ async def test_what_ends_the_process_is_not_swallowed():
 
 # ── in the analyzer ──────────────────────────────────────────────────────────────────────────────────────────────
 
-BREAKS = {"page": "cards_page", "log": "tell_analysis"}
+BREAKS = {"page": (metrics_page, "cards_page"), "log": (process, "tell_analysis")}
 
 
 def broken(*args, **kwargs):
@@ -120,7 +120,7 @@ async def test_whichever_follower_breaks_the_others_run_and_health_names_it(foll
     if follower == "store":
         monkeypatch.setattr(store, "save", broken)
     else:
-        monkeypatch.setattr(process, BREAKS[follower], broken)
+        monkeypatch.setattr(*BREAKS[follower], broken)
     async with running(history=store, **HOURLY) as analyzer:
         await analyzer.analysed()
         health, page = await analyzer.json("/health"), await analyzer.metrics()
@@ -148,8 +148,8 @@ async def test_a_store_that_is_down_is_named_as_such():
 async def test_an_analyzer_whose_loop_dies_says_so_and_goes_on(monkeypatch):
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
-        monkeypatch.setattr(analyzer.analyzer._sources, "ready", broken)  # the loop that looks at the source
-        forward(process._ASK_EVERY)
+        monkeypatch.setattr(analyzer.analyzer._look, "_ready", broken)  # the loop that looks at the source
+        forward(source_watch._ASK_EVERY)
 
         async def restarted():
             return 'vgpuscope_loop_restarts_total{loop="look"} 1\n' in await analyzer.metrics()

@@ -154,7 +154,8 @@ async def test_any_other_loop_that_dies_ends_the_process(way, caplog):
     vars(service)["loops"] = lambda: {"good": forever, "sampler": dies}
     framed = Frame(service, Lifecycle(), HERE)
     with pytest.raises((ValueError, RuntimeError)):
-        await asyncio.wait_for(framed.run(), SOON)
+        async with asyncio.timeout(SOON):
+            await framed.run()
     assert service.closed
     assert [record.fields["loop"] for record in caplog.records if record.message == "loop died"] == ["sampler"]
 
@@ -166,7 +167,8 @@ async def test_a_server_that_ends_by_itself_ends_the_process():
     await framed.server.started()
     framed.server.stop()  # nobody told the process
     with pytest.raises(RuntimeError, match="http came to an end"):
-        await asyncio.wait_for(running, SOON)
+        async with asyncio.timeout(SOON):
+            await running
     assert service.closed
 
 

@@ -93,7 +93,8 @@ async def of_analyzer(process, *flags, **environ):  # noqa: F811
         child = await process("--log-format", "json", *flags, PROM_URL=prometheus.url, **secrets, **environ)
         lines = await heard(child, "train-1 (")  # the last but one line; a warning, so it is there at every level
         child.terminate()
-        rest, _ = await asyncio.wait_for(child.stderr.read(), SOON), await child.wait()
+        async with asyncio.timeout(SOON):
+            rest, _ = await child.stderr.read(), await child.wait()
     return [*lines, *map(json.loads, rest.decode().splitlines())]
 
 
@@ -125,11 +126,14 @@ async def test_the_analyzer_shows_nodes_at_4_gpus_and_their_scores_at_5_and_quer
 
 @pytest.mark.parametrize("level", ["ERROR", "CRITICAL"])
 async def test_errors_only_are_shown_when_asked_for(process, level):  # noqa: F811
-    child = await process("--log-format", "json", PROM_URL="http://127.0.0.1:9", LOG_LEVEL=level)
+    child = await process(
+        "--log-format", "json", PROM_URL="http://127.0.0.1:9", VGPUSCOPE_PROMETHEUS_DEADLINE="1", LOG_LEVEL=level
+    )
     if level == "ERROR":
         assert {line["msg"] for line in await heard(child, "analysis failed")} == {"analysis failed"}
     child.terminate()
-    await asyncio.wait_for(child.wait(), SOON)
+    async with asyncio.timeout(SOON):
+        await child.wait()
     assert level == "ERROR" or await child.stderr.read() == b""
 
 

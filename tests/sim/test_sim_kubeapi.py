@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from vgpuscope.formats.kube import objects as objects_format
+from vgpuscope.formats.kube.events import decode_events
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS
@@ -149,6 +150,138 @@ async def test_the_end_of_the_server_ends_its_watches(tmp_path):
             await answer.aread()
 
 
+# What clients change
+
+
+async def test_a_patch_lasts_while_the_simulation_sets_its_objects_again_and_ends_with_the_object(tmp_path):
+    objects = Objects()
+    objects.replace("pods", [pod("a", "one")])
+    path = "/api/v1/namespaces/a/pods/one"
+    async with served(tmp_path, objects) as client:
+        change = {"metadata": {"annotations": {"x": "1", "y": "2"}}}
+        assert (await client.patch(path, json=change)).status_code == 200
+        assert (await client.patch(path, json={"metadata": {"annotations": {"y": None}}})).status_code == 200
+        objects.replace("pods", [pod("a", "one") | {"status": {"phase": "Running"}}])
+        found = (await client.get(path)).json()
+        assert (found["metadata"]["annotations"], found["status"]) == ({"x": "1"}, {"phase": "Running"})
+        fresh = pod("a", "one")
+        fresh["metadata"]["uid"] = "another"
+        objects.replace("pods", [fresh])
+        assert "annotations" not in (await client.get(path)).json()["metadata"]
+        objects.replace("pods", [])
+        assert (await client.patch(path, json=change)).status_code == 404
+
+
+async def test_a_patch_of_an_old_version_is_a_conflict_and_every_watch_sees_the_others(tmp_path):
+    objects = Objects()
+    objects.replace("nodes", [node("a")])
+    async with served(tmp_path, objects) as client:
+        version = (await client.get("/api/v1/nodes/a")).json()["metadata"]["resourceVersion"]
+        async with watching(client, "/api/v1/nodes", resourceVersion=version) as event:
+            lock = {"metadata": {"annotations": {"lock": "mine"}, "resourceVersion": version}}
+            assert (await client.patch("/api/v1/nodes/a", json=lock)).status_code == 200
+            assert (await event())["object"]["metadata"]["annotations"] == {"lock": "mine"}
+            assert (await client.patch("/api/v1/nodes/a", json=lock)).status_code == 409
+
+
+async def test_a_pod_is_bound_once_and_only_under_its_own_uid(tmp_path):
+    objects = Objects()
+    objects.replace("pods", [pod("a", "one") | {"spec": {}}])
+    path = "/api/v1/namespaces/a/pods/one/binding"
+    async with served(tmp_path, objects) as client:
+        target = {"target": {"kind": "Node", "name": "n"}}
+        assert (await client.post(path, json={**target, "metadata": {"uid": "x"}})).status_code == 409
+        assert (await client.post(path, json={**target, "metadata": {"uid": "a-one"}})).status_code == 201
+        assert (await client.post(path, json=target)).status_code == 409
+        assert (await client.get("/api/v1/namespaces/a/pods/one")).json()["spec"]["nodeName"] == "n"
+
+
+async def test_a_binding_sets_annotations_of_the_version_that_it_names(tmp_path):
+    objects = Objects()
+    objects.replace("pods", [pod("a", "one") | {"spec": {}}])
+    path = "/api/v1/namespaces/a/pods/one"
+    async with served(tmp_path, objects) as client:
+        version = (await client.get(path)).json()["metadata"]["resourceVersion"]
+        for named, status in (("1" + version, 409), (version, 201)):
+            meta = {"annotations": {"phase": "allocating"}, "resourceVersion": named}
+            binding = {"target": {"kind": "Node", "name": "n"}, "metadata": meta}
+            assert (await client.post(f"{path}/binding", json=binding)).status_code == status
+        assert (await client.get(path)).json()["metadata"]["annotations"]["phase"] == "allocating"
+
+
+async def test_an_annotation_is_added_by_operations_only_if_it_is_absent(tmp_path):
+    objects = Objects()
+    one = pod("a", "one")
+    one["metadata"]["annotations"] = {"x": "y"}
+    objects.replace("pods", [pod("a", "bare"), one])
+    at = "/metadata/annotations/hami.io~1a~0b"
+    change = [{"op": "test", "path": at, "value": None}, {"op": "add", "path": at, "value": "1"}]
+    async with served(tmp_path, objects) as client:
+        for name, status in (("bare", 422), ("one", 200), ("one", 422)):
+            answer = await client.patch(f"/api/v1/namespaces/a/pods/{name}", json=change)
+            assert answer.status_code == status
+        notes = (await client.get("/api/v1/namespaces/a/pods/one")).json()["metadata"]["annotations"]
+        assert notes == {"x": "y", "hami.io/a~b": "1"}
+
+
+async def test_leases_are_created_once_and_replaced_only_by_who_read_the_latest(tmp_path):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/a/leases"
+    lease = {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "x"}}
+    async with served(tmp_path, Objects()) as client:
+        assert (await client.get(f"{leases}/leader")).status_code == 404
+        made = (await client.post(leases, json=lease)).json()
+        assert (made["kind"], made["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
+        assert (await client.post(leases, json=lease)).status_code == 409
+        taken = {"metadata": made["metadata"], "spec": {"holderIdentity": "y"}}
+        assert (await client.put(f"{leases}/leader", json=taken)).json()["spec"] == {"holderIdentity": "y"}
+        assert (await client.put(f"{leases}/leader", json=taken)).status_code == 409
+
+
+async def test_an_event_of_the_new_kind_is_listed_as_one_of_the_old(tmp_path):
+    """As a real API server does: it keeps one object and serves it in both forms."""
+    path = "/apis/events.k8s.io/v1/namespaces/a/events"
+    sent = {
+        "metadata": {"name": "one.1"},
+        "eventTime": "2026-11-17T08:00:00.000000Z",
+        "reportingController": "hami-scheduler",
+        "reportingInstance": "x",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "type": "Warning",
+        "note": "0/1 nodes are available",
+        "regarding": {"kind": "Pod", "namespace": "a", "name": "one", "uid": "u"},
+    }
+    async with served(tmp_path, Objects()) as client:
+        assert (await client.post(path, json=sent)).status_code == 201
+        series = {"series": {"count": 4, "lastObservedTime": "2026-11-17T08:01:00.000000Z"}}
+        assert (await client.patch(f"{path}/one.1", json=series)).status_code == 200
+        page = decode_events((await client.get("/api/v1/events")).content)
+    (event,) = page.items
+    assert (event.pod_uid, event.component, event.reason, event.count) == ("u", "hami-scheduler", "FailedScheduling", 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/api/v1/namespaces/a/pods", 405),
+        ("DELETE", "/api/v1/namespaces/a/pods/one", 405),
+        ("POST", "/api/v1/namespaces/a/pods/one/eviction", 405),
+        ("PATCH", "/api/v1/pods/one", 404),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/a/pods", 404),
+    ],
+)
+async def test_what_cannot_be_changed_here_is_refused(tmp_path, method, path, status):
+    async with served(tmp_path, Objects()) as client:
+        assert (await client.request(method, path, json={})).status_code == status
+
+
+async def test_a_body_that_is_no_object_is_refused(tmp_path):
+    objects = Objects()
+    objects.replace("nodes", [node("a")])
+    async with served(tmp_path, objects) as client:
+        assert (await client.patch("/api/v1/nodes/a", content=b"[1")).status_code == 400
+
+
 # The cluster of the demo
 
 
@@ -235,8 +368,9 @@ async def test_what_the_api_gives_away_is_what_the_node_was_told(tmp_path):
     assert [one.instance.profile for one in mig.devices[0].instances] == ["1g.10gb"]
 
 
-def refused(conditions):
-    return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+def waits(one):
+    """Whether a scheduler that runs has still to find a node for the pod."""
+    return not one["spec"].get("nodeName") and one["spec"]["schedulerName"] == "hami-scheduler"
 
 
 async def test_pods_come_and_wait_and_go():
@@ -245,7 +379,7 @@ async def test_pods_come_and_wait_and_go():
     def waiting():
         cluster.publish(objects, living)
         found = [msgspec.json.decode(encoded) for _, encoded in objects.listed("pods", "")]
-        return {one["metadata"]["name"] for one in found if refused(one["status"].get("conditions", []))}
+        return {one["metadata"]["name"] for one in found if waits(one)}
 
     seen = []
     for second in range(90):

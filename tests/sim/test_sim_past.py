@@ -76,7 +76,7 @@ def test_a_notebook_that_stopped_nine_hours_ago_was_busy_before_and_idle_since(s
 def test_whoever_is_idle_now_has_been_so_since_it_stopped_working(store):
     found = tenants(store.last)
     stopped = {job.name: BEGAN - job.before.ended for job in jobs() if job.before}
-    assert len(stopped) == 4
+    assert len(stopped) == 5
     assert {name: found[name].idle_since for name in stopped} == pytest.approx(stopped, abs=1)
 
 

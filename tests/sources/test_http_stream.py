@@ -614,13 +614,30 @@ async def test_a_server_of_more_protocols_is_asked_for_ours(monkeypatch):
         assert server.writers[0].get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
 
 
-async def test_other_requests_than_watches_go_their_usual_way_and_leave_no_connection_behind(made):
+async def test_other_requests_than_watches_share_a_connection_and_leave_none_behind(made):
     async with keeping(OK, OK, transport=WatchTransport(tls_of_client())) as (server, client):
         for _ in range(2):
             await client.get("/")
         await client.aclose()
         await until(lambda: not server.open)
-    assert (server.asked, made) == ([0, 0], [])
+    assert server.asked == [0, 0]
+    assert [sock.fileno() for sock in made] == [-1, -1]  # the same one, passed on
+
+
+async def test_a_question_to_an_api_server_that_meets_a_dead_connection_is_sent_on_a_new_one():
+    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client())) as (server, client):
+        await client.get("/")
+        assert (await client.get("/")).content == b"ok"
+    assert server.asked == [0, 0, 1]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "POST", "PUT", "DELETE"])
+async def test_a_change_at_an_api_server_is_never_sent_twice(method):
+    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client())) as (server, client):
+        await client.get("/")
+        with pytest.raises(httpx2.RemoteProtocolError, match="cut off"):
+            await client.request(method, "/", content=b"{}")
+    assert server.asked == [0, 0]
 
 
 async def test_without_tls_nothing_is_sent_where_https_is_asked_for():

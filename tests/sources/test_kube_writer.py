@@ -45,6 +45,10 @@ def bind(writer):
     return writer.bind(POD, "n1")
 
 
+def annotate_new(writer):
+    return writer.annotate_new(object_path(POD), "a", "1")
+
+
 def report(writer):
     return writer.report(POD, TEXT, now=0.0)
 
@@ -62,7 +66,7 @@ async def test_what_may_be_done_twice_is_tried_three_times(what, failure):
 
 
 @pytest.mark.parametrize("failure", [DOWN, LOST])
-@pytest.mark.parametrize("what", [versioned, bind])
+@pytest.mark.parametrize("what", [versioned, annotate_new, bind])
 async def test_what_may_have_been_done_is_not_tried_again(what, failure):
     server = Answers(failure, DONE)
     with pytest.raises(KubeUnwritten):
@@ -70,7 +74,7 @@ async def test_what_may_have_been_done_is_not_tried_again(what, failure):
     assert len(server.sent) == 1
 
 
-@pytest.mark.parametrize("what", [versioned, bind])
+@pytest.mark.parametrize("what", [versioned, annotate_new, bind])
 async def test_what_the_server_has_not_looked_at_is_tried_again(what):
     server = Answers(BUSY, DONE)
     await what(server.writer)
@@ -78,7 +82,7 @@ async def test_what_the_server_has_not_looked_at_is_tried_again(what):
 
 
 @pytest.mark.parametrize(("answer", "error"), [(CONFLICT, KubeConflict), (FORBIDDEN, KubeForbidden)])
-@pytest.mark.parametrize("what", [patch, versioned, bind])
+@pytest.mark.parametrize("what", [patch, versioned, annotate_new, bind])
 async def test_a_rejection_is_final(what, answer, error):
     server = Answers(answer, DONE)
     with pytest.raises(error):

@@ -17,7 +17,7 @@ HONEST = {
     "status": "idle",
     "confidence": 0.9,
     "reason": "窗口内没有计算",
-    "recommendation": "可以回收",
+    "recommendation": "可以收回",
     "ai_adjusted_score": 3.5,
 }
 
@@ -136,8 +136,10 @@ def listening(says: Speaks | None = None) -> Iterator[Llm]:
     thread.start()
     try:
         asyncio.run_coroutine_threadsafe(found.__aenter__(), loop).result(30)
-        yield found
-        asyncio.run_coroutine_threadsafe(found.__aexit__(), loop).result(30)
+        try:
+            yield found
+        finally:
+            asyncio.run_coroutine_threadsafe(found.__aexit__(), loop).result(30)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from tests.cputime import seconds
 from tests.paths import TESTS
-from vgpuscope.formats.hami.register import physical_memory, registered_devices
+from vgpuscope.formats.hami.register import pair_scores, physical_memory, registered_devices
 from vgpuscope.knowledge.vendors import VENDORS
-from vgpuscope.model.allocation import RegisteredDevice
+from vgpuscope.model.allocation import MigProfile, RegisteredDevice
+from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB
 
 NVIDIA = "hami.io/node-nvidia-register"
@@ -367,3 +368,39 @@ def test_any_node_is_read_or_named(annotations, capacity):
     assert len({one.id for one in devices}) == len(devices)
     assert all(one.id and one.memory >= 0 and one.cores >= 0 and one.slots >= 0 for one in devices)
     assert all(len(reason) < 400 for reason in reasons)
+
+
+# --- MIG profiles and links -------------------------------------------------------------------------------------------
+
+
+def test_the_profiles_of_a_card_in_mig_mode_have_memory_cores_slices_and_placements():
+    text = (
+        '[{"id":"GPU-m","count":7,"devmem":81920,"devcore":100,"type":"NVIDIA A100-SXM4-80GB","mode":"mig",'
+        '"migProfiles":[{"name":"1g.10gb","memoryMB":9728,"core":15,"sliceCount":1,"placements":[{"size":1},'
+        '{"start":1,"size":1}]},{"name":"7g.79gb"}],"health":true}]'
+    )
+    ((card,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
+    assert not reasons
+    assert card.profiles == (
+        MigProfile(name="1g.10gb", memory=9728 * MIB, cores=15, slices=1, placements=((0, 1), (1, 1))),
+        MigProfile(name="7g.79gb", memory=0, cores=0),
+    )
+
+
+@pytest.mark.parametrize("profiles", ["null", "[]"])
+def test_a_card_without_profiles_has_none(profiles):
+    text = f'[{{"id":"GPU-m","mode":"mig","migProfiles":{profiles}}}]'
+    ((card,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
+    assert (card.profiles, reasons) == ((), ())
+
+
+def test_pair_scores_are_read_for_each_card():
+    text = '[{"uuid":"GPU-a","score":{"GPU-b":200,"GPU-c":20}},{"uuid":"GPU-b"}]'
+    assert pair_scores({"hami.io/node-nvidia-score": text}) == {"GPU-a": {"GPU-b": 200, "GPU-c": 20}, "GPU-b": {}}
+    assert pair_scores({}) == pair_scores({"hami.io/node-nvidia-score": " "}) == {}
+
+
+@pytest.mark.parametrize("text", ["x", "{}", '[{"score":{}}]', '[{"uuid":"a","score":{"b":"c"}}]', "[" * 5000])
+def test_malformed_pair_scores_are_named(text):
+    with pytest.raises(AnnotationMalformed, match="node-nvidia-score"):
+        pair_scores({"hami.io/node-nvidia-score": text})

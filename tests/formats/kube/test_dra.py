@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.paths import TESTS
 from vgpuscope.formats.kube.dra import (
+    decode_claim,
     decode_claim_event,
     decode_claims,
     decode_slice_event,
@@ -237,7 +238,7 @@ def test_claims_are_read_whole():
         namespace="ml",
         name="whole",
         node="n1",
-        devices=(ClaimedDevice(driver="gpu.nvidia.com", pool="n1", device="gpu-0"),),
+        devices=(ClaimedDevice(driver="gpu.nvidia.com", pool="n1", device="gpu-0", request="gpu"),),
         pods=(SERVE, TRAIN),
     )
     assert (share.devices[0].memory, share.devices[0].cores, share.pods) == (10 * 1024 * MIB, 50, (TRAIN,))
@@ -278,6 +279,21 @@ def test_a_claim_without_a_uid_is_a_fault():
     assert (page.items, [fault.object for fault in page.faults]) == ((), ["ResourceClaim/ml/c"])
 
 
+def test_one_claim_is_read_with_the_devices_that_it_may_only_look_at():
+    whole, share, look, waiting = (decode_claim(json.dumps(one).encode()) for one in recorded("claims.json"))
+    gpu = ClaimedDevice(driver="gpu.nvidia.com", pool="n1", device="gpu-0", request="gpu")
+    assert (whole.devices, whole.admin) == ((gpu,), ())
+    assert (look.devices, look.admin) == ((), (gpu,))
+    assert ([one.memory for one in share.devices], share.admin) == ([10 * 1024 * MIB], ())
+    assert (waiting.devices, waiting.admin) == ((), ())
+
+
+def test_something_else_is_not_taken_for_a_claim():
+    for text in (b"{}", b"[]", b'{"kind": "Status", "metadata": {"name": "x"}}'):
+        with pytest.raises(KubeUnreadable):
+            decode_claim(text)
+
+
 # --- anything ---------------------------------------------------------------------------------------------------------
 
 anything = st.recursive(
@@ -296,7 +312,7 @@ def test_whatever_a_device_is_a_slice_is_read_or_named(found):
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data):
-    for decode in (decode_slices, decode_slice_event, decode_claims, decode_claim_event):
+    for decode in (decode_slices, decode_slice_event, decode_claims, decode_claim_event, decode_claim):
         with pytest.raises(KubeUnreadable):
             decode(data)
 

@@ -10,7 +10,7 @@ from tests.paths import TESTS
 from vgpuscope.formats.kube.lists import decode_status
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
-from vgpuscope.model.pod import Container, HamiShare, MigAllocation
+from vgpuscope.model.pod import ClaimUse, Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB
 
 NODE = (TESTS / "fixtures/pods/node.json").read_bytes()
@@ -255,3 +255,42 @@ def test_a_pod_does_not_take_anothers_uid_by_an_annotation(more):
 
 def test_a_mirror_pod_that_its_node_owns_is_known_by_its_hash():
     assert static_pod(annotations=NOTES, ownerReferences=BY_NODE).config_hash == "victim"
+
+
+def test_a_container_uses_claims_by_the_names_that_they_have_at_the_api_server():
+    claims = [{"name": "own", "resourceClaimName": "big"}, {"name": "made", "resourceClaimTemplateName": "t"}]
+    uses = [{"name": "own", "request": "gpu"}, {"name": "made"}, {"name": "stranger"}]
+    item = {
+        "metadata": {"uid": "u", "name": "p"},
+        "spec": {
+            "resourceClaims": [*claims, {"name": "late", "resourceClaimTemplateName": "t"}],
+            "containers": [{"name": "a", "resources": {"claims": uses}}, {"name": "b"}],
+            "initContainers": [{"name": "i", "resources": {"claims": [{"name": "late"}]}}],
+        },
+        "status": {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x7k2p"}, {"name": "late"}]},
+    }
+    (found,) = decode_pods(json.dumps({"kind": "PodList", "items": [item]}).encode()).items
+    assert {one.name: one.claims for one in found.containers} == {
+        "i": (),
+        "a": (ClaimUse("big", "gpu"), ClaimUse("p-made-x7k2p")),
+        "b": (),
+    }
+
+
+def test_a_container_uses_the_claim_that_the_scheduler_made_for_its_extended_resource():
+    mappings = [
+        {"containerName": "a", "resourceName": "nvidia.com/gpu", "requestName": "container-0-request-0"},
+        {"containerName": "b", "resourceName": "nvidia.com/gpu", "requestName": "container-1-request-0"},
+    ]
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "p-x7k2p", "requestMappings": mappings}}
+    item = {
+        "metadata": {"uid": "u", "name": "p"},
+        "spec": {"containers": [{"name": name} for name in "abc"]},
+        "status": status,
+    }
+    (found,) = decode_pods(listed(item)).items
+    assert {one.name: one.claims for one in found.containers} == {
+        "a": (ClaimUse("p-x7k2p", "container-0-request-0"),),
+        "b": (ClaimUse("p-x7k2p", "container-1-request-0"),),
+        "c": (),
+    }

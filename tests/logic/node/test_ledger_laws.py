@@ -21,7 +21,9 @@ from tests.logic.node.builders import (
     share,
     slot,
 )
+from vgpuscope.logic.node.profiling import Measured, Profile
 from vgpuscope.logic.node.snapshot import NodeTracker
+from vgpuscope.model.activity import Activity
 from vgpuscope.model.device import Memory
 
 PODS = ("a", "b", "c", "d")
@@ -53,7 +55,8 @@ def cards(draw, uuid, index, first_pid):
             instance(MIGS[i], gi=draw(st.integers(0, 1)), ci=i, index=i, processes=draw(processes(first_pid + i * 10)))
             for i in range(draw(st.integers(0, 2)))
         )
-        return card(uuid, index, mig_enabled=True, utilization=None, processes=None, instances=made)
+        energy = draw(st.none() | st.floats(0, 1e6))
+        return card(uuid, index, mig_enabled=True, utilization=None, processes=None, instances=made, energy=energy)
     return card(
         uuid,
         index,
@@ -83,6 +86,17 @@ def regions():
     return st.lists(one, max_size=3, unique_by=lambda r: r.pod_uid)
 
 
+def activities():
+    return st.builds(Activity, engine=maybe_ratio, sm=maybe_ratio)
+
+
+def profiles():
+    """Profiling values of some GPUs and GPU instances, from either source."""
+    places = st.tuples(st.sampled_from((A, B)), st.none() | st.integers(0, 1))
+    measured = st.builds(Measured, activities(), st.sampled_from(("gpm", "dcgm")))
+    return st.dictionaries(places, measured, max_size=6).map(lambda found: Profile(places=found))
+
+
 @st.composite
 def samples(draw, at):
     known = st.none() | st.lists(st.sampled_from(PODS), unique=True).map(
@@ -97,6 +111,7 @@ def samples(draw, at):
         owners=draw(owners()),
         pods=draw(known),
         grants=draw(st.none() | grants()),
+        profile=draw(profiles()),
     )
     return made if not more else type(made)(**{f: getattr(made, f) for f in made.__struct_fields__} | more)
 
@@ -180,6 +195,34 @@ def test_every_value_that_is_there_says_how_it_was_found_out(history):
             assert (row.memory is None) == (row.memory_method is None)
             assert (row.sm is None) == (row.sm_method is None)
             assert (row.energy is None) == (row.energy_method is None)
+            assert (row.memory is None) == (row.memory_certainty is None)
+            assert (row.sm is None) == (row.sm_certainty is None)
+            assert (row.energy is None) == (row.energy_certainty is None)
+
+
+@given(histories())
+def test_a_bound_is_never_negative_and_only_of_a_figure_that_was_not_shared_out(history):
+    for snapshot in replay(history):
+        for row in snapshot.containers:
+            for value, error, certainty in (
+                (row.memory, row.memory_error, row.memory_certainty),
+                (row.sm, row.sm_error, row.sm_certainty),
+            ):
+                assert error is None or (value is not None and error >= 0 and certainty != "shared-out")
+
+
+@given(histories())
+def test_instances_never_have_more_than_their_gpu_and_tenants_never_more_than_their_instance(history):
+    for snapshot in replay(history):
+        for card_ in snapshot.gpus:
+            mine = [one for one in snapshot.instances if one.gpu == card_.gpu.uuid]
+            for what in ("busy_seconds", "energy"):
+                parts_ = [getattr(one, what) for one in mine if getattr(one, what) is not None]
+                assert not parts_ or sum(parts_) <= getattr(card_, what) + 1e-6
+        for row in snapshot.containers:
+            if row.instance_sm is not None:
+                assert row.mig is not None
+                assert row.sm - 1e-9 <= row.instance_sm <= 1 + 1e-9
 
 
 @given(histories())

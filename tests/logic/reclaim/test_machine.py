@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim.brakes import Known, World
-from vgpuscope.logic.reclaim.machine import approved, exempted, notified, snoozed
+from vgpuscope.logic.reclaim.machine import approved, exempted, notified, resumed, snoozed
 from vgpuscope.logic.reclaim.tick import Memory, tick
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Score, Tenant, TenantUse, Window
 from vgpuscope.model.reclaim import Case, PodFacts, Policy
@@ -179,6 +179,17 @@ def test_gpus_that_are_not_freed_in_time_end_in_failed():
     assert (player.state(), player.cases["uid-a"].reason) == ("failed", "not_freed")
 
 
+def test_while_data_are_unknown_the_time_in_which_gpus_have_to_be_free_does_not_run():
+    player = Player()
+    end = player.idle(4)
+    assert player.state() == "acting"
+    for turn in range(1, 40):
+        player.see(end + turn * WINDOW, gpu(1, tenant("a", "unknown")))
+    assert player.state() == "acting"
+    player.see(end + 40 * WINDOW, gpu(1))
+    assert player.state() == "verified"
+
+
 def test_a_new_pod_of_the_same_name_begins_from_zero():
     player = Player()
     end = player.idle(3)
@@ -321,6 +332,32 @@ def test_snoozed_and_exempt_cases_are_left_alone():
         player.cases["uid-a"] = change(player.cases["uid-a"], end)
         player.idle(30, start=end + WINDOW)
         assert (player.state(), player.acts) == (state, [])
+
+
+def test_an_operator_ends_a_snooze_or_an_exemption_and_the_case_is_proven_idle_from_zero():
+    for change in (lambda c, n: snoozed(c, n, "me", 1e9), lambda c, n: exempted(c, n, "me")):
+        player = Player(policy=LIVE)
+        end = player.idle(2)
+        left = change(player.cases["uid-a"], end)
+        player.cases["uid-a"] = left
+        again = resumed(left, end, "ops")
+        assert again is not None
+        assert (again.state, again.by, again.confirmations, again.notified_at) == ("candidate", "ops", 0, None)
+        player.cases["uid-a"] = again
+        end = player.idle(LIVE.confirmations - 1, start=end + WINDOW)
+        assert player.acts == []
+        player.idle(10, start=end + WINDOW)
+        assert len(player.acts) == 1
+
+
+def test_only_a_snooze_or_a_decision_of_a_person_can_be_ended():
+    player = Player(policy=replace(LIVE, grace=7200.0))
+    end = player.idle(3)
+    assert resumed(player.cases["uid-a"], end, "ops") is None
+    excluded = Player(policy=LIVE, known=Known(pod=PodFacts(created=0.0, consent="never")))
+    end = excluded.idle(1)
+    assert excluded.state() == "exempt"
+    assert resumed(excluded.cases["uid-a"], end, "ops") is None
 
 
 @given(

@@ -11,6 +11,7 @@ with node.agent() as agent:
 import gzip
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from tests.environment import bare
 from tests.native import build
 from tests.native.scenario import Scenario
+from tests.paths import TESTS
 from tests.ports import free_port
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
@@ -72,8 +74,11 @@ class NodeRoot:
         self.path, self.name = path, name
         self.nvml = Scenario(path / "nvml")
         self.hook, self.proc, self.pods_file = path / "vgpu", path / "proc", path / "pods.json"
+        self.cgroup = path / "cgroup"
         (self.hook / "containers").mkdir(parents=True)
         self.proc.mkdir()
+        self.cgroup.mkdir()
+        (self.cgroup / "cgroup.controllers").write_text("cpu io memory\n")
         self.pods: dict[str, dict] = {}
         self._starts = 1000
 
@@ -116,10 +121,35 @@ class NodeRoot:
             )
         (where / "cgroup").write_text(f"0::{slice_}\n")
 
+    def beside(
+        self, uid: str, container: str = "main", *, cpu: float, memory: int, limit: str = "max", moved: int = 0
+    ) -> Path:
+        """The cgroup (version 2) of a container that may have no process: CPU in seconds, memory and I/O in bytes."""
+        pod = f"kubepods-burstable-pod{uid.replace('-', '_')}.slice"
+        scope = f"cri-containerd-{container_id(uid, container)}.scope"
+        where = self.cgroup / "kubepods.slice" / "kubepods-burstable.slice" / pod / scope
+        where.mkdir(parents=True, exist_ok=True)
+        usage = f"usage_usec {round(cpu * 1e6)}\nuser_usec 0\nsystem_usec 0\n"
+        (where / "cpu.stat").write_text(f"{usage}nr_periods 90\nnr_throttled 9\nthrottled_usec 1500000\n")
+        (where / "cpu.max").write_text("400000 100000\n" if limit != "max" else "max 100000\n")
+        (where / "memory.current").write_text(f"{memory}\n")
+        (where / "memory.max").write_text(f"{limit}\n")
+        (where / "memory.stat").write_text(f"anon 0\nfile 0\ninactive_file {memory // 4}\nactive_file 0\n")
+        (where / "io.stat").write_text(f"259:0 rbytes={moved} wbytes={moved // 2} rios=1 wios=1 dbytes=0 dios=0\n")
+        return where
+
+    def host(self) -> None:
+        """The node-wide files of /proc, as recorded."""
+        shutil.copytree(TESTS / "fixtures" / "host" / "v2-systemd" / "proc", self.proc, dirs_exist_ok=True)
+        shutil.rmtree(self.proc / "4242")
+
+    def network(self, pid: int) -> None:
+        """A process has a network of its own."""
+        recorded = TESTS / "fixtures" / "host" / "v2-systemd" / "proc" / "4242" / "net"
+        shutil.copytree(recorded, self.proc / str(pid) / "net")
+
     def end_process(self, pid: int) -> None:
-        for file in (self.proc / str(pid)).iterdir():
-            file.unlink()
-        (self.proc / str(pid)).rmdir()
+        shutil.rmtree(self.proc / str(pid))
 
     def region(self, uid: str, container: str, uuid: str, *, limit: int = 0, sm_limit: int = 100, **uses) -> RegionFile:
         """A region with processes: p<container pid>=(host pid, bytes, SM percent); its pod has HAMi's annotation."""
@@ -161,7 +191,12 @@ class NodeRoot:
     def command(self, *flags: str) -> tuple[list[str], dict[str, str]]:
         """Command line and environment of an agent of this node."""
         self.write()
-        where = {"--hook-path": self.hook, "--proc-root": self.proc, "--node-name": self.name}
+        where = {
+            "--hook-path": self.hook,
+            "--proc-root": self.proc,
+            "--cgroup-root": self.cgroup,
+            "--node-name": self.name,
+        }
         fixed = [str(word) for pair in where.items() for word in pair]
         pods = [] if "--pods" in flags else ["--pods", f"file:{self.pods_file}"]
         driver = build.environment(build.library_or_skip(), self.nvml.path)

@@ -22,17 +22,21 @@ from functools import cache
 from pathlib import Path
 
 from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
+from tests.paths import TESTS
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric, Scope
 from vgpuscope.catalog.series import most_series
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.http import address
 from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.services.agent import beside
 from vgpuscope.services.agent.process import tidy, tune
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.views.exposition.page import Page
 
+HOST = TESTS / "fixtures" / "host" / "v2-systemd"
+RECORDED = next((HOST / "cgroup").rglob("cpu.stat")).parent
 SHARED, MIG = (0, 1), 2  # slots: two GPUs shared through HAMi, one cut into instances
 CHANGE_EVERY, LOOK_EVERY, SCRAPE_EVERY = 5, 50, 300  # cycles; so that forms of the page are kept and forgotten
 CALM_EVERY, CALM_FOR = 1000, 200  # cycles; then the node is as it was at the beginning, and all that is left is ours
@@ -53,9 +57,24 @@ MISSING_ON_A_MIG_CARD = _number(
     *(m.GPU_ENCODER, m.GPU_DECODER, m.GPU_JPEG, m.GPU_OFA),
 )
 MISSING_IN_AN_INSTANCE = 1 + _number(  # 1: of the three resources of CONTAINER_METHOD, SM
-    m.CONTAINER_SM, m.CONTAINER_SM_MEAN, m.CONTAINER_SM_MAX, m.CONTAINER_SM_SECONDS, m.POD_SM
+    m.CONTAINER_SM, m.CONTAINER_SM_MEAN, m.CONTAINER_SM_MAX, m.CONTAINER_SM_SECONDS, m.CONTAINER_SM_ERROR, m.POD_SM
 )
-MISSING_OF_AN_ABSENT_SOURCE = _number(m.SOURCE_READ_SECONDS, m.SOURCE_AGE_SECONDS)  # the ratio file
+MISSING_OF_AN_ABSENT_SOURCE = _number(m.SOURCE_READ_SECONDS, m.SOURCE_AGE_SECONDS)
+SOURCES = 10
+ABSENT_SOURCES = 4  # the ratio file, profiling counters, a dcgm-exporter and ResourceClaims
+SOURCES_WITHOUT_ERROR = SOURCES - 1  # only profiling counters are missed: the driver has none
+# no GPU here has profiling counters
+_PROFILED = [metric for metric in m.METRICS if any("_PROF_" in alias.name for alias in metric.aliases)]
+_OVER_TIME = [metric for metric in m.METRICS if "_active_mean_" in metric.name or "_active_max_" in metric.name]
+MISSING_OF_A_GPU = _number(*(metric for metric in (*_PROFILED, *_OVER_TIME) if metric.scope == "gpu"))
+MISSING_OF_AN_INSTANCE = (
+    _number(*(metric for metric in (*_PROFILED, *_OVER_TIME) if metric.scope == "mig"))
+    + _number(m.MIG_DECODER, m.MIG_JPEG, m.MIG_OFA, m.MIG_BUSY)
+    + 1  # of the two resources of MIG_METHOD, SM
+)
+MISSING_OF_A_CONTAINER = _number(
+    m.CONTAINER_INSTANCE_SM, m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_INSTANCE_SM_MAX
+)  # SM time is not measured in an instance
 
 
 @dataclass
@@ -90,7 +109,11 @@ class World:
         self._numbers = self._pids = 1000
         self._driver = Scenario(root / "nvml")
         self.containers.mkdir()
-        self.proc.mkdir()
+        shutil.copytree(HOST / "proc", self.proc)
+        self.cgroup = root / "cgroup"
+        self.cgroup.mkdir()
+        shutil.copy(HOST / "cgroup" / "cgroup.controllers", self.cgroup)
+        self.sampled: set[int] = set()  # tenants that the last sample saw: only these have a rate of CPU time
         for slot in (*SHARED, MIG):
             self._driver.gpu(slot, memory_used=60 * GIB, utilization=90, fan=40)
         self.calm()
@@ -218,7 +241,12 @@ class World:
     def _tenant(self, slot: int) -> Tenant:
         self._numbers += 1
         tenant = self.tenants[self._numbers] = Tenant(self._numbers, slot)
+        shutil.copytree(RECORDED, self._cgroup(tenant))
         return tenant
+
+    def _cgroup(self, tenant: Tenant) -> Path:
+        pod = self.cgroup / "kubepods.slice" / f"kubepods-pod{tenant.uid.replace('-', '_')}.slice"
+        return pod / f"cri-containerd-{tenant.container_id}.scope"
 
     def _remove(self, tenant: Tenant) -> None:
         for host_pid in list(tenant.processes):
@@ -229,6 +257,7 @@ class World:
         if tenant.instance is not None:
             self._driver.unmig(MIG, tenant.instance)
             del self.instances[tenant.instance]
+        shutil.rmtree(self._cgroup(tenant).parent)
         del self.tenants[tenant.number]
 
     def _start(self, tenant: Tenant) -> None:
@@ -243,6 +272,8 @@ class World:
         directory.mkdir()
         pod = f"kubepods-pod{tenant.uid.replace('-', '_')}.slice"
         (directory / "cgroup").write_text(f"0::/kubepods.slice/{pod}/cri-containerd-{tenant.container_id}.scope\n")
+        shutil.copytree(HOST / "proc" / "4242" / "net", directory / "net")
+        shutil.copy(HOST / "proc" / "4242" / "status", directory)
         (directory / "stat").write_text(f"{host_pid} (python) S 1{' 0' * 17} {self._pids}{' 0' * 30}\n")
 
     def _stop(self, tenant: Tenant, host_pid: int) -> None:
@@ -255,10 +286,13 @@ class World:
         """What docs/metrics-agent.md promises for this node."""
         tenants, instances = len(self.tenants), len(self.instances)
         things = {"gpu": len(SHARED) + 1, "mig": instances, "container": tenants, "pod": tenants}
-        things |= {"vgpu": tenants - instances, "holding": instances, "source": 6, "node": 1}
+        things |= {"vgpu": tenants - instances, "holding": instances, "host": tenants, "source": SOURCES, "node": 1}
         reasons = bool(self.half_written) + self.counted
-        missing = MISSING_ON_A_MIG_CARD + MISSING_OF_AN_ABSENT_SOURCE + MISSING_IN_AN_INSTANCE * instances
-        return _most(tuple(things.items())) + reasons - missing
+        missing = MISSING_ON_A_MIG_CARD + ABSENT_SOURCES * MISSING_OF_AN_ABSENT_SOURCE
+        missing += SOURCES_WITHOUT_ERROR * _number(m.SOURCE_ERROR)
+        missing += MISSING_IN_AN_INSTANCE * instances + MISSING_OF_A_GPU * things["gpu"]
+        missing += MISSING_OF_AN_INSTANCE * instances + MISSING_OF_A_CONTAINER * tenants
+        return _most(tuple(things.items())) + reasons - missing - len(self.tenants.keys() - self.sampled)
 
 
 @cache
@@ -291,11 +325,13 @@ class Web:
 def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
     """Looks at what is held, now and then, and in the end what was seen; a wrong page ends it at once."""
     world, web = World(root), Web()
+    beside.EVERY = 0.0  # at every sample, for what is kept between two readings
     sampler = Sampler(
         node="soak",
         families=DEFAULT_FAMILIES,
         containers_dir=str(world.containers),
         proc_root=str(world.proc),
+        cgroup_root=str(world.cgroup),
         window=WINDOW,
         driver_deadline=30.0,
     )
@@ -318,6 +354,7 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
             yield {"wrong": f"cycle {cycle}: {error}"}
             return
         world.counted |= world.half_written is not None
+        world.sampled = set(world.tenants)
         if cycle % LOOK_EVERY == CHANGE_EVERY - 1:
             yield {"cycle": cycle, **_resources(world), **_remembered(sampler, world)}
         if left == 1:
@@ -347,7 +384,8 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
     mind = sampler._tracker
     containers = len(world.tenants)
     processes = sum(len(tenant.processes) for tenant in world.tenants.values())
-    rows = 1 + 6 + 3 + len(world.instances) + 3 * containers  # node, sources, GPUs, instances; container, pod, vgpu
+    # node, sources, GPUs, instances; container, pod, vgpu, host
+    rows = 1 + SOURCES + 3 + len(world.instances) + 4 * containers
     return {
         "rows": len(sampler._renderer._last.lines) - rows,
         "owners": len(sampler._proc._known) - processes,
@@ -359,7 +397,9 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "listings": len(sampler._region_files._choices) - containers - 1,
         "cards": len(sampler.nvml._cards) - 3,
         "quiet calls": sum(len(card.quiet) for card in sampler.nvml._cards),
-        "told": len(sampler._tell._told) - 6 - 3 - 1,
+        "told": len(sampler._tell._told) - SOURCES - 3 - 1,
+        "cgroups": len(sampler._beside._cgroups._places) + len(sampler._beside._cgroups._unfound) - containers,
+        "cpu": len(sampler._beside._accounts._past) - containers,
     }
 
 

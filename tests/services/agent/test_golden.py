@@ -54,6 +54,10 @@ def a_node(path: Path) -> NodeRoot:
     node.nvml.gpu(2, memory_used=3 * GIB, utilization=10).process(2, 301, memory=2 * GIB).sample(2, 301, sm=10)
     node.process(301, node.pod("sneaky"))
     node.nvml.gpu(3).lost(3)
+    node.host()
+    node.network(101)
+    node.beside(train, cpu=5400.25, memory=24 * GIB, limit=str(32 * GIB), moved=700 * GIB)
+    node.beside(infer, "model", cpu=12.5, memory=3 * GIB)
     (node.region_dir("gone-pod", "main") / "x.cache").write_bytes(b"short")
     return node
 

@@ -68,10 +68,15 @@ def test_the_shipped_manifest_names_the_node_and_mounts_what_the_agent_reads():
     assert names["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     assert daemon["spec"]["template"]["spec"]["hostPID"] is True
     mounts = {v["mountPath"]: v for v in agent["volumeMounts"]}
-    assert set(mounts) == {"/etc/vgpuscope", "/host/usr/local", "/var/lib/kubelet/pod-resources"}
+    assert set(mounts) == {"/etc/vgpuscope", "/host/cgroup", "/host/usr/local", "/var/lib/kubelet/pod-resources"}
     assert all(v["readOnly"] for v in mounts.values())
     (role,) = [d for d in documents if d["kind"] == "ClusterRole"]
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+    assert {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]} == {
+        ("pods", "list"),
+        ("pods", "watch"),
+        ("resourceslices", "list"),
+        ("resourceclaims", "get"),
+    }
 
 
 # 2. a container that was gone, or had no NVIDIA_VISIBLE_DEVICES, ended the process

@@ -223,7 +223,7 @@ class Running:
 
     def _shown(self) -> bool:
         running = self.analyzer._cycle._running
-        return (running is None or running.done()) and not self.analyzer._outbox.busy
+        return (running is None or running.done()) and not self.analyzer._saving.busy
 
     async def analyse(self) -> None:
         """One analysis more, from now."""
@@ -253,7 +253,7 @@ async def running(
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     stub: Any = sources or StubSources(source)
     analyzer = Analyzer(settings, history=history, sources=stub, clock=clock)
-    analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
+    analyzer._replica.leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     frame = Frame(analyzer, life, settings.config.analyzer)
     task = asyncio.create_task(frame.run())

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+_PART = 1 << 20  # bytes that are sent at a time
 STALE = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]  # what Prometheus writes when a series ends
 STEP = 30
 END = 1_800_000_000
@@ -288,5 +289,8 @@ class SpoilingServer:
                 return False
             case Reply(status, body, headers):
                 more = "".join(f"{line}\r\n" for line in headers).encode()
-                writer.write(b"HTTP/1.1 %d X\r\n%scontent-length: %d\r\n\r\n" % (status, more, len(body)) + body)
+                writer.write(b"HTTP/1.1 %d X\r\n%scontent-length: %d\r\n\r\n" % (status, more, len(body)))
+                for start in range(0, len(body), _PART):  # at once, a huge body would hold the loop that tests measure
+                    writer.write(body[start : start + _PART])
+                    await writer.drain()
         return True

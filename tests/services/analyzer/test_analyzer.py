@@ -35,7 +35,7 @@ from tests.services.analyzer.analyzing import (
 from tests.services.analyzer.promstub import Engine, Hang, Reply, SpoilingServer
 from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer import process as service
+from vgpuscope.services.analyzer import replica, schedule, settings_watch
 from vgpuscope.services.analyzer.cycle import Cycle
 
 HOURLY = {"scheduler.interval": 3600}
@@ -391,8 +391,8 @@ async def test_all_four_forms_of_the_page_say_the_same():
 def quick(monkeypatch):
     """Leases that are renewed often. The clock of a SharedHistory: it stands until a test puts it forward."""
     now = [0.0]
-    monkeypatch.setattr(service, "_LEASE", 0.3)
-    monkeypatch.setattr(service, "_FOLLOW_WITHIN", (0.05, 0.05))
+    monkeypatch.setattr(replica, "_LEASE", 0.3)
+    monkeypatch.setattr(schedule, "_READ_WITHIN", (0.05, 0.05))
     return now
 
 
@@ -403,7 +403,7 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
         StubSource(reading(track(0), track(1), track(2))),
     )
     async with running(second, history=store, **HOURLY) as later:
-        await until(later.analyzer._leads.__bool__)
+        await until(later.analyzer._replica.leads.__bool__)
         await later.analysed()
         async with running(first, history=store, **HOURLY) as follower:
             await until(lambda: follower.analyzer.state().last)
@@ -421,8 +421,8 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             later.life.stop()
 
             def taken_over():
-                quick[0] += service._LEASE
-                return follower.analyzer._leads
+                quick[0] += replica._LEASE
+                return follower.analyzer._replica.leads
 
             await until(taken_over)
             await follower.analysed()
@@ -443,7 +443,7 @@ async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet(quick
     store = SharedHistory()
     await store.lease.take("somebody else", 3600)
     async with running(history=store, **HOURLY) as follower:
-        await until(lambda: follower.analyzer._stored)
+        await until(lambda: follower.analyzer._replica.stored)
         assert (await follower.get("/readyz")).status_code == 200
         assert await follower.json("/results") == []
         assert follower.source.reads == 0
@@ -470,10 +470,10 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, 
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["history"] is False
         assert 'vgpuscope_analyzer_errors_total{code="HISTORY_DOWN"}' in await analyzer.metrics()
-        assert not analyzer.analyzer._leadership.may_act()
+        assert not analyzer.analyzer._replica.leadership.may_act()
         store.down = False
-        await until(lambda: analyzer.analyzer._leads)
-        assert analyzer.analyzer._leadership.may_act()
+        await until(lambda: analyzer.analyzer._replica.leads)
+        assert analyzer.analyzer._replica.leadership.may_act()
         await analyzer.analyzer._cycle.finished()
         await analyzer.analyse()
         numbers = [saved.number for saved in store.saved]
@@ -486,7 +486,7 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, 
 
 
 async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(service, "_LOOK_EVERY", 0.02)
+    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
     file = tmp_path / "config.yaml"
     file.write_text("thresholds: {low_utilization: 20}\n")
     async with running(file=file, **HOURLY) as analyzer:
@@ -502,7 +502,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp
 
 
 async def test_a_new_token_counts_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "_LOOK_EVERY", 0.02)
+    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
     file = tmp_path / "config.yaml"
     file.write_text(f"analyzer: {{api_token: {TOKEN}}}\n")
     async with running(file=file, **HOURLY) as analyzer:

@@ -152,7 +152,8 @@ async def test_only_one_runs_at_a_time_and_its_progress_is_shown(tmp_path, monke
 
         monkeypatch.setattr(one.analyzer._history.past, "read", slow)
         first = asyncio.create_task(asked(one, since="8h"))
-        await asyncio.wait_for(reached.wait(), 30)
+        async with asyncio.timeout(30):
+            await reached.wait()
         shown = await one.json(PATH)
         assert (shown["running"], shown["by"]) == (True, "token")
         assert shown["done"] == pytest.approx(0.5, abs=0.02)
@@ -179,7 +180,7 @@ async def test_what_the_analyzer_stores_can_be_replayed(tmp_path):
     async with running(StubSource(reading(track(0), idle)), environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **flags) as one:
         await one.analysed()
         await one.analyse()
-        await one.analyzer._outbox.flush()
+        await one.analyzer._saving.outbox.flush()
         eager = {"confirmations": 1, "grace": 0, "min_pod_age": 0, "max_fleet_share": 1, "include_held": True}
         found = (await asked(one, policy=eager, since="1h")).json()
         assert found["coverage"]["analyses"] >= 2

@@ -18,7 +18,7 @@ from vgpuscope.model.errors import AnswerUnreadable, QueryFailed, ScopeError, So
 pytestmark = pytest.mark.attack
 
 MIB = 1 << 20
-LONGEST = 1.5  # seconds of CPU time between two turns of the event loop; some tenths on a quiet machine
+LONGEST = 0.5  # seconds of CPU time between two turns of the event loop; at most 0.15 at a load of 15
 RECORDED = sorted((TESTS / "fixtures/promapi").glob("*.json"))
 
 

@@ -331,7 +331,7 @@ async def test_a_view_of_one_namespace_names_no_other(fleet, path):
 @pytest.mark.parametrize("path", [*OTHERS, *DETAILS[:2]])
 async def test_a_role_of_one_namespace_sees_no_other_whatever_it_asks_for(fleet, path, monkeypatch):
     bound = Caller(name="tenant", namespaces=("team-a",))
-    monkeypatch.setattr(type(fleet.analyzer._admission), "admit", lambda *_: bound)
+    monkeypatch.setattr(type(fleet.analyzer._access.admission), "admit", lambda *_: bound)
     for asked in ({}, {"namespace": "team-b"}, {"namespace": "team-a,team-b"}):
         text = (await fleet.get(f"/api/v1/{path}", params=asked)).text
         assert not [name for name in ("team-b", "web-b", "later-b", "ghost-b", "train-0") if name in text]
@@ -341,7 +341,7 @@ async def test_a_role_of_one_namespace_sees_no_other_whatever_it_asks_for(fleet,
 @pytest.mark.parametrize("path", ["workloads/team-b/web-b", "namespaces/team-b", "scheduling/team-b/later-b"])
 async def test_a_role_of_one_namespace_finds_nothing_of_another(fleet, path, monkeypatch):
     bound = Caller(name="tenant", namespaces=("team-a",))
-    monkeypatch.setattr(type(fleet.analyzer._admission), "admit", lambda *_: bound)
+    monkeypatch.setattr(type(fleet.analyzer._access.admission), "admit", lambda *_: bound)
     assert (await fleet.get(f"/api/v1/{path}")).status_code == 404
 
 
@@ -458,7 +458,7 @@ async def test_the_timeline_survives_a_restart_and_tells_what_changed_meanwhile(
         await analyzer.analyse()
         await analyzer.client.post("/config/update", json={"verdict": {"idle_enter": 0.02}})
         before = await v1(analyzer, "timeline")
-        await until(lambda: analyzer.analyzer._outbox.waiting == 0)
+        await until(lambda: analyzer.analyzer._saving.outbox.waiting == 0)
     assert {one["kind"] for one in before["rows"]} >= {"verdict", "settings"}
     async with running(source(), **flags) as analyzer:
         await analyzer.analysed()

@@ -3,11 +3,8 @@
 The oracle is what the owner sees: the messages that arrived, when, and what he answered by which link.
 """
 
-import asyncio
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -15,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.services.analyzer.test_reclaim import LIVE, PODS, WINDOW, FusedStore, Killed, Lease, Life
+from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Killed, Lease, Life, begun, live
 from vgpuscope.config.notify import ChannelConfig, NotifyConfig
 from vgpuscope.logic.notices import links
 from vgpuscope.logic.reclaim.brakes import Known
@@ -23,9 +20,7 @@ from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, LinkUsed,
 from vgpuscope.model.reclaim import PodFacts
 from vgpuscope.services.analyzer import notices as module
 from vgpuscope.services.analyzer.notices import Notices
-from vgpuscope.services.analyzer.reclaim import Reclaim
-from vgpuscope.store.engine.engine import open_engine
-from vgpuscope.store.reclaim import ReclaimStore
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 
 GRACE = 900.0
 TOLD = replace(
@@ -85,6 +80,7 @@ class ToldLife(Life):
     answered: dict[str, str] = field(default_factory=dict)  # by uid
     used: list[str] = field(default_factory=list)
     key: bytes = b""
+    known: Known = field(default_factory=Known)
 
     def __post_init__(self) -> None:
         self.key = module.link_key(self.config.notify, self.config.analyzer) or b""
@@ -93,16 +89,8 @@ class ToldLife(Life):
     def start(self, *, leads: bool):
         lease = Lease(leads)
         notices = Notices(lambda: self.config, clock=lambda: self.now)
-        machine = Reclaim(
-            lambda: self.config,
-            store=cast(ReclaimStore, FusedStore(self.store, self.fuse)),
-            lead=lease,
-            send={"control": self.send},
-            look_again=self.analyse,
-            channel=notices.ready,
-            notify=notices.calls,
-            clock=lambda: self.now,
-        )
+        given = replace(self.given(lease), channel=notices.ready, notify=notices.calls, facts=lambda _: self.known)
+        machine = Reclaim(given)
         self.notices[id(machine)] = notices
         return machine, lease
 
@@ -113,7 +101,7 @@ class ToldLife(Life):
                 for name, channel in notices.channels().items():
                     if not isinstance(channel.sender, FakeSender):
                         notices._channels[name] = replace(channel, sender=cast(Any, FakeSender(self)))
-                await self.surviving(machine, notices.deliver_due(machine))
+                await self.surviving(machine, notices.deliver_due(machine.notices))
         await super().deliver()
 
     async def answer(self, action: str, pod: str, replica: int) -> None:
@@ -125,7 +113,7 @@ class ToldLife(Life):
         link = links.read(token, self.key, now=self.now)
         machine, _ = self.replicas[replica]
         try:
-            await machine.answer(link, seconds=10 * WINDOW)
+            await machine.people.answer(link, seconds=10 * WINDOW)
         except Killed:
             self.answered.pop(uid, None)  # the owner saw no answer: either may be true
             await self.surviving(machine, _killed())
@@ -188,28 +176,19 @@ def check(life: ToldLife, before: int, answered: dict[str, str]) -> None:
 @given(st.lists(ACTIONS, min_size=15, max_size=50))
 @settings(deadline=None, max_examples=60)
 def test_nobody_loses_a_gpu_untold_or_against_his_word(actions):
-    async def live(room: str) -> None:
-        engine = open_engine(str(Path(room) / "store.db"))
-        assert engine is not None
-        life = ToldLife(engine)
-        try:
-            for what, of in actions:
-                before, answered = len(life.received), dict(life.answered)
-                await act(life, what, of)
-                check(life, before, answered)
-        finally:
-            await engine.close()
+    async def story(life: ToldLife) -> None:
+        for what, of in actions:
+            before, answered = len(life.received), dict(life.answered)
+            await act(life, what, of)
+            check(life, before, answered)
 
-    with TemporaryDirectory() as room:
-        asyncio.run(live(room))
+    live(ToldLife, story)
 
 
 @pytest.fixture
 async def life(tmp_path):
-    engine = open_engine(str(tmp_path / "store.db"))
-    assert engine is not None
-    yield ToldLife(engine)
-    await engine.close()
+    async with begun(ToldLife, tmp_path / "store.db") as one:
+        yield one
 
 
 async def idle_until_told(life: ToldLife) -> None:
@@ -341,9 +320,7 @@ async def test_nobody_is_told_on_doubt_and_the_notice_waits_for_proof(life):
 
 
 async def test_an_owner_who_gives_back_does_not_wait_for_his_own_grace_period(life):
-    known = Known(pod=PodFacts(idle_grace=100 * WINDOW))
-    for machine, _ in life.replicas:
-        machine._facts = lambda _: known
+    life.known = Known(pod=PodFacts(idle_grace=100 * WINDOW))
     await idle_until_told(life)
     for _ in range(3):
         await life.window()
@@ -359,9 +336,7 @@ async def test_the_annotation_chooses_the_channel(life):
         ChannelConfig(name="ann", url="http://b/x", service="webhook", owners=("ann",)),
     )
     life.config = replace(TOLD, notify=replace(TOLD.notify, channels=channels))
-    known = Known(pod=PodFacts(notify="ann"))
-    for machine, _ in life.replicas:
-        machine._facts = lambda _: known
+    life.known = Known(pod=PodFacts(notify="ann"))
     await idle_until_told(life)
     [machine] = [machine for machine, lease in life.replicas if lease.leads]
     notices = life.notices[id(machine)]

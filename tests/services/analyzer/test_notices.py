@@ -11,17 +11,16 @@ import pytest
 
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import BUSY, TOKEN, StubSource, reading, running, track
-from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed, cases, control, doctored, idle_pod
+from tests.services.analyzer.controlling import BEARER, EAGER, analysed, cases, decided, doctored, idle_pod
 from tests.sinks import chat
 from vgpuscope.config import SETTINGS
 from vgpuscope.logic.notices.links import signed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.notices import Link
-from vgpuscope.services.analyzer.process import _check
 from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings_check import check_settings
 
-__all__ = ["control"]  # a fixture
 BOT_SECRET = "a-bots-secret"
 BASE = "https://gpu.example.com/prefix"
 
@@ -55,10 +54,7 @@ async def analyzer(tmp_path, control, *channels, source=None, environ=(), **more
     }
     given = {"VGPUSCOPE_API_TOKEN": TOKEN} | dict(environ)
     async with running(source, environ=given, **(flags | more)) as one:
-        await one.analysed()
-        await until(lambda: one.analyzer._leads)
-        await analysed(one)
-        await analysed(one)
+        await decided(one)
         yield one
 
 
@@ -372,8 +368,8 @@ async def test_an_owner_answers_through_a_replica_that_does_not_lead(tmp_path, c
         found = await in_grace(leader, bot)
         flags = EAGER | {"analyzer.history": str(tmp_path / "h.db"), "notify.channels": [channel(bot)]}
         async with running(environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **flags) as follower:
-            await until(lambda: follower.analyzer._leadership.reachable)
-            assert not follower.analyzer._leads
+            await until(lambda: follower.analyzer._replica.leadership.reachable)
+            assert not follower.analyzer._replica.leads
             assert (await follower.client.post(found["keep"])).status_code == 200
             again = await follower.client.post(found["keep"])
             assert again.headers["x-vgpuscope-error"] == "LINK_USED"
@@ -425,7 +421,7 @@ GOOD = {"name": "a", "url": "https://open.feishu.cn/open-apis/bot/v2/hook/abcdef
 )
 def test_a_bad_channel_is_refused_with_a_code_and_a_hint_and_without_its_secrets(bad, why):
     with pytest.raises(ConfigInvalid, match=why) as e:
-        Settings(flags=PROM | {"notify.channels": [GOOD | bad]}, environ={}, file=None, check=_check)
+        Settings(flags=PROM | {"notify.channels": [GOOD | bad]}, environ={}, file=None, check=check_settings)
     assert (e.value.code, bool(e.value.advice)) == ("CONFIG_INVALID", True)
     assert "abcdefgh" not in str(e.value)
     assert "not a url" not in str(e.value)
@@ -433,7 +429,7 @@ def test_a_bad_channel_is_refused_with_a_code_and_a_hint_and_without_its_secrets
 
 def test_two_channels_of_one_name_are_refused():
     with pytest.raises(ConfigInvalid, match="two channels"):
-        Settings(flags=PROM | {"notify.channels": [GOOD, GOOD]}, environ={}, file=None, check=_check)
+        Settings(flags=PROM | {"notify.channels": [GOOD, GOOD]}, environ={}, file=None, check=check_settings)
 
 
 @pytest.mark.parametrize("module", ["apprise", "jinja2"])
@@ -442,9 +438,9 @@ def test_a_library_that_is_not_installed_is_named_with_what_to_install(monkeypat
     monkeypatch.delitem(sys.modules, "vgpuscope.sinks.notices", raising=False)
     monkeypatch.delattr("vgpuscope.sinks.notices", raising=False)
     with pytest.raises(ConfigInvalid, match=f"{module} is not installed") as e:
-        Settings(flags=PROM | {"notify.channels": [GOOD]}, environ={}, file=None, check=_check)
+        Settings(flags=PROM | {"notify.channels": [GOOD]}, environ={}, file=None, check=check_settings)
     assert "vgpuscope[notify]" in e.value.advice
-    Settings(flags=PROM, environ={}, file=None, check=_check)  # without channels nothing is needed
+    Settings(flags=PROM, environ={}, file=None, check=check_settings)  # without channels nothing is needed
 
 
 async def test_a_bad_template_in_the_file_leaves_the_running_settings_in_effect(tmp_path, bot):
@@ -455,7 +451,7 @@ async def test_a_bad_template_in_the_file_leaves_the_running_settings_in_effect(
         file.write_text(f"notify:\n  channels: [{row}]\n")
 
     write("{{ pod }}")
-    settings = Settings(flags={"prometheus.url": "http://x"}, environ={}, file=str(file), check=_check)
+    settings = Settings(flags={"prometheus.url": "http://x"}, environ={}, file=str(file), check=check_settings)
     write("{{ podd }}")
     with pytest.raises(ConfigInvalid, match="podd"):
         settings.reload()
@@ -463,6 +459,6 @@ async def test_a_bad_template_in_the_file_leaves_the_running_settings_in_effect(
 
 
 def test_addresses_are_not_shown():
-    settings = Settings(flags=PROM | {"notify.channels": [GOOD]}, environ={}, file=None, check=_check)
+    settings = Settings(flags=PROM | {"notify.channels": [GOOD]}, environ={}, file=None, check=check_settings)
     shown = {one.path: one.shown(settings.loaded.value(one.path)) for one in SETTINGS}
     assert shown["notify.channels"] == "[redacted]"

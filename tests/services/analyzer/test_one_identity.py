@@ -9,7 +9,8 @@ from tests.http.serving import until
 from tests.services.analyzer.analyzing import TOKEN, running
 from vgpuscope.config import load
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer import process as service
+from vgpuscope.services.analyzer import settings_watch
+from vgpuscope.services.analyzer.settings_check import check_settings
 
 pytestmark = pytest.mark.attack
 
@@ -116,7 +117,7 @@ async def test_a_header_that_names_a_user_opens_no_guard_and_raises_no_role(web)
 
 @pytest.mark.parametrize("emptied", ["", "# nothing\n", "analyzer: {}\n", "analyzer: {api_token: }\n"])
 async def test_an_emptied_settings_file_takes_no_protection_away(tmp_path, monkeypatch, emptied):
-    monkeypatch.setattr(service, "_LOOK_EVERY", 0.02)
+    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
     file = tmp_path / "config.yaml"
     file.write_text(f"analyzer: {{api_token: {TOKEN}, protect_reads: true}}\n")
     async with running(file=file, **HOURLY) as analyzer:
@@ -144,10 +145,10 @@ async def test_an_emptied_settings_file_takes_no_protection_away(tmp_path, monke
 def test_reading_is_not_protected_by_nothing(given, possible):
     config = load(flags={"prometheus.url": "http://x", "analyzer.protect_reads": "true", **given}, environ={}).config
     if possible:
-        service._check(config)
+        check_settings(config)
     else:
         with pytest.raises(ConfigInvalid, match="protect_reads"):
-            service._check(config)
+            check_settings(config)
 
 
 @pytest.mark.parametrize(("protect_reads", "possible"), [("true", True), ("false", False)])
@@ -159,7 +160,7 @@ def test_a_token_is_not_restricted_where_everyone_else_sees_more(protect_reads, 
     }
     config = load(flags={"prometheus.url": "http://x", **given}, environ={}).config
     if possible:
-        service._check(config)
+        check_settings(config)
     else:
         with pytest.raises(ConfigInvalid, match="api_token_namespaces"):
-            service._check(config)
+            check_settings(config)

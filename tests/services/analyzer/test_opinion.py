@@ -14,7 +14,7 @@ import pytest
 from tests.http.serving import until
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from tests.services.analyzer.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track
-from tests.services.analyzer.test_reclaim_service import EAGER, Control, doctored
+from tests.services.analyzer.controlling import EAGER, doctored
 from tests.standins import llm
 from tests.standins.llm import Llm, Said
 from vgpuscope.config import Config
@@ -38,15 +38,6 @@ POD = Workload(uid="uid-a", namespace="team", pod="a")
 async def model():
     async with Llm() as server:
         yield server
-
-
-@pytest.fixture
-async def control():
-    service = Control()
-    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
-    service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/optimize"
-    yield service
-    server.close()
 
 
 def asking(model: Llm, **more: Any) -> dict[str, Any]:

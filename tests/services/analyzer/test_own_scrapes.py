@@ -448,3 +448,19 @@ async def test_a_target_that_is_no_address_is_told():
         await until(lambda: made._lost)
         with pytest.raises(SourceDown, match="not the address"):
             await made.ready()
+
+
+async def test_before_the_targets_were_listed_it_is_not_said_that_there_are_none():
+    listing = asyncio.Event()
+
+    async def slowly():
+        await listing.wait()
+        return ()
+
+    async with source(targets=slowly) as made:
+        with pytest.raises(SourceDown, match="no target has been scraped yet"):
+            await made.ready()
+        listing.set()
+        await until(lambda: made._listed)
+        with pytest.raises(SourceDown, match="there are no targets"):
+            await made.ready()

@@ -14,7 +14,8 @@ class Reader:
     def __init__(self, *, most=10):
         self.now = 100.0 * HOUR
         self.read = []
-        self.hours: PastHours[Any] = PastHours(lambda: self.now, most=most)
+        self.saved: int | None = None
+        self.hours: PastHours[Any] = PastHours(lambda: self.now, most=most, stored=lambda: self.saved)
 
     def get(self, begin, key=()):
         async def make():
@@ -35,6 +36,34 @@ def test_an_hour_to_which_results_may_be_added_is_read_every_time():
     assert [reader.get(begin), reader.get(begin)] == [1, 2]
     reader.now = begin + HOUR + SETTLED + 1
     assert [reader.get(begin), reader.get(begin)] == [3, 3]
+
+
+def test_an_hour_to_which_results_may_be_added_is_read_again_when_an_analysis_was_saved():
+    reader = Reader()
+    begin, reader.saved = 99 * HOUR, 1
+    assert [reader.get(begin), reader.get(begin), reader.get(begin, "other")] == [1, 1, 2]
+    reader.saved = 2
+    assert [reader.get(begin), reader.get(begin)] == [3, 3]
+
+
+def test_an_analysis_that_is_saved_while_an_hour_is_read_lets_it_be_read_again():
+    reader = Reader()
+    reader.saved = 1
+
+    async def make():
+        reader.saved = 2
+        return "before"
+
+    assert asyncio.run(reader.hours.get((), 99 * HOUR, 100 * HOUR, make)) == "before"
+    assert reader.get(99 * HOUR) == 1
+
+
+def test_an_hour_that_was_read_before_it_was_over_is_read_once_more():
+    reader = Reader()
+    begin, reader.saved = 99 * HOUR, 1
+    assert reader.get(begin) == 1
+    reader.now, reader.saved = begin + HOUR + SETTLED + 1, 2
+    assert [reader.get(begin), reader.get(begin)] == [2, 2]
 
 
 def test_an_hour_is_read_again_after_some_hours_in_case_results_arrived_late():

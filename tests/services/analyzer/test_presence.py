@@ -1,5 +1,7 @@
 """What is gone is not forgotten: GPUs and targets that were there stay listed until they are known to be gone."""
 
+import signal
+
 import pytest
 
 from tests.commands.test_results import vgpuscope  # noqa: F401 - a fixture
@@ -150,6 +152,6 @@ async def test_a_gpu_of_another_fleet_is_not_missed_in_this_one(tmp_path, monkey
         await analyzer.analysed()
         analyzer.source.answer = without_b()
         file.write_text("prometheus: {query_condition: '{cluster=\"b\"}'}\n")
-        analyzer.analyzer.hang_up()
+        analyzer.analyzer.signals()[signal.SIGHUP]()
         await analyzer.analysed(2)
         assert await missed(analyzer) is None

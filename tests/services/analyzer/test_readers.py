@@ -62,14 +62,14 @@ async def test_of_many_readers_a_few_are_served_and_the_core_goes_on(path, monke
             assert {answer.headers["retry-after"] for answer in told} == {"1"}
             assert {answer.json()["error"]["code"] for answer in told} == {"TOO_MANY_REQUESTS"}
             await analyzer.analyse()
-            await analyzer.analyzer._ask_for_lead()
+            await analyzer.analyzer._replica.ask()
             health = await analyzer.json("/health")
             assert (health["leader"], health["history"], health["failing"]) == (True, True, [])
             assert sum(task.done() for task in asked) == MANY - MOST_HISTORIES
         answers = await asyncio.gather(*asked)
         assert sum(answer.status_code == 200 for answer in answers) == MOST_HISTORIES
         assert len(await analyzer.json("/api/v1/history")) == 4  # and all places are free again
-        assert analyzer.analyzer._outbox.waiting == 0
+        assert analyzer.analyzer._saving.outbox.waiting == 0
 
 
 async def test_sums_over_the_history_wait_for_their_turn_and_then_are_refused(path, monkeypatch):
@@ -196,7 +196,7 @@ async def test_what_was_analysed_last_is_saved_when_the_process_ends(monkeypatch
 
     monkeypatch.setattr(store, "save", slow)
     async with running(history=store, **HOURLY) as analyzer:
-        await until(lambda: analyzer.analyzer._outbox.waiting == 1)
+        await until(lambda: analyzer.analyzer._saving.outbox.waiting == 1)
         monkeypatch.undo()
     assert [one.number for one in store.saved] == [1]
 
@@ -235,13 +235,13 @@ async def test_a_store_that_cannot_be_written_is_never_up_until_it_was_written(p
         rename(path, "history_results", "elsewhere")
         await analyzer.analyse()
         for _ in range(5):
-            await analyzer.analyzer._ask_for_lead()  # the lease is fine
+            await analyzer.analyzer._replica.ask()  # the lease is fine
             health = await analyzer.json("/health")
             assert (health["leader"], health["history"]) == (True, False)
         rename(path, "elsewhere", "history_results")
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["history"] is True
-        assert analyzer.analyzer._outbox.waiting == 0
+        assert analyzer.analyzer._saving.outbox.waiting == 0
 
 
 async def test_before_the_store_has_answered_nobody_says_that_it_is_up():
@@ -262,11 +262,11 @@ async def test_a_follower_that_could_not_read_is_well_again_when_it_could(monkey
         store.down = True
         await analyzer.analyzer._restore()
         store.down = False
-        await analyzer.analyzer._ask_for_lead()
+        await analyzer.analyzer._replica.ask()
         assert analyzer.analyzer.state().history is False
         await analyzer.analyzer._restore()
         assert analyzer.analyzer.state().history is True
-        assert analyzer.analyzer._analyses is False
+        assert analyzer.analyzer._replica.analyses is False
 
 
 # ── clocks ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,11 +4,8 @@ The oracle is the cluster of the test: it knows the number that each owner had, 
 when it was last looked at. The machine sees only analyses and what it reads of the cluster.
 """
 
-import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -17,14 +14,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
-from tests.services.analyzer.test_reclaim import LIVE, Life, act
+from tests.services.analyzer.lives import LIVE, Lease, Life, act, begun, live
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
 from vgpuscope.model.reclaim import Consent, PodFacts, Target
-from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
-from vgpuscope.services.analyzer.reclaim_calls import Order
-from vgpuscope.store.engine.engine import open_engine
+from vgpuscope.services.analyzer.reclaim.calls import Order
+from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
 
 OWNERS = {"a": "web", "b": "web", "c": "solo"}
 SCALE = replace(LIVE, reclaim=replace(LIVE.reclaim, action="scale"))
@@ -60,21 +56,14 @@ class Cluster(Life):
     read: dict[str, Known] = field(default_factory=dict)
     vetoed: set[str] = field(default_factory=set)
 
-    def start(self, *, leads: bool):
-        machine, lease = super().start(leads=leads)
-        fused = machine._store
-        machine = Reclaim(
-            lambda: self.config,
-            store=fused,
-            lead=lease,
+    def given(self, lease: Lease) -> Given:
+        return replace(
+            super().given(lease),
             send={"scale": self.scale, "restore": self.give_back},
-            look_again=self.analyse,
             facts=lambda workload: self.read.get(workload.uid, Known()),
             learn=(self.learn,),
             kube=lambda: "ok" if self.api != "down" else "down",
-            clock=lambda: self.now,
         )
-        return machine, lease
 
     def there(self, pod: str) -> bool:
         return self.owners[OWNERS[pod]].replicas > 0
@@ -114,7 +103,7 @@ class Cluster(Life):
         ]
         self.shown = {self.uid(pod): self.verdicts[pod] for pod in OWNERS if self.there(pod)}
         for machine, _ in self.replicas:
-            await self.surviving(machine, machine.follow(analysis(self.now, *gpus)))
+            await self.surviving(machine, machine.ticks.follow(analysis(self.now, *gpus)))
 
     async def scale(self, call, *, now):
         """As the server does it: the version is checked, and a call that left its mark does nothing."""
@@ -168,7 +157,7 @@ class Cluster(Life):
             self.reborn(owner)
 
 
-async def live(cluster: Cluster, what: str, of) -> None:
+async def step(cluster: Cluster, what: str, of) -> None:
     if what == "api":
         cluster.api = of
     elif what == "soon":  # before another analysis is due
@@ -192,7 +181,7 @@ async def restore(cluster: Cluster, pod: str) -> None:
         ids = [case.id for case in machine.cases.values() if case.pod == pod and case.restorable]
         if ids:
             with suppress(CaseUnfit, Unknown, HistoryDown, NotLeader):
-                await cluster.surviving(machine, machine.restore(ids[0], "ops"))
+                await cluster.surviving(machine, machine.people.restore(ids[0], "ops"))
 
 
 ACTIONS = st.one_of(
@@ -214,39 +203,31 @@ ACTIONS = st.one_of(
 @given(st.lists(ACTIONS, min_size=10, max_size=45))
 @settings(deadline=None, max_examples=60)
 def test_no_history_crash_or_fault_ends_a_pod_that_must_not_end(actions):
-    async def run(room: str) -> None:
-        engine = open_engine(str(Path(room) / "store.db"))
-        cluster = Cluster(engine)
-        try:
-            for what, of in actions:
-                before = len(cluster.scaled)
-                forbidden, stopped, api = set(cluster.forbidden), cluster.stopped, cluster.api
-                vetoed = {cluster.uid(pod) for pod in cluster.vetoed}
-                await live(cluster, what, of)
-                for one in cluster.scaled[before:]:
-                    assert set(one.ended.values()) == {"idle"}, "ended a pod that was not shown idle"
-                    assert not one.ended.keys() & forbidden, "ended a pod that somebody excluded"
-                    assert not one.ended.keys() & vetoed, "ended a pod whose annotation forbids it"
-                    assert not stopped, "acted while stopped"
-                    assert api == "ok", "acted without the Kubernetes API"
-                    assert one.before > 0, "took what was not there"
-            for owner, number, before in cluster.restored:
-                assert number == {"web": 2, "solo": 1}[owner], (owner, number, before)
-            keys = [one.key for one in cluster.scaled]
-            assert len(keys) == len(set(keys)), "one incarnation, two effects"
-        finally:
-            await engine.close()
+    async def story(cluster: Cluster) -> None:
+        for what, of in actions:
+            before = len(cluster.scaled)
+            forbidden, stopped, api = set(cluster.forbidden), cluster.stopped, cluster.api
+            vetoed = {cluster.uid(pod) for pod in cluster.vetoed}
+            await step(cluster, what, of)
+            for one in cluster.scaled[before:]:
+                assert set(one.ended.values()) == {"idle"}, "ended a pod that was not shown idle"
+                assert not one.ended.keys() & forbidden, "ended a pod that somebody excluded"
+                assert not one.ended.keys() & vetoed, "ended a pod whose annotation forbids it"
+                assert not stopped, "acted while stopped"
+                assert api == "ok", "acted without the Kubernetes API"
+                assert one.before > 0, "took what was not there"
+        for owner, number, before in cluster.restored:
+            assert number == {"web": 2, "solo": 1}[owner], (owner, number, before)
+        keys = [one.key for one in cluster.scaled]
+        assert len(keys) == len(set(keys)), "one incarnation, two effects"
 
-    with TemporaryDirectory() as room:
-        asyncio.run(run(room))
+    live(Cluster, story)
 
 
 @pytest.fixture
 async def cluster(tmp_path):
-    engine = open_engine(str(tmp_path / "store.db"))
-    assert engine is not None
-    yield Cluster(engine)
-    await engine.close()
+    async with begun(Cluster, tmp_path / "store.db") as one:
+        yield one
 
 
 async def idle(cluster: Cluster, pods: str, windows: int = 4) -> None:
@@ -279,7 +260,7 @@ async def test_a_group_that_exceeds_a_budget_is_left_whole(cluster):
 async def test_a_restore_gives_back_all_cases_of_the_owner(cluster):
     await idle(cluster, "ab", windows=6)
     machine = cluster.replicas[0][0]
-    assert (await machine.restore("uid-b-0", "ops")).state == "restored"
+    assert (await machine.people.restore("uid-b-0", "ops")).state == "restored"
     assert (cluster.owners["web"].replicas, machine.cases["uid-a-0"].state) == (2, "restored")
     entries = [one for one in (await machine.audit()).entries if one.what == "restore_asked"]
     assert [one.actor for one in entries] == ["ops"]
@@ -288,8 +269,8 @@ async def test_a_restore_gives_back_all_cases_of_the_owner(cluster):
 async def test_a_restore_works_while_the_machine_is_stopped(cluster):
     await idle(cluster, "c", windows=6)
     machine = cluster.replicas[0][0]
-    await machine.stop("ops")
-    assert (await machine.restore("uid-c-0", "ops")).state == "restored"
+    await machine.people.stop("ops")
+    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
     assert cluster.owners["solo"].replicas == 1
 
 
@@ -297,7 +278,7 @@ async def test_a_restore_is_tried_again_until_the_cluster_answers(cluster):
     await idle(cluster, "c", windows=6)
     machine = cluster.replicas[0][0]
     cluster.control = "lost"
-    asked = await machine.restore("uid-c-0", "ops")
+    asked = await machine.people.restore("uid-c-0", "ops")
     assert (asked.state, asked.reason) == ("verified", "restoring")
     cluster.control = "ok"
     for _ in range(2):
@@ -312,10 +293,10 @@ async def test_a_restore_that_is_refused_can_be_asked_for_again(cluster):
     cluster.owners["solo"].replicas = 7
     for _ in range(2):
         with pytest.raises(CaseUnfit, match="somebody changed it"):
-            await machine.restore("uid-c-0", "ops")
+            await machine.people.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].state == "verified"
     cluster.owners["solo"].replicas = 0
-    assert (await machine.restore("uid-c-0", "ops")).state == "restored"
+    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
 
 
 async def test_what_was_not_taken_cannot_be_restored(cluster):
@@ -323,18 +304,18 @@ async def test_what_was_not_taken_cannot_be_restored(cluster):
     machine = cluster.replicas[0][0]
     await idle(cluster, "c", windows=1)
     with pytest.raises(CaseUnfit):
-        await machine.restore("uid-c-0", "ops")
+        await machine.people.restore("uid-c-0", "ops")
     cluster.control = "refuses"
     while machine.cases["uid-c-0"].state != "acting":
         cluster.now += 600
         await cluster.analyse()
     with pytest.raises(CaseUnfit, match="not changed yet"):
-        await machine.restore("uid-c-0", "ops")
+        await machine.people.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].state == "acting"
     await cluster.deliver()
     cluster.control = "ok"
     with pytest.raises(CaseUnfit):
-        await machine.restore("uid-c-0", "ops")
+        await machine.people.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].reason == "restore_refused"
     assert cluster.owners["solo"].replicas == 1
 
@@ -349,15 +330,15 @@ async def decided(cluster: Cluster, pods: str) -> None:
 
 async def test_a_pod_that_is_new_since_the_last_analysis_keeps_its_owner(cluster):
     await decided(cluster, "ab")
-    await live(cluster, "reborn", "b")
-    await live(cluster, "soon", "")
+    await step(cluster, "reborn", "b")
+    await step(cluster, "soon", "")
     assert cluster.scaled == []
 
 
 async def test_an_annotation_that_is_new_since_the_last_analysis_is_seen(cluster):
     await decided(cluster, "c")
-    await live(cluster, "veto", "c")
-    await live(cluster, "soon", "")
+    await step(cluster, "veto", "c")
+    await step(cluster, "soon", "")
     assert cluster.scaled == []
 
 
@@ -373,7 +354,7 @@ async def test_a_pod_that_works_again_releases_the_others_of_its_owner(cluster):
 async def test_an_idle_pod_that_somebody_excluded_keeps_its_owner(cluster):
     await idle(cluster, "b", windows=1)
     machine = cluster.replicas[0][0]
-    await machine.exempt("uid-b-0", "ops")
+    await machine.people.exempt("uid-b-0", "ops")
     await idle(cluster, "ab", windows=6)
     assert cluster.scaled == []
     assert (machine.cases["uid-a-0"].state, machine.cases["uid-a-0"].held_by) == ("grace", ("owner_in_use",))
@@ -387,20 +368,17 @@ async def test_nobody_is_asked_to_approve_what_would_not_happen(cluster):
 
 async def test_a_crash_after_any_step_scales_once_and_gives_back_what_was_there(tmp_path):
     for steps in range(45):
-        engine = open_engine(str(tmp_path / f"{steps}.db"))
-        assert engine is not None
-        cluster = Cluster(engine)
-        cluster.fuse.left = steps
-        await idle(cluster, "ab", windows=10)
-        assert [(one.owner, one.before) for one in cluster.scaled] == [("web", 2)], steps
-        cluster.fuse.left = steps % 9
-        await restore(cluster, "a")
-        await cluster.window()
-        await restore(cluster, "a")
-        await cluster.window()
-        assert cluster.owners["web"].replicas == 2, steps
-        assert len(cluster.restored) == 1, steps
-        await engine.close()
+        async with begun(Cluster, tmp_path / f"{steps}.db") as cluster:
+            cluster.fuse.left = steps
+            await idle(cluster, "ab", windows=10)
+            assert [(one.owner, one.before) for one in cluster.scaled] == [("web", 2)], steps
+            cluster.fuse.left = steps % 9
+            await restore(cluster, "a")
+            await cluster.window()
+            await restore(cluster, "a")
+            await cluster.window()
+            assert cluster.owners["web"].replicas == 2, steps
+            assert len(cluster.restored) == 1, steps
 
 
 async def test_without_the_kubernetes_api_nobody_acts(cluster):

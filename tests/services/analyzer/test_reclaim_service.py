@@ -3,65 +3,21 @@
 Standard Webhooks: base64(HMAC-SHA256(secret, "id.timestamp.body")), as its specification describes it.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import re
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from tests.http.serving import SOON, until
-from tests.logic.doctor.test_reclaim import judgements_of
-from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
-from vgpuscope.model.analysis import Tenant
-from vgpuscope.sources.doctor.services import read_analyzer
+from tests.http.serving import until
+from tests.services.analyzer.analyzing import TOKEN, StubSource, reading, running, track
+from tests.services.analyzer.controlling import BEARER, EAGER, analysed, cases, decided, doctored, idle_pod
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-BEARER = {"authorization": f"Bearer {TOKEN}"}
-EAGER: dict[str, Any] = {
-    "scheduler.interval": 3600,
-    "reclaim.confirmations": 1,
-    "reclaim.grace": 0.0,
-    "reclaim.min_pod_age": 0.0,
-    "reclaim.max_fleet_share": 1.0,
-    "reclaim.include_held": True,
-}
-
-
-class Control:
-    """A control service: remembers what it received, and answers as it is told."""
-
-    def __init__(self) -> None:
-        self.received: list[tuple[dict[str, str], bytes]] = []
-        self.answer = "204 No Content"
-        self.url = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head.split("\r\n")[1:])}
-        body = await reader.readexactly(int(headers["content-length"]))
-        self.received.append((headers, body))
-        writer.write(f"HTTP/1.1 {self.answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
-        await writer.drain()
-        writer.close()
-
-
-@pytest.fixture
-async def control():
-    service = Control()
-    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
-    service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/optimize"
-    yield service
-    server.close()
-
-
-def idle_pod(number: int = 1):
-    return track(number, util=IDLE, tenant=Tenant(namespace="ml", pod="nb", container="main", pod_uid="uid-1"))
 
 
 @asynccontextmanager
@@ -74,31 +30,8 @@ async def analyzer(tmp_path, control, **more):
     }
     environ = {"VGPUSCOPE_API_TOKEN": TOKEN, "VGPUSCOPE_CONTROL_SECRET": SECRET}
     async with running(source, environ=environ, **(flags | more)) as one:
-        await one.analysed()
-        await until(lambda: one.analyzer._leads)
-        await analysed(one)
-        await analysed(one)
+        await decided(one)
         yield one
-
-
-async def analysed(one) -> None:
-    """One analysis more, and its cases settled."""
-    await one.analyse()
-    await until(lambda: one.analyzer._to_reclaim is None)
-
-
-async def cases(one) -> list[dict]:
-    return (await one.json("/api/v1/reclaim"))["cases"]
-
-
-async def doctored(one, code: str) -> tuple[str, list[str]]:
-    """What the analyzer's own doctor and one from outside say, which is the same."""
-    [own] = [check for check in (await one.json("/api/v1/doctor"))["findings"] if check["code"] == code]
-    answer = await read_analyzer(str(one.client.base_url), token=TOKEN, within=SOON)
-    outside = judgements_of(answer.facts)[code]
-    examples = own["examples"] if own["status"] != "skipped" else []  # it would be where was looked
-    assert (own["status"], examples) == (outside.status, list(outside.examples))
-    return own["status"], examples
 
 
 async def brakes(one) -> dict[str, str]:
@@ -140,7 +73,7 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
         assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "skipped"
 
 
-async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, control):
+async def test_an_operator_stops_exempts_resumes_and_reads_the_audit_log(tmp_path, control):
     more = {"control.dry_run": False, "reclaim.approval": True}
     async with analyzer(tmp_path, control, **more) as one:
         [case] = await cases(one)
@@ -150,6 +83,9 @@ async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, contr
         assert (exempt.status_code, exempt.json()["state"]) == (200, "exempt")
         again = await one.client.post(f"/api/v1/reclaim/{case['id']}/approve", headers=BEARER)
         assert (again.status_code, again.json()["error"]["code"]) == (409, "CASE_UNFIT")
+        assert (await one.client.post(f"/api/v1/reclaim/{case['id']}/resume")).status_code in {401, 403}
+        resumed = await one.client.post(f"/api/v1/reclaim/{case['id']}/resume", headers=BEARER)
+        assert (resumed.status_code, resumed.json()["state"]) == (200, "candidate")
         missing = await one.client.post("/api/v1/reclaim/nobody/approve", headers=BEARER)
         assert missing.status_code == 404
         stopped = await one.client.post("/api/v1/reclaim/stop", headers=BEARER)
@@ -196,7 +132,7 @@ async def test_without_a_store_nothing_is_done_and_it_is_said(control):
         await analysed(one)
         assert (await one.json("/api/v1/reclaim"))["mode"] == "off"
         [case] = await cases(one)
-        assert "no_history" in case["held_by"]
+        assert case["held_by"] == ["no_history"]  # no store is down, and no other replica leads
         assert (await doctored(one, "RECLAIM_WITHOUT_HISTORY"))[0] == "fail"
         assert await brakes(one) == {}
         assert control.received == []

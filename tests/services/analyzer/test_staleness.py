@@ -19,7 +19,7 @@ from tests.services.analyzer.analyzing import (
 )
 from tests.services.analyzer.test_analyzer import HOURLY, aged, quick  # noqa: F401 - a fixture
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer import process as service
+from vgpuscope.services.analyzer import source_watch
 from vgpuscope.views.fleet.results import iso
 
 HEADER = "x-vgpuscope-stale-since"
@@ -148,15 +148,15 @@ async def test_a_source_that_died_is_told_within_seconds_and_without_an_analysis
         await health_when(analyzer, status="healthy", prometheus_connected=True)
         sources.down = SourceDown("http://stub does not answer queries: connection refused")
         await asyncio.sleep(0)
-        forward(service._ASK_EVERY)
+        forward(source_watch._ASK_EVERY)
         health = await health_when(analyzer, status="degraded", prometheus_connected=False)
         assert health["error"]["code"] == "SOURCE_DOWN"
         assert (analyzer.source.reads, health["stale_since"]) == (1, None)
         sources.down = None
-        forward(service._ASK_EVERY)
+        forward(source_watch._ASK_EVERY)
         health = await health_when(analyzer, status="healthy", prometheus_connected=True)
         assert health["error"] is None
-        assert service._ASK_EVERY + service._ASK_WITHIN < 10
+        assert source_watch._ASK_EVERY + source_watch._ASK_WITHIN < 10
 
 
 async def test_a_source_that_is_dead_at_the_start_is_told_while_the_first_analysis_still_tries():
@@ -178,8 +178,8 @@ async def test_a_source_that_hangs_is_told_and_nobody_waits_for_it():
         await source.asked.wait()
         began = time.monotonic()
         assert (await analyzer.json("/health"))["prometheus_connected"] is False
-        assert time.monotonic() - began < service._ASK_WITHIN
-        forward(service._ASK_WITHIN)
+        assert time.monotonic() - began < source_watch._ASK_WITHIN
+        forward(source_watch._ASK_WITHIN)
         await until(lambda: analyzer.analyzer.state().error)
         health = await analyzer.json("/health")
         assert (health["status"], health["error"]["code"]) == ("degraded", "SOURCE_DOWN")

@@ -17,7 +17,7 @@ class BadApi:
 
     def __init__(self) -> None:
         self.instead: dict[str, bytes] = {}
-        self.kubeconfig = ""
+        self.kubeconfig, self.port = "", 0
         self._version = 1
         self._objects: dict[str, dict[str, dict]] = {kind: {} for kind in KINDS}
         self._lines: list[tuple[int, str, bytes]] = []
@@ -122,7 +122,8 @@ def bad_api(path: Path) -> Iterator[BadApi]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    api.kubeconfig = _kubeconfig(path, server.server_address[1])
+    api.port = server.server_address[1]
+    api.kubeconfig = _kubeconfig(path, api.port)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

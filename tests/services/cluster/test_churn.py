@@ -5,12 +5,13 @@ import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.contract.clusterrun import exporter, holder, registered
 from tests.environment import uncovered
-from tests.services.cluster.badapi import bad_api
+from tests.services.cluster.badapi import KINDS, bad_api
 from tests.services.cluster.soak import LOOKS
 from vgpuscope.catalog import cluster as m
 
@@ -19,6 +20,7 @@ FULL = 26  # looks, an hour apart: after a day nothing is remembered that was no
 LATE = 32
 MOST_BLOCKS = 0.08  # of Python's memory for each pod that came and went; a string that is never forgotten is one
 MOST_THINGS = 0.01  # of what there is: parts of the page that are equal are sometimes one, and sometimes two
+_ESTABLISHED = "01"  # in /proc/net/tcp
 MOST_GROWTH = 1_500_000  # bytes of resident memory; pages are coarse
 
 
@@ -27,7 +29,7 @@ def test_what_the_exporter_holds_does_not_grow_while_pods_nodes_and_namespaces_c
 
 
 @pytest.mark.soak
-@pytest.mark.day
+@pytest.mark.long
 def test_what_the_exporter_holds_does_not_grow_over_a_day_with_a_pod_each_second():
     does_not_grow(soaked(86_400))
 
@@ -68,10 +70,10 @@ def test_descriptors_and_threads_are_as_many_as_before_after_watches_that_broke_
         api.put(registered("gpu-1", "GPU-a"))
         with exporter(api.kubeconfig, tmp_path) as running:
             churn(api, running, 0)
-            before = resources_of(running.process.pid)
+            before = resources_at_rest(running, api)
             for number in range(1, 4):
                 churn(api, running, number)
-            running.wait(lambda: resources_of(running.process.pid) == before)
+            assert resources_at_rest(running, api) == before
 
 
 def churn(api, running, number):
@@ -93,5 +95,16 @@ def all_up(page):
     return all(value == 1 for _, value in page.named(m.WATCH_UP.name))
 
 
-def resources_of(pid):
+def resources_at_rest(running, api):
+    """Descriptors and threads once each kind that the server has is watched, and no other connection is left."""
+    pid = running.process.pid
+    running.wait(lambda: connections_of(pid) == [api.port] * len(KINDS))
     return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
+
+
+def connections_of(pid):
+    """The remote ports of the process's TCP connections, as the kernel lists them."""
+    files = (os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd"))
+    own = {file[len("socket:[") : -1] for file in files if file.startswith("socket:")}
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return [int(row[2].partition(":")[2], 16) for row in rows if row[9] in own and row[3] == _ESTABLISHED]

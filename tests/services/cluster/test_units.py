@@ -15,8 +15,8 @@ from vgpuscope.config import ClusterConfig
 from vgpuscope.formats.kube import objects
 from vgpuscope.model.allocation import Controller
 from vgpuscope.model.errors import KubeUnreadable, SourceDown
+from vgpuscope.services import watch as watching
 from vgpuscope.services.cluster import owners as owner_search
-from vgpuscope.services.cluster import watch as watching
 from vgpuscope.services.cluster.process import ClusterExporter
 
 pytestmark = pytest.mark.attack

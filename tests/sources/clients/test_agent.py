@@ -58,7 +58,8 @@ async def _trickle(reader, writer):
         while True:
             writer.write(b" ")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(reader.read(1), 0.02)
+                async with asyncio.timeout(0.02):
+                    await reader.read(1)
                 return
 
 

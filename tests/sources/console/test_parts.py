@@ -75,7 +75,8 @@ async def test_a_part_that_hangs_is_waited_for_once_and_shows_its_last_value(sou
     forward(3.1)
     late = await waiting
     assert (late.value, late.state, late.error.code) == ("first", "stale", QueryTimeout.code)
-    again = await asyncio.wait_for(part.read(), 1.0)  # by the loop's clock: nobody waits for it a second time
+    async with asyncio.timeout(1.0):
+        again = await part.read()  # by the loop's clock: nobody waits for it a second time
     assert (again.state, source.fetches) == ("stale", 2)
     source.let_go.set()
     await asyncio.sleep(0)
@@ -141,6 +142,25 @@ async def test_a_slow_part_is_fetched_for_a_fortieth_of_the_time_at_most(source)
     assert source.fetches == 2
 
 
+@pytest.mark.parametrize(("share", "seconds", "pause"), [(100.0, 2, 200), (100.0, 4, 300), (40.0, 4, 160)])
+async def test_a_part_is_fetched_for_its_share_of_the_time_but_at_least_every_five_minutes(
+    source, share, seconds, pause
+):
+    part = reader(source, kept=5.0, deadline=60.0, share=share)
+    source.let_go.clear()
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(seconds)
+    source.let_go.set()
+    await waiting
+    forward(pause - 1)
+    await part.read()
+    assert source.fetches == 1
+    forward(2)
+    await part.read()
+    assert source.fetches == 2
+
+
 async def test_a_part_that_took_long_to_fail_is_soon_tried_again(source):
     part = reader(source, kept=5.0, deadline=1.0)
     source.let_go.clear()
@@ -201,3 +221,80 @@ async def test_a_slow_part_is_late_if_it_takes_longer_than_it_did(source):
     forward(2)
     assert (await part.read()).error.code == QueryTimeout.code
     await part.close()
+
+
+# ── with a rhythm ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def slow(source, *, seconds, **more):
+    """A part that was fetched once, and took so long."""
+    source.let_go.clear()
+    part = reader(source, share=100.0, rhythm=lambda: 300.0, deadline=60.0, longest=120.0, **more)
+    asked = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(seconds)
+    source.let_go.set()
+    await asked
+    return part
+
+
+async def begun(part, source):
+    """Whether `begin` fetches; the fetch has ended."""
+    before = source.fetches
+    part.begin()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return source.fetches > before
+
+
+async def test_a_slow_part_waits_for_the_next_beginning(source):
+    part = await slow(source, seconds=2.6)  # the pause is 260 s
+    for _ in range(9):
+        forward(30)
+        await part.read()
+    assert source.fetches == 1  # after 270 s
+    forward(30)
+    assert await begun(part, source)
+
+
+async def test_a_slow_part_is_fetched_without_a_beginning_that_does_not_come(source):
+    part = await slow(source, seconds=2.6)
+    forward(374)
+    await part.read()
+    assert source.fetches == 1
+    forward(2)
+    await part.read()
+    assert source.fetches == 2
+
+
+async def test_no_beginning_takes_a_slow_part_more_often_than_its_share(source):
+    part = await slow(source, seconds=2.6)
+    for _ in range(2):  # analyses by hand
+        forward(60)
+        await part.read()
+        assert not await begun(part, source)
+
+
+async def test_a_part_that_nobody_looks_at_is_not_fetched(source):
+    part = await slow(source, seconds=2.6)
+    forward(300)
+    assert not await begun(part, source)
+
+
+async def test_a_quick_part_is_fetched_as_often_as_without_a_rhythm(source):
+    part = await slow(source, seconds=0.04)  # the pause is the five seconds of every part
+    forward(5.1)
+    await part.read()
+    assert source.fetches == 2
+    forward(1)
+    assert not await begun(part, source)
+
+
+async def test_a_slow_part_that_failed_is_tried_again_soon(source):
+    part = await slow(source, seconds=2.6)
+    source.answer = SourceDown("away")
+    forward(376)
+    await part.read()
+    forward(6)
+    source.answer = "second"
+    assert (await part.read()).value == "second"

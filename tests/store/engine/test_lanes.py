@@ -12,6 +12,7 @@ from tests.store.engine.notes import Notes
 from tests.store.fleets import DAY, NOON, analysis, gpu
 from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.lane import Lane
 from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.lease import lease_in
 from vgpuscope.store.limits import LIMITS, Limits
@@ -129,3 +130,23 @@ async def test_lanes_that_open_a_new_file_at_once_make_its_tables_once(tmp_path)
             reads = [notes.all() for _ in range(4)]
             await asyncio.gather(notes.add(("one", None, None)), *reads)
             assert await notes.all() == [("one", None, None)]
+
+
+async def test_a_connection_whose_job_outlasts_the_close_is_closed_when_the_job_ends(tmp_path):
+    closed = threading.Event()
+
+    class Watched(SqliteDatabase):
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    limits, stuck = Limits(close=0.01), Stuck()
+    lane = Lane("frozen", Watched(str(tmp_path / "h.db"), limits=limits), (), limits=limits)
+    job = asyncio.ensure_future(lane.do(stuck, deadline=SOON))
+    await asyncio.to_thread(stuck.begun.acquire, timeout=SOON)
+    with pytest.raises(HistoryDown, match=r"has not closed within 0\.01 s"):
+        await lane.close()
+    assert not closed.is_set()
+    stuck.let_go.set()
+    assert await asyncio.to_thread(closed.wait, SOON)
+    await job

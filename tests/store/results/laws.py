@@ -40,5 +40,19 @@ def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -
             assert got == (pytest.approx(want, abs=1) if field in _WHOLE else pytest.approx(want)), field
 
 
+async def assert_some_fields_are_those_of_the_whole(store) -> None:
+    """Points of which only some fields are read have the numbers of whole points, and nothing else."""
+    for fields in ({"seconds", "held_seconds", "by_class"}, {"by_verdict", "memory_used"}, {"score", "energy"}):
+        for step, asked in ((step, more) for step in ("hour", "day") for more in ({}, {"namespace": ""})):
+            whole = await points(store, step=step, **_ALL, **asked)
+            some = await points(store, step=step, **_ALL, **asked, fields=frozenset(fields))
+            assert whole
+            assert list(map(_key, some)) == list(map(_key, whole))
+            assert [[getattr(one, name) for name in sorted(fields)] for one in some] == [
+                [getattr(one, name) for name in sorted(fields)] for one in whole
+            ]
+            assert {(one.util_max, one.power, tuple(one.by_status)) for one in some} == {(None, None, ())}
+
+
 def _key(point: HistoryPoint) -> tuple:
     return point.time, point.gpu_id, point.mig, point.namespace, point.pod

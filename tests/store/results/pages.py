@@ -1,5 +1,7 @@
 """What holds of every store that returns its history page by page, to be asked of any."""
 
+from typing import Any
+
 from tests.store.fleets import NOON
 from vgpuscope.model.history import HistoryPage, HistoryPoint, Step
 from vgpuscope.store.results.history import History
@@ -14,7 +16,7 @@ WHOSE: tuple[dict[str, str], ...] = (
 )
 
 
-async def pages(store: History, *, step: Step, limit: int, **whose: str) -> list[HistoryPage]:
+async def pages(store: History, *, step: Step, limit: int, **whose: Any) -> list[HistoryPage]:
     """All pages, each from the cursor of the one before."""
     found: list[HistoryPage] = []
     cursor: str | None = None

@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from tests.environment import uncovered
 from tests.paths import REPOSITORY, TESTS
 from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
-from tests.store.results.laws import assert_equal_points, every_point, rolled
+from tests.store.results.laws import (
+    assert_equal_points,
+    assert_some_fields_are_those_of_the_whole,
+    every_point,
+    rolled,
+)
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Allocated, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.store.engine.engine import Engine
@@ -299,6 +304,16 @@ async def test_it_does_not_matter_when_hours_are_rolled_up(tmp_path_factory, fou
             if data.draw(st.booleans()):
                 await late.prune(data.draw(st.sampled_from((NOON, NOON + HOUR, NOON + 2 * HOUR, NOON + DAY - 1))))
         assert await every_point(late) == await every_point(plain)
+
+
+async def test_some_fields_are_those_of_the_whole_whether_hours_are_rolled_up_or_not(path):
+    async with history(path) as store:
+        for number in range(4):
+            await store.save(fleet(NOON + number * 1500, 3, number=number))
+        await assert_some_fields_are_those_of_the_whole(store)
+        await store.prune(NOON + HOUR)
+        await store.save(fleet(NOON + 100, 3, number=9))  # of an hour that is rolled up already
+        await assert_some_fields_are_those_of_the_whole(store)
 
 
 async def test_large_hours_are_rolled_up_and_dropped_in_parts(path):

@@ -60,6 +60,7 @@ async def test_a_made_up_cursor_is_only_another_place_to_begin(tmp_path, step, c
     async with history(tmp_path / "h.db") as store:
         await store.save(analysis(NOON, gpu()))
         await store.prune(NOON + DAY)
-        for whose in ({}, {"gpu_id": gpu().gpu_id}):
+        whoses: tuple[dict[str, Any], ...] = ({}, {"gpu_id": gpu().gpu_id})
+        for whose in whoses:
             page = await store.page(Wanted(step=step, begin=0, end=2 * NOON, limit=9, cursor=cursor, **whose))
             assert len(page.points) == (0 if cursor.startswith("9") else 1)

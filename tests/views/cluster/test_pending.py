@@ -83,7 +83,7 @@ def test_the_answer_has_the_pods_and_what_their_codes_mean():
 
 
 def test_a_row_names_a_few_nodes_and_how_many_more_there_are():
-    assert "5 nodes: words (a, b, c, and 2 more)" in table(pod(said(MEMORY, "a", "b", "c", "d", count=5)))
+    assert "5 nodes: words (a, b, c and 2 more)" in table(pod(said(MEMORY, "a", "b", "c", "d", count=5)))
     assert "1 node: words (a)" in table(pod(said(MEMORY, "a", count=1)))
     assert table(pod(said())).endswith("  words")
 
@@ -116,6 +116,13 @@ def test_every_outcome_has_a_headline():
     assert "failed on n1 60 s ago, before it started\n" in view(pod(outcome="failed", **ended))
     assert "failed 60 s ago, before it started\n" in view(pod(outcome="failed", ended=NOW - 60))
     assert "was deleted 60 s ago, after waiting for 4 min\n" in view(pod(outcome="deleted", ended=NOW - 60))
+
+
+def test_the_advice_names_the_namespace_and_the_node():
+    waits = pod(said("SCHED_QUOTA_EXCEEDED"), said("SCHED_NODE_SELECTOR", "gpu-7"))
+    shown = text(pod_view(waits, pending_list([waits], NOW), "zh"))
+    assert "kubectl describe resourcequota -n ml`" in shown
+    assert "kubectl describe node gpu-7`" in shown
 
 
 def test_a_code_is_explained_once_however_many_said_it():

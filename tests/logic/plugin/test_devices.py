@@ -1,0 +1,112 @@
+"""The ids for the kubelet, which of them are best, and what HAMi's scheduler is told."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpuscope.logic.plugin.assignment import choose
+from vgpuscope.logic.plugin.devices import offered, preferred
+from vgpuscope.logic.plugin.registration import registrations
+from vgpuscope.model.plugin import AllocatingPod, Assigned, GpuFault, GpuState, PluginGpu, Segment, StaticInstance
+
+MIB = 1 << 20
+
+
+def state(uuid, index=0, *, healthy=True, **more):
+    gpu = PluginGpu(uuid=uuid, index=index, model="Tesla T4", **more)
+    return GpuState(gpu=gpu, driver="ok" if healthy else "lost")
+
+
+def instance(n, profile="1g.10gb", *, start, size=1, slices=1, memory=9728):
+    return StaticInstance(
+        uuid=f"MIG-{n}",
+        gpu_instance=n,
+        compute_instance=0,
+        profile=profile,
+        memory=memory * MIB,
+        slices=slices,
+        start=start,
+        size=size,
+    )
+
+
+def test_a_gpu_is_offered_as_shares_and_with_mig_as_its_instances():
+    mig = state("GPU-m", 1, mig=True, instances=(instance(0, start=0), instance(1, start=1)))
+    found = offered([state("GPU-a", numa=1), mig], split=2)
+    assert [(one.id, one.visible, one.healthy, one.numa) for one in found] == [
+        ("GPU-a-0", "GPU-a", True, 1),
+        ("GPU-a-1", "GPU-a", True, 1),
+        ("MIG-0", "MIG-0", True, None),
+        ("MIG-1", "MIG-1", True, None),
+    ]
+
+
+def test_all_shares_of_an_unhealthy_gpu_are_unhealthy():
+    fault = GpuState(gpu=state("GPU-b").gpu, driver="ok", fault=GpuFault(gpu="GPU-b", xid=48, since=0.0))
+    assert {one.healthy for one in offered([state("GPU-a", healthy=False), fault], split=3)} == {False}
+
+
+DEVICES = {one.id: one for one in offered([state(f"GPU-{n}", n) for n in "abc"], split=3)}
+
+
+def test_ids_of_the_assigned_gpus_come_first_then_of_as_many_gpus_as_possible():
+    every = list(DEVICES)
+    assert preferred(every, [], 2, devices=DEVICES, assigned=("GPU-c", "GPU-b")) == ("GPU-b-0", "GPU-c-0")
+    assert preferred(every, [], 2, devices=DEVICES, assigned=("GPU-c", "GPU-c")) == ("GPU-c-0", "GPU-c-1")
+    assert preferred(every, [], 3, devices=DEVICES) == ("GPU-a-0", "GPU-b-0", "GPU-c-0")
+    assert preferred(every, ["GPU-b-2"], 2, devices=DEVICES) == ("GPU-b-2", "GPU-a-0")
+
+
+ids = st.lists(st.sampled_from([*DEVICES, "unknown-0"]), unique=True)
+
+
+@given(ids, st.integers(0, 12), st.integers(0, 3))
+def test_the_kubelet_gets_as_many_ids_as_it_asks_for_and_all_that_it_requires(available, size, required):
+    must = available[: min(required, size)]
+    found = preferred(available, must, size, devices=DEVICES, assigned=("GPU-a",))
+    assert len(found) == len(set(found)) == min(size, len(available))
+    assert set(must) <= set(found) <= set(available)
+
+
+def test_memory_and_cores_are_scaled_and_the_type_has_the_vendors_name():
+    (one,) = registrations([state("GPU-a", memory=15360 * MIB)], split=10, memory_scaling=1.5, core_scaling=2.0)
+    assert (one.memory, one.cores, one.slots, one.type) == (23040, 200, 10, "NVIDIA-Tesla T4")
+
+
+def test_a_gpu_without_known_memory_is_left_out_unless_it_is_configured():
+    assert registrations([state("GPU-a")], split=1) == ()
+    (one,) = registrations([state("GPU-a")], split=1, memory_unless_known=24576)
+    assert one.memory == 24576
+
+
+def test_instances_that_exist_are_the_profiles_with_their_places():
+    made = (
+        instance(0, start=4),
+        instance(1, start=2),
+        instance(2, "3g.40gb", start=0, size=4, slices=3, memory=40192),
+    )
+    (one,) = registrations([state("GPU-m", memory=81920 * MIB, mig=True, instances=made)], split=10, memory_scaling=2.0)
+    assert (one.mode, one.slots, one.memory, one.cores) == ("mig", 3, 81920, 100)
+    assert [(p.name, p.memory, p.cores, p.slices, p.placements) for p in one.profiles] == [
+        ("1g.10gb", 9728, 15, 1, ((2, 1), (4, 1))),
+        ("3g.40gb", 40192, 43, 3, ((0, 4),)),
+    ]
+
+
+def pod(name, devices, *, bound, phase="allocating"):
+    segment = Segment(
+        container="main", devices=tuple(Assigned(gpu=f"GPU-{n}", memory=1, cores=0) for n in range(devices))
+    )
+    return AllocatingPod(
+        uid=name, namespace="ml", name=name, version="1", node="n1", phase=phase, bound=bound, segment=segment
+    )
+
+
+def test_without_a_lock_the_pod_that_waits_for_as_many_devices_is_meant_and_nobody_is_sure():
+    pods = [pod("two", 2, bound=1.0), pod("late", 1, bound=3.0), pod("early", 1, bound=2.0)]
+    found = choose(pods, node="n1", owner=None, count=1)
+    assert found is not None
+    assert (found.pod.name, found.sure) == ("early", False)
+    alone = choose(pods[:1], node="n1", owner=("ml", "somebody"), count=1)
+    assert alone is not None
+    assert (alone.pod.name, alone.sure) == ("two", True)
+    assert choose(pods, node="n2", owner=None, count=1) is None

@@ -1,0 +1,140 @@
+"""When a GPU may be used: what the driver says, and XIDs as NVIDIA's catalogue rates them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpuscope.logic.plugin.health import HealthBook
+from vgpuscope.model.device import DeviceReading, Gpu, Memory, MigInstance, XidCount
+from vgpuscope.model.plugin import GpuFault
+
+A, B = "GPU-a", "GPU-b"
+# From NVIDIA's catalogue (docs/xid.md): what belongs to the application, what to ignore, what the GPU does not survive
+HARMLESS = (8, 13, 31, 68, 94, 105, 139, 14, 43, 63, 92, 137, 161, 45, 154, 159)
+FATAL = (46, 62, 64, 95, 109, 119, 140, 158, 160, 151, 54, 78, 48, 74, 144, 150, 1, 61)
+
+
+def gpu(uuid, health="ok", *, index=0, total=1 << 30):
+    memory = Memory(total=total, used=0, free=total) if health == "ok" else None
+    return Gpu(uuid=uuid, index=index, model="T4", health=health, memory=memory)
+
+
+def seen(book, *gpus, at=0.0, **xids):
+    counts = tuple(XidCount(gpu=A, xid=int(name[1:]), count=count) for name, count in xids.items())
+    book.see(DeviceReading(at=at, gpus=gpus, xids=counts), {})
+    return {state.gpu.uuid: state.reason for state in book.states}
+
+
+@pytest.mark.parametrize("xid", HARMLESS)
+def test_an_xid_of_the_application_leaves_the_gpu_healthy(xid):
+    book = HealthBook()
+    assert seen(book, gpu(A), **{f"x{xid}": 1}) == {A: ""}
+    assert book.faults == ()
+
+
+@pytest.mark.parametrize("xid", FATAL)
+def test_an_xid_that_asks_for_more_holds_the_gpu_until_it_is_cleared(xid):
+    book = HealthBook()
+    assert seen(book, gpu(A), gpu(B, index=1), at=5.0, **{f"x{xid}": 1}) == {A: f"xid-{xid}", B: ""}
+    assert seen(book, gpu(A), gpu(B, index=1), at=1e9, **{f"x{xid}": 1}) == {A: f"xid-{xid}", B: ""}
+    assert book.clear([A]) == (GpuFault(gpu=A, xid=xid, since=5.0),)
+    assert seen(book, gpu(A), **{f"x{xid}": 1})[A] == ""
+    assert seen(book, gpu(A), at=7.0, **{f"x{xid}": 2})[A] == f"xid-{xid}"  # it happened again
+
+
+def test_an_xid_that_is_not_in_the_catalogue_is_not_acted_on():
+    assert seen(HealthBook(), gpu(A), x999=1) == {A: ""}
+
+
+def test_time_clears_a_fault_only_once_the_driver_reports_the_gpu():
+    book = HealthBook(clear_after=100.0)
+    seen(book, gpu(A), at=1000.0, x48=1)
+    assert seen(book, gpu(A), at=1099.0, x48=1) == {A: "xid-48"}
+    assert seen(book, gpu(A, "reset-required"), at=1200.0, x48=1) == {A: "reset-required"}
+    assert book.faults != ()
+    assert seen(book, gpu(A), at=1201.0, x48=1) == {A: ""}
+
+
+def test_clearing_a_fault_does_not_make_a_gpu_healthy_that_does_not_answer():
+    book = HealthBook()
+    seen(book, gpu(A), x64=1)
+    book.clear([A])
+    assert seen(book, gpu(A, "lost"), x64=1) == {A: "lost"}
+
+
+def test_a_gpu_that_fell_off_the_bus_is_healthy_when_it_answers():
+    book = HealthBook()
+    assert seen(book, gpu(A), at=100.0, x79=1) == {A: "xid-79"}
+    assert book.faults == ()  # nobody needs to clear it
+    assert seen(book, gpu(A, "lost"), at=103.0, x79=1) == {A: "lost"}
+    assert seen(book, gpu(A), at=160.0, x79=1) == {A: ""}
+
+
+@pytest.mark.parametrize("health", ["lost", "reset-required", "unresponsive", "no-permission", "error"])
+def test_what_the_driver_says_of_one_gpu_concerns_that_gpu(health):
+    book = HealthBook()
+    seen(book, gpu(A), gpu(B, index=1))
+    assert seen(book, gpu(A, health), gpu(B, index=1)) == {A: health, B: ""}
+    assert book.states[0].gpu.memory == 1 << 30  # known from when it answered
+    assert seen(book, gpu(A), gpu(B, index=1)) == {A: "", B: ""}
+
+
+def test_a_gpu_that_is_no_longer_listed_is_lost_and_not_forgotten():
+    book = HealthBook()
+    seen(book, gpu(A), gpu(B, index=1))
+    assert seen(book, gpu(B, index=1)) == {A: "lost", B: ""}
+
+
+def test_one_missed_read_of_the_driver_changes_nothing_and_two_concern_all():
+    book = HealthBook()
+    seen(book, gpu(A), gpu(B, index=1))
+    book.miss()
+    assert all(state.healthy for state in book.states)
+    book.miss()
+    assert [state.reason for state in book.states] == ["unresponsive", "unresponsive"]
+    assert seen(book, gpu(A), gpu(B, index=1)) == {A: "", B: ""}
+
+
+def test_a_gpu_that_never_answered_has_no_uuid_to_offer():
+    assert seen(HealthBook(), gpu("unknown-0", "lost")) == {}
+
+
+def test_faults_from_before_a_restart_hold_but_newer_ones_win():
+    book = HealthBook()
+    book.restore([GpuFault(gpu=A, xid=48, since=1.0)])
+    assert seen(book, gpu(A)) == {A: "xid-48"}
+    book = HealthBook()
+    seen(book, gpu(A), at=9.0, x64=1)
+    book.restore([GpuFault(gpu=A, xid=48, since=1.0)])
+    assert book.faults == (GpuFault(gpu=A, xid=64, since=9.0),)
+
+
+def test_only_instances_with_a_gpu_instance_of_their_own_are_offered():
+    def mig(name, gi, ci, profile):
+        return MigInstance(uuid=name, index=0, gpu_instance=gi, compute_instance=ci, profile=profile)
+
+    instances = (mig("alone", 1, 0, "1g.10gb"), mig("c0", 2, 0, "1c.2g.20gb"), mig("c1", 2, 1, "1c.2g.20gb"))
+    book = HealthBook()
+    one = Gpu(uuid=A, index=0, model="A100", mig_enabled=True, instances=instances)
+    book.see(DeviceReading(at=0.0, gpus=(one,)), {})
+    assert [instance.uuid for instance in book.states[0].gpu.instances] == ["alone"]
+
+
+healths = st.sampled_from(["ok", "lost", "reset-required", "unresponsive", "error"])
+steps = st.lists(st.tuples(healths, st.sampled_from([13, 31, 48, 63, 64, 79, 109]), st.booleans()), max_size=12)
+
+
+@given(steps)
+def test_a_gpu_is_never_healthy_while_the_driver_denies_it_or_a_fault_waits(history):
+    counts: dict[int, int] = {}
+    book, held = HealthBook(), False
+    for number, (health, xid, cleared) in enumerate(history):
+        counts[xid] = counts.get(xid, 0) + 1
+        seen(book, gpu(A, health), at=100.0 * number, **{f"x{x}": n for x, n in counts.items()})
+        held |= xid in {48, 64, 109}
+        if cleared:
+            book.clear([A])
+            held = False
+        (state,) = book.states
+        if health != "ok" or held:
+            assert not state.healthy

@@ -1,0 +1,134 @@
+"""The laws of placing, over random clusters and histories."""
+
+from hypothesis import given, settings
+
+from tests.logic.scheduler import worlds
+from vgpuscope.logic.scheduler.node_fit import Refusal, fit_pod
+from vgpuscope.logic.scheduler.place import place
+from vgpuscope.logic.scheduler.rules import Rules
+from vgpuscope.logic.scheduler.verdicts import refused, unregistered
+from vgpuscope.model.decision import BY_CODE
+from vgpuscope.model.placement import NodeVerdict, Policies
+
+
+def cluster(random):
+    state, names = worlds.some_state(random)
+    return state, names, worlds.some_request(random)
+
+
+def plain(state, request, names):
+    """The verdict on every node by the full check, without any shortcut."""
+    rules, room = Rules(request.selection, Policies()), state.room(request.namespace)
+    for name in names:
+        book = state.book(name)
+        if book is None or not book.usable:
+            yield unregistered(name, book)
+            continue
+        found = fit_pod(book, request, rules, room)
+        if isinstance(found, Refusal):
+            yield refused(book, found, rules=rules, room=room, namespace=request.namespace)
+        else:
+            yield NodeVerdict(node=name, score=book.score)
+
+
+@settings(max_examples=500)
+@given(worlds.seeds)
+def test_the_quick_check_gives_the_verdicts_of_the_full_check(random):
+    state, names, request = cluster(random)
+    assert place(state, request, names).nodes == tuple(plain(state, request, names))
+
+
+@settings(max_examples=500)
+@given(worlds.seeds)
+def test_on_nodes_with_equal_gpus_the_bounds_give_the_verdicts_of_the_full_check(random):
+    state, names = worlds.equal_state(random)
+    for _ in range(5):
+        request = worlds.several_containers(random)
+        assert place(state, request, names).nodes == tuple(plain(state, request, names))
+
+
+@settings(max_examples=500)
+@given(worlds.seeds)
+def test_no_gpu_is_ever_over_its_memory_cores_or_slots(random):
+    state, names = worlds.some_state(random)
+    for name in names:
+        for gpu in state.book(name).gpus:
+            assert 0 <= gpu.used <= gpu.slots
+            assert 0 <= gpu.used_memory <= gpu.memory
+            if gpu.mode != "mig":  # seven 1g instances of 15 % are 105 %: there the placements are the bound
+                assert 0 <= gpu.used_cores <= gpu.cores
+
+
+@given(worlds.seeds)
+def test_mig_instances_of_one_gpu_never_overlap(random):
+    state, names = worlds.some_state(random, inits=False)
+    for name in names:
+        for gpu in state.book(name).gpus:
+            slices = [at for start, size in gpu.placed for at in range(start, start + size)]
+            assert len(slices) == len(set(slices))
+
+
+@given(worlds.seeds)
+def test_the_order_and_repetition_of_candidates_make_no_difference(random):
+    state, names, request = cluster(random)
+    shuffled = [*names, *names]
+    random.shuffle(shuffled)
+    one, other = place(state, request, names), place(state, request, shuffled)
+    assert (one.node, one.gpus, one.score) == (other.node, other.gpus, other.score)
+    assert sorted(one.nodes, key=lambda each: each.node) == sorted(other.nodes, key=lambda each: each.node)
+
+
+@given(worlds.seeds)
+def test_every_candidate_has_one_verdict_and_refusals_have_a_known_code(random):
+    state, names, request = cluster(random)
+    found = place(state, request, [*names, "never-seen"])
+    assert [one.node for one in found.nodes] == [*names, "never-seen"]
+    for one in found.nodes:
+        assert (one.score is None) == bool(one.code)
+        if one.code:
+            assert one.code in BY_CODE
+            assert one.reason
+            assert one.message
+
+
+@given(worlds.seeds)
+def test_a_chosen_node_fits_and_no_fitting_node_is_better(random):
+    state, names, request = cluster(random)
+    found = place(state, request, names)
+    fitting = {one.node: one.score for one in found.nodes if not one.code}
+    assert bool(found.node) == bool(fitting)
+    if fitting:
+        best = min if request.selection.node_policy == "spread" else max
+        assert fitting[found.node] == best(fitting.values())
+        assert found.node == min(name for name, score in fitting.items() if score == fitting[found.node])
+
+
+@given(worlds.seeds)
+def test_every_container_gets_as_many_gpus_as_it_asked_for(random):
+    state, names, request = cluster(random)
+    found = place(state, request, names)
+    if found.node:
+        got = {one.index: [gpu for gpu in found.gpus if gpu.container == one.index] for one in request.asks}
+        assert {index: len(gpus) for index, gpus in got.items()} == {one.index: one.count for one in request.asks}
+        assert len(found.gpus) == sum(one.count for one in request.asks)
+        for gpus in got.values():
+            assert [gpu.position for gpu in gpus] == list(range(len(gpus)))
+            assert len({(gpu.uuid, gpu.start if gpu.profile else None) for gpu in gpus}) == len(gpus)
+
+
+@given(worlds.seeds)
+def test_placing_changes_nothing(random):
+    state, names, request = cluster(random)
+    first = place(state, request, names)
+    assert place(state, request, names) == first
+
+
+@given(worlds.seeds)
+def test_a_pod_that_holds_gpus_is_placed_as_if_it_held_none(random):
+    state, names, request = cluster(random)
+    first = place(state, request, names)
+    if first.node:
+        state.assume(request, first)
+        again = place(state, request, names)
+        assert (again.node, again.gpus) == (first.node, first.gpus)
+        assert again.nodes == first.nodes

@@ -1,0 +1,199 @@
+"""When the agent asks the API server about claims, and what it does without an answer."""
+
+import asyncio
+
+import pytest
+
+from vgpuscope.model.dra import AllocatedClaim, ClaimedDevice, DraDevice, SliceState
+from vgpuscope.model.errors import KubeForbidden
+from vgpuscope.model.pod import Grant
+from vgpuscope.services.agent import claims as module
+from vgpuscope.services.agent.claims import Claims
+from vgpuscope.services.agent.sampler import SourceHealth
+
+DRIVER, UUID = "gpu.nvidia.com", "GPU-00000000-0000-4000-8000-000000000000"
+RESYNC = 300.0
+
+
+def granted(claim, device="gpu-0", **more):
+    fields = {"namespace": "ml", "pod": "p", "container": "main", "resource": DRIVER, "pool": "n1", **more}
+    return Grant(device_id=device, claim=claim and f"ml/{claim}", **fields)
+
+
+def published(*names):
+    devices = tuple(DraDevice(name=name, card=f"{UUID}{name}", uuid=f"{UUID}{name}", node="n1") for name in names)
+    return SliceState(name="s", driver=DRIVER, pool="n1", devices=devices)
+
+
+class Server:
+    """What an API server has, what it was asked, and what it refuses."""
+
+    def __init__(self):
+        self.slices_now, self.claims_now, self.refuses = (published("gpu-0"),), {}, set()
+        self.asked, self.opened, self.closed = [], 0, False
+
+    def open(self):
+        self.opened += 1
+        return self
+
+    async def slices(self):
+        self.asked.append("slices")
+        self._refuse("slices")
+        return self.slices_now
+
+    async def claim(self, whole_name):
+        self.asked.append(whole_name)
+        self._refuse(whole_name)
+        return self.claims_now.get(whole_name)
+
+    async def close(self):
+        self.closed = True
+
+    def _refuse(self, what):
+        if what in self.refuses:
+            raise KubeForbidden(f"no right to {what}")
+
+    def questions(self):
+        asked, self.asked = self.asked, []
+        return asked
+
+
+class World:
+    def __init__(self, *, access=True):
+        self.now, self.server, self.errors = 1000.0, Server(), []
+        self.health = SourceHealth("claims", lambda: self.now)
+        self.claims = Claims(
+            self.server.open if access else None,
+            node="n1",
+            resync=RESYNC,
+            health=self.health,
+            failed=self._failed,
+            clock=lambda: self.now,
+        )
+
+    def _failed(self, error):
+        self.errors.append(str(error))
+        self.health.bad(error)
+
+    def resolve(self, *grants):
+        return asyncio.run(self.claims.resolve(grants))
+
+    def state(self):
+        found = self.health.state()
+        return found.up, found.absent
+
+
+@pytest.fixture
+def world():
+    found = World()
+    found.server.claims_now["ml/c"] = holding("gpu-0")
+    return found
+
+
+def holding(*devices):
+    return AllocatedClaim(devices=tuple(ClaimedDevice(driver=DRIVER, pool="n1", device=one) for one in devices))
+
+
+def test_a_node_without_claims_asks_for_nothing(world):
+    plain = granted(None, "GPU-x", resource="nvidia.com/gpu")
+    assert world.resolve(plain) == (plain,)
+    assert (world.server.opened, world.state()) == (0, (False, True))
+
+
+def test_a_new_claim_is_asked_for_once(world):
+    (found,) = world.resolve(granted("c"))
+    assert (found.published.gpu, world.server.questions(), world.state()) == (
+        f"{UUID}gpu-0",
+        ["slices", "ml/c"],
+        (True, False),
+    )
+    world.now += RESYNC - 1
+    assert world.resolve(granted("c")) == (found,)
+    assert world.server.questions() == []
+
+
+def test_the_next_claim_is_asked_for_alone_and_slices_only_for_a_device_that_is_new(world):
+    world.resolve(granted("c"))
+    world.server.questions()
+    world.server.claims_now |= {"ml/d": holding("gpu-0"), "ml/e": holding("gpu-1")}
+    world.resolve(granted("c"), granted("d"))
+    assert world.server.questions() == ["ml/d"]
+    world.server.slices_now = (published("gpu-0", "gpu-1"),)
+    world.resolve(granted("c"), granted("d"), granted("e", "gpu-1"))
+    assert world.server.questions() == ["slices", "ml/e"]
+
+
+def test_all_is_read_again_from_time_to_time(world):
+    world.resolve(granted("c"))
+    world.server.questions()
+    world.now += RESYNC
+    world.resolve(granted("c"))
+    assert world.server.questions() == ["slices", "ml/c"]
+
+
+def test_what_the_server_does_not_have_is_asked_for_again_after_a_pause(world):
+    for _ in range(3):
+        world.resolve(granted("gone", "gpu-7"))
+    assert world.server.questions() == ["slices", "ml/gone"]
+    world.now += module._AGAIN
+    world.resolve(granted("gone", "gpu-7"))
+    assert world.server.questions() == ["slices", "ml/gone"]
+
+
+@pytest.mark.parametrize("refused", ["slices", "ml/c"])
+def test_a_right_that_is_missing_costs_only_what_it_is_for_and_is_told(world, refused):
+    world.server.refuses = {refused}
+    (found,) = world.resolve(granted("c"))
+    assert (found.published is None, found.requests == ()) == (refused == "slices", refused == "ml/c")
+    assert (world.errors, world.state()) == ([f"no right to {refused}"], (False, False))
+
+
+def test_one_claim_that_is_refused_does_not_hide_the_next(world):
+    world.server.refuses, world.server.claims_now["ml/b"] = {"ml/a"}, holding("gpu-0")
+    first, second = world.resolve(granted("a"), granted("b"))
+    assert (first.requests, len(second.requests)) == ((), 1)
+
+
+def test_a_right_that_was_given_later_is_used(world):
+    world.server.refuses = {"slices"}
+    world.resolve(granted("c"))
+    world.server.refuses = set()
+    world.now += module._AGAIN
+    (found,) = world.resolve(granted("c"))
+    assert (found.published.gpu, world.state()) == (f"{UUID}gpu-0", (True, False))
+
+
+def test_an_error_does_not_outlive_the_claim_that_it_was_about(world):
+    world.server.refuses = {"ml/x"}
+    world.resolve(granted("c"), granted("x"))
+    assert world.state() == (False, False)
+    world.now += module._AGAIN
+    world.resolve(granted("c"))
+    assert world.state() == (True, False)
+    world.resolve()
+    assert world.state() == (False, True)
+    assert world.health.state().code is None
+
+
+def test_a_server_that_hangs_does_not_keep_the_kubelets_list_back(world, monkeypatch):
+    monkeypatch.setattr(module, "_WITHIN", 0.01)
+
+    async def never():
+        await asyncio.Event().wait()
+
+    world.server.slices = never
+    (found,) = world.resolve(granted("c"))
+    assert (found, world.state()) == (granted("c"), (False, False))
+
+
+def test_without_access_the_grants_stay_and_the_reason_is_told():
+    world = World(access=False)
+    assert world.resolve(granted("c")) == (granted("c"),)
+    assert world.state() == (False, True)
+    assert "--pods kube" in world.health.state().message
+
+
+def test_the_connection_is_closed_at_the_end(world):
+    world.resolve(granted("c"))
+    asyncio.run(world.claims.close())
+    assert world.server.closed

@@ -1,0 +1,214 @@
+"""What the extender has written counts until its watch has caught up, in whatever order news arrives."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
+from vgpuscope.model.cluster_event import NodeSet, QuotaSet
+from vgpuscope.model.placement import ChosenGpu, ContainerAsk, Placement, PlacementRequest
+from vgpuscope.model.quantity import MIB
+from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod
+
+REQUEST = PlacementRequest(
+    uid="u1", namespace="ml", name="train", containers=1, asks=(ContainerAsk(index=0, name="main", count=1),)
+)
+
+
+def device(number):
+    return RegisteredDevice(id=f"GPU-{number}", vendor="NVIDIA", slots=10, memory=10000 * MIB, cores=100, healthy=True)
+
+
+def placement(number, memory=4000):
+    return Placement(
+        node=f"n{number}",
+        gpus=(ChosenGpu(container=0, position=0, uuid=f"GPU-{number}", memory=memory, cores=10),),
+    )
+
+
+def pod(number=None, uid="u1", memory=4000, **more):
+    held = (
+        ()
+        if number is None
+        else (
+            Assignment(
+                container_index=0,
+                container="main",
+                init=False,
+                vendor="NVIDIA",
+                device=f"GPU-{number}",
+                memory=memory * MIB,
+                cores=10,
+            ),
+        )
+    )
+    return PodState(
+        uid=uid,
+        namespace="ml",
+        name="train",
+        assigned_node="" if number is None else f"n{number}",
+        assignments=held,
+        **more,
+    )
+
+
+@pytest.fixture
+def cache():
+    made = Cache(resync=1800.0)
+    for number in range(2):
+        made.state.apply(NodeSet(NodeState(name=f"n{number}", devices=(device(number),))))
+    return made
+
+
+def used(cache):
+    return [cache.state.book(f"n{number}").gpus[0].used_memory for number in range(2)]
+
+
+async def test_an_assumption_counts_before_it_is_written_and_after(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    assert used(cache) == [4000, 0]
+    cache.wrote("u1", "12")
+    assert used(cache) == [4000, 0]
+    cache.see(SeenPod(pod(0), 12))
+    assert (used(cache), cache.assumed) == ([4000, 0], 0)
+
+
+async def test_older_news_of_the_pod_does_not_free_what_was_written(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.wrote("u1", "12")
+    cache.see(SeenPod(pod(), 11))  # as it was before
+    assert used(cache) == [4000, 0]
+
+
+async def test_an_old_assignment_that_equals_the_new_one_does_not_confirm_it(cache):
+    """A then B then A again: the news of the first A must not end the hold of the second."""
+    cache.see(SeenPod(pod(0), 10))
+    cache.assume(REQUEST, placement(1), 0.0)
+    cache.wrote("u1", "11")
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.wrote("u1", "12")
+    cache.see(SeenPod(pod(0), 10))
+    cache.see(SeenPod(pod(1), 11))
+    assert used(cache)[0] == 4000
+    cache.see(SeenPod(pod(0), 12))
+    assert used(cache) == [4000, 0]
+
+
+async def test_news_that_overtakes_the_answer_of_the_write_is_not_lost(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.see(SeenPod(pod(0), 12))
+    cache.wrote("u1", "12")
+    assert (used(cache), cache.assumed) == ([4000, 0], 0)
+
+
+async def test_a_change_by_another_after_our_write_counts(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.wrote("u1", "12")
+    cache.see(SeenPod(pod(1), 13))
+    assert used(cache) == [0, 4000]
+
+
+async def test_a_write_that_was_rejected_leaves_what_was_before(cache):
+    cache.see(SeenPod(pod(1), 10))
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.forget("u1")
+    assert used(cache) == [0, 4000]
+
+
+async def test_a_cleared_assignment_is_free_at_once(cache):
+    cache.see(SeenPod(pod(1), 10))
+    cache.forget("u1", "11")
+    assert used(cache) == [0, 0]
+
+
+async def test_a_pod_that_is_deleted_holds_nothing(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.wrote("u1", "12")
+    cache.gone("u1")
+    assert (used(cache), cache.assumed) == ([0, 0], 0)
+
+
+async def test_what_another_leader_decided_replaces_our_assumptions(cache):
+    cache.assume(REQUEST, placement(0), 0.0)
+    cache.drop_assumptions()
+    cache.see(SeenPod(pod(1), 20))
+    assert (used(cache), cache.assumed) == ([0, 4000], 0)
+
+
+async def test_a_gpu_beyond_its_capacity_is_noticed(cache):
+    cache.see(SeenPod(pod(0, memory=6000), 10))
+    assert cache.overfull("u1", "n0") is None
+    cache.see(SeenPod(pod(0, uid="u2", memory=6000), 11))
+    over = cache.overfull("u1", "n0")
+    assert (over.code, over.message, over.message_zh) == (
+        "SCHED_INSUFFICIENT_GPU_MEMORY",
+        "the assignment does not fit any more: 12000MB of GPU-0 are allocated, it has 10000MB",
+        "指派已放不下：GPU-0 已分配 12000MB，总共 10000MB",
+    )
+    assert cache.overfull("u1", "n1").code == "SCHED_BIND_FAILED"  # it holds nothing there
+    assert cache.overfull("u1", "n9").code == "SCHED_NODE_UNREGISTERED"
+
+
+async def test_a_simulation_sees_all_but_the_pod_itself_and_changes_nothing(cache):
+    cache.see(SeenPod(pod(0, uid="u2", memory=3000), 10))
+    cache.assume(REQUEST, placement(0), 0.0)
+    other = cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u1")
+    assert other.book("n0").gpus[0].used_memory == 3000
+    assert (
+        cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u9").book("n0").gpus[0].used_memory
+        == 7000
+    )
+    assert used(cache) == [7000, 0]
+
+
+def test_a_simulation_has_the_quotas_of_all_namespaces(cache):
+    for namespace in ("ml", "web"):
+        cache.state.apply(QuotaSet(QuotaState(namespace=namespace, name="q", hard={"nvidia.com/gpumem": 5000})))
+    other = cache.with_nodes([], without="u1")
+    assert [other.room(namespace).memory_limit for namespace in ("ml", "web", "none")] == [5000, 5000, None]
+
+
+async def test_who_waits_for_a_node_is_woken_by_a_newer_version_only(cache):
+    cache.see_node(SeenNode(NodeState(name="n0"), 7))
+    await cache.node_changed("n0", "6", 1e6)
+    waiting = asyncio.create_task(cache.node_changed("n0", "7", 1e6))
+    await asyncio.sleep(0)
+    cache.see_node(SeenNode(NodeState(name="n0"), 7))
+    cache.see_node(SeenNode(NodeState(name="n1"), 9))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cache.see_node(SeenNode(NodeState(name="n0"), 8))
+    async with asyncio.timeout(60):
+        await waiting
+
+
+async def test_who_waits_for_a_node_that_does_not_change_waits_no_longer_than_said(cache):
+    await cache.node_changed("n0", "7", 0.0)
+    assert not cache._node_news
+
+
+def instance(uid, start, *, cores=15):
+    one = pod(2, uid=uid, memory=9728)
+    return replace(
+        one,
+        assignments=tuple(replace(held, cores=cores) for held in one.assignments),
+        instances=(HeldInstance(container_index=0, device="GPU-2", profile="1g.10gb", start=start, size=1),),
+    )
+
+
+async def test_seven_mig_instances_are_within_capacity_although_their_cores_are_105_percent(cache):
+    mig = replace(device(2), slots=7, memory=81920 * MIB, mode="mig")
+    cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
+    for start in range(7):
+        cache.see(SeenPod(instance(f"m{start}", start), 10 + start))
+    assert cache.state.book("n2").gpus[0].used_cores == 105
+    assert cache.overfull("m0", "n2") is None
+
+
+async def test_two_mig_instances_in_one_place_are_noticed(cache):
+    mig = replace(device(2), slots=7, memory=81920 * MIB, mode="mig")
+    cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
+    cache.see(SeenPod(instance("m0", 3), 10))
+    cache.see(SeenPod(instance("m1", 3), 11))
+    assert cache.overfull("m0", "n2").code == "SCHED_MIG_INFEASIBLE"

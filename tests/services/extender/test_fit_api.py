@@ -1,0 +1,202 @@
+"""POST and GET /api/v1/fit: answers from the books, without creating anything."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from tests.http.serving import SOON, Numbers
+from tests.logic.scheduler.clusters import cluster, node, request
+from tests.logic.scheduler.decided import decision
+from vgpuscope.http import address
+from vgpuscope.http.operations import Call, routes
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.logic.scheduler.decision_log import DecisionLog
+from vgpuscope.logic.scheduler.place import place
+from vgpuscope.logic.scheduler.state import assumed_pod
+from vgpuscope.model.caller import Caller
+from vgpuscope.model.cluster_event import PodSet
+from vgpuscope.model.errors import ExtenderNotSynced, Forbidden
+from vgpuscope.model.placement import Policies
+from vgpuscope.services.extender.fit_api import FitApi, FitQuery
+from vgpuscope.services.extender.idle_workloads import IdleNow, IdleWorkload
+
+ABSENT = IdleNow(state="absent", reason="no analyzer is configured")
+
+
+def books(*holders):
+    """Two nodes with two GPUs of 16,000 MiB each, and pods that hold some of them."""
+    state = cluster(node("gpu-0"), node("gpu-1"))
+    for one in holders:
+        found = place(state, one, ["gpu-0", "gpu-1"])
+        state.apply(PodSet(assumed_pod(one, found)))
+    return state
+
+
+def full():
+    return books(*(request(f"holds-{number}", namespace="other", memory=12_000) for number in range(4)))
+
+
+def api(state, *, idle=ABSENT, log=None, **more):
+    return FitApi(lambda: state, log or DecisionLog(), policies=Policies(), idle=lambda: idle, **more)
+
+
+def manifest(*, memory=8_000, gpus=1, namespace="ml", **limits):
+    found = {"nvidia.com/gpu": str(gpus), "nvidia.com/gpumem": str(memory), **limits}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "new", "namespace": namespace},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": found}}]},
+    }
+
+
+@asynccontextmanager
+async def serving(made):
+    table = routes(made.operations())
+    app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
+    server = Server(app, sock=address.bind("127.0.0.1:0"))
+    task = asyncio.create_task(server.run())
+    try:
+        await server.started()
+        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
+            yield client
+    finally:
+        server.stop()
+        await task
+
+
+def test_what_changes_in_the_books_does_not_change_their_copy():
+    state = books()
+    copy = state.copy()
+    state.assume(one := request("late"), place(state, one, ["gpu-0", "gpu-1"]))
+    assert (len(state.assumed), len(copy.assumed)) == (1, 0)
+    assert [copy.book(name).rows for name in sorted(copy.nodes)] == [
+        books().book(name).rows for name in sorted(copy.nodes)
+    ]
+    assert place(copy, one, ["gpu-0", "gpu-1"]) == place(books(), one, ["gpu-0", "gpu-1"])
+
+
+async def posted(client, body, status=200):
+    got = await client.post("/api/v1/fit", json=body)
+    assert got.status_code == status, got.text
+    return got.json()
+
+
+async def test_a_pod_that_fits_gets_its_place_and_the_books_stay_as_they_are():
+    state = books()
+    before = [state.book(name).rows for name in sorted(state.nodes)]
+    async with serving(api(state)) as client:
+        found = await posted(client, manifest())
+        again = await posted(client, manifest())
+    assert (found["fitting"], found["replicas"]) == (1, 1)
+    assert found["places"][0]["node"] in {"gpu-0", "gpu-1"}
+    assert found["places"] == again["places"]
+    assert found["asks"][0]["memory"] == 8_000
+    assert not state.pods
+    assert not state.assumed
+    assert before == [state.book(name).rows for name in sorted(state.nodes)]
+
+
+async def test_replicas_are_placed_one_after_the_other_until_one_does_not_fit():
+    async with serving(api(books())) as client:
+        found = await posted(client, {"pod": manifest(memory=12_000), "replicas": 6})
+    assert (found["fitting"], found["replicas"]) == (4, 6)
+    assert len({one["gpus"][0]["uuid"] for one in found["places"]}) == 4
+    assert {one["code"] for one in found["nodes"]} == {"SCHED_INSUFFICIENT_GPU_MEMORY"}
+    assert found["lacks"][0]["memory"] == 8_000
+
+
+async def test_the_replicas_of_a_deployment_are_those_of_its_manifest():
+    pod = manifest(memory=12_000)
+    body = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "template": {"spec": pod["spec"]}},
+    }
+    async with serving(api(books())) as client:
+        assert (await posted(client, body))["replicas"] == 3
+        assert (await posted(client, {"pod": body, "replicas": 2}))["replicas"] == 2
+
+
+async def test_an_idle_workload_that_would_free_the_room_is_named():
+    idle = IdleNow(
+        state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-2", pod_uid="uid-other-holds-2"),), age=1.0
+    )
+    async with serving(api(full(), idle=idle)) as client:
+        found = await posted(client, manifest())
+    [end] = [one for one in found["remedies"] if one["kind"] == "end"]
+    assert [pod["name"] for pod in end["pods"]] == ["holds-2"]
+    assert found["idle_state"] == "ok"
+
+
+async def test_an_idle_workload_without_a_uid_is_found_by_its_name():
+    idle = IdleNow(state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-1"),), age=1.0)
+    async with serving(api(full(), idle=idle)) as client:
+        found = await posted(client, manifest())
+    assert [one["pods"][0]["name"] for one in found["remedies"] if one["kind"] == "end"] == ["holds-1"]
+
+
+async def test_without_an_analyzer_the_answer_says_why_no_idle_workload_is_named():
+    async with serving(api(full())) as client:
+        found = await posted(client, manifest())
+    assert (found["idle_state"], found["idle_reason"]) == ("absent", "no analyzer is configured")
+    assert [one["kind"] for one in found["remedies"]] == ["smaller"]
+
+
+async def test_a_pod_of_the_log_is_explained_by_its_name():
+    log = DecisionLog()
+    log.add(decision(1, request=request("train-0")))
+    async with serving(api(full(), log=log)) as client:
+        got = await client.get("/api/v1/fit?namespace=ml&pod=train-0")
+        missing = await client.get("/api/v1/fit?namespace=ml&pod=train-1")
+    assert (got.status_code, got.json()["fitting"], got.json()["name"]) == (200, 0, "train-0")
+    assert missing.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "BODY_INVALID"),
+        ({"kind": "Service", "spec": {}}, "BODY_INVALID"),
+        ({"pod": {}, "replicas": 1}, "BODY_INVALID"),
+        ({"pod": manifest(), "replicas": 0}, "BODY_INVALID"),
+        ({"pod": manifest(), "replicas": 10**18}, "BODY_INVALID"),
+        ({"kind": "List", "items": [manifest(), manifest()]}, "BODY_INVALID"),
+        (manifest(memory="1e18"), "SCHED_REQUEST_INVALID"),
+        (manifest(gpus=-1), "SCHED_REQUEST_INVALID"),
+        ([1], "BODY_INVALID"),
+    ],
+)
+async def test_a_body_that_is_no_pod_is_rejected_with_a_code(body, code):
+    async with serving(api(books())) as client:
+        assert (await posted(client, body, status=422))["error"]["code"] == code
+
+
+async def test_a_pod_without_gpus_fits_and_asks_for_nothing():
+    body = {"kind": "Pod", "metadata": {"name": "plain"}, "spec": {"containers": [{"name": "main"}]}}
+    async with serving(api(books())) as client:
+        found = await posted(client, body)
+    assert (found["fitting"], found["asks"], found["places"]) == (1, [], [])
+
+
+async def test_while_the_books_are_not_complete_nothing_is_answered():
+    def check():
+        raise ExtenderNotSynced("pods are not listed yet")
+
+    async with serving(api(books(), check=check)) as client:
+        assert (await posted(client, manifest(), status=503))["error"]["code"] == "EXTENDER_NOT_SYNCED"
+
+
+async def test_a_caller_learns_no_names_of_pods_in_other_namespaces():
+    log = DecisionLog()
+    log.add(decision(1, request=request("train-0")))
+    idle = IdleNow(state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-2"),), age=1.0)
+    made, caller = api(full(), idle=idle, log=log), Caller(name="team", namespaces=("ml",))
+    found = await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=manifest()))
+    one = await made._of_pod(Call(caller=caller, asked=FitQuery(namespace="ml", pod="train-0"), body=None))
+    assert [remedy.kind for remedy in found.remedies] == [remedy.kind for remedy in one.remedies] == ["smaller"]
+    assert "holds" not in repr(found) + repr(one)
+    with pytest.raises(Forbidden):
+        await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=manifest(namespace="other")))

@@ -1,0 +1,183 @@
+"""The annotations that the plugin keeps on its node, at a small API server."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.services.plugin.pluginrun import REGISTER
+from tests.standins.smallapi import small_api
+from vgpuscope.config import PluginConfig
+from vgpuscope.logic.plugin.health import HealthBook
+from vgpuscope.model.device import DeviceReading, Gpu, Memory, XidCount
+from vgpuscope.model.errors import KubeAbsent
+from vgpuscope.runtime.counters import Counters
+from vgpuscope.services.plugin.cluster import ClusterSide
+from vgpuscope.services.plugin.node import NodeAnnotations
+
+A, FAULTS, HANDSHAKE = "GPU-a", "vgpuscope.io/gpu-faults", "hami.io/node-handshake"
+MEMORY = Memory(total=15360 << 20, used=0, free=15360 << 20)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    with small_api(tmp_path) as api:
+        api.node("n1")
+        made = SimpleNamespace(api=api, cluster=ClusterSide("n1", api.kubeconfig), counters=Counters(), cleared=0)
+        yield made
+        await made.cluster.close()
+
+
+def plugin(world, *, node="n1", **settings):
+    """The annotations of a plugin that has just started, and its book of GPUs."""
+    book = HealthBook()
+
+    def cleared():
+        world.cleared += 1
+
+    made = NodeAnnotations(
+        PluginConfig(node_name=node, **settings),
+        world.cluster,
+        book,
+        cleared=cleared,
+        count=world.counters.count,
+        clock=lambda: 1705984204.0,
+    )
+    return made, book
+
+
+def see(book, *, at=1794900000.0, health="ok", **xids):
+    gpu = Gpu(uuid=A, index=0, model="Tesla T4", health=health, memory=MEMORY)
+    counts = tuple(XidCount(gpu=A, xid=int(name[1:]), count=count) for name, count in xids.items())
+    book.see(DeviceReading(at=at, gpus=(gpu,), xids=counts), {A: 1})
+
+
+async def test_the_node_is_patched_only_when_something_changed(world):
+    node, book = plugin(world, split_count=5, memory_scaling=2.0)
+    see(book)
+    await node.update()
+    assert json.loads(world.api.annotations("nodes", "n1")[REGISTER]) == [
+        {
+            "id": A,
+            "count": 5,
+            "devmem": 30720,
+            "devcore": 100,
+            "type": "NVIDIA-Tesla T4",
+            "numa": 1,
+            "mode": "hami-core",
+            "health": True,
+        }
+    ]
+    await node.update()
+    await node.update()
+    assert (len(world.api.patches), node.patches) == (1, 1)
+    see(book, health="lost")
+    await node.update()
+    assert "health" not in json.loads(world.api.annotations("nodes", "n1")[REGISTER])[0]
+    assert len(world.api.patches) == 2
+
+
+async def test_what_another_program_wrote_over_it_is_written_again(world):
+    node, book = plugin(world)
+    see(book)
+    await node.update()
+    ours = world.api.annotations("nodes", "n1")[REGISTER]
+    world.api.annotate("nodes", "n1", **{REGISTER: "[]"})
+    await node.update()
+    assert world.api.annotations("nodes", "n1")[REGISTER] == ours
+
+
+async def test_before_the_driver_answered_nothing_is_registered(world):
+    node, _ = plugin(world)
+    await node.update()
+    assert world.api.patches == []
+
+
+async def test_the_handshake_is_written_only_if_it_is_switched_on(world):
+    node, book = plugin(world)
+    see(book)
+    await node.update()
+    assert HANDSHAKE not in world.api.annotations("nodes", "n1")
+    node, book = plugin(world, handshake=True)
+    see(book)
+    await node.update()
+    said = world.api.annotations("nodes", "n1")[HANDSHAKE]
+    assert said == "Reported 2024-01-23 04:30:04.000000 +0000 UTC"
+
+
+async def test_a_fault_survives_a_restart_until_an_operator_removes_it(world):
+    node, book = plugin(world)
+    see(book, x48=1)
+    await node.update()
+    assert json.loads(world.api.annotations("nodes", "n1")[FAULTS]) == [
+        {"gpu": A, "xid": 48, "since": "2026-11-17T07:20:00Z"}
+    ]
+    node, book = plugin(world)  # a new process
+    see(book)
+    await node.update()
+    assert (book.states[0].reason, world.cleared) == ("xid-48", 1)
+    world.api.annotate("nodes", "n1", **{FAULTS: None})
+    await node.update()
+    assert (book.states[0].reason, world.cleared) == ("", 2)
+    assert json.loads(world.api.annotations("nodes", "n1")[REGISTER])[0]["health"]
+
+
+async def test_a_newer_xid_is_not_cleared_with_the_one_before(world):
+    node, book = plugin(world)
+    see(book, x48=1)
+    await node.update()
+    world.api.annotate("nodes", "n1", **{FAULTS: None})
+    see(book, at=1794900060.0, x48=2)
+    await node.update()
+    assert book.states[0].reason == "xid-48"
+    assert FAULTS in world.api.annotations("nodes", "n1")
+
+
+async def test_a_typing_error_clears_nothing(world):
+    node, book = plugin(world)
+    see(book, x48=1)
+    await node.update()
+    before = world.api.annotations("nodes", "n1")[FAULTS]
+    world.api.annotate("nodes", "n1", **{FAULTS: "[{"})
+    await node.update()
+    assert (book.states[0].reason, world.api.annotations("nodes", "n1")[FAULTS]) == ("xid-48", before)
+    assert world.counters.errors == {"ANNOTATION_MALFORMED": 1}
+
+
+async def test_a_fault_that_time_cleared_leaves_the_annotation(world):
+    node, book = plugin(world)
+    see(book, x48=1)
+    await node.update()
+    book.clear([A])
+    await node.update()
+    assert FAULTS not in world.api.annotations("nodes", "n1")
+
+
+async def test_a_node_that_does_not_exist_is_an_error_with_a_code(world):
+    world.api.objects.clear()
+    node, book = plugin(world)
+    see(book)
+    with pytest.raises(KubeAbsent, match="n1"):
+        await node.update()
+
+
+async def test_the_loop_writes_at_once_when_health_changes_and_outlives_an_api_server(world):
+    node, book = plugin(world)
+    see(book)
+    world.api.fail["GET", "/nodes"] = 500
+    running = asyncio.create_task(node.run())
+    async with asyncio.timeout(60):
+        while not world.counters.errors:  # noqa: ASYNC110 - the loop counts it
+            await asyncio.sleep(0.01)
+        world.api.fail.clear()
+        node.changed()
+        while node.patches < 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        see(book, health="lost")
+        node.changed()
+        while node.patches < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert world.counters.errors == {"KUBE_UNREADABLE": 1}

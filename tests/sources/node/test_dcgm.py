@@ -1,0 +1,156 @@
+"""A dcgm-exporter on the node: read, late, too large, wrong, or not there."""
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from vgpuscope.formats.kube.pods import decode_pods
+from vgpuscope.formats.prom.dcgm import DcgmPages
+from vgpuscope.model.activity import Activity
+from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields
+from vgpuscope.model.pod import Pod
+from vgpuscope.sources.node.dcgm import DcgmExporter, check_usable, exporter_url, page_url
+
+PAGE = b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a",GPU_I_ID="3"} 0.5\n'
+
+
+@asynccontextmanager
+async def exporter(body: bytes | None, *, status: int = 200):
+    """Serves one page; None: it accepts and never answers."""
+
+    async def talk(reader, writer):
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            if body is None:
+                await asyncio.Event().wait()
+            writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body or b'')}\r\n\r\n".encode() + (body or b""))
+            await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+    finally:
+        server.close()
+
+
+async def first(url: str, **more):
+    async with aclosing(DcgmExporter(lambda: url, clock=lambda: 0.0, **more).follow()) as readings:
+        return await anext(readings)
+
+
+def read(body: bytes | None, *, status: int = 200, **more):
+    async def go():
+        async with exporter(body, status=status) as url:
+            return await first(url, **more)
+
+    return asyncio.run(go())
+
+
+def test_the_page_becomes_values_by_gpu_and_instance():
+    assert read(PAGE).places == {("GPU-a", 3): Activity(sm=0.5)}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0"} 0.5\n', "dcgm-no-uuid"),
+        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 55\n', "dcgm-over-1"),
+        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-b"} 0.5\n', "runs on another one"),
+    ],
+)
+def test_a_page_with_other_labels_units_or_gpus_is_unusable_and_says_why(body, says):
+    with pytest.raises(DcgmUnusable, match=says):
+        check_usable(read(body), {"GPU-a"})
+
+
+def test_a_page_without_profiling_fields_says_so_even_after_one_with_other_labels():
+    pages = DcgmPages()
+    pages.read(b'DCGM_FI_PROF_SM_ACTIVE{gpu="0"} 0.5\n')
+    with pytest.raises(DcgmWithoutFields):
+        check_usable(pages.read(b"up 1\n"), {"GPU-a"})
+
+
+def test_a_page_of_this_nodes_gpus_is_usable():
+    check_usable(read(PAGE), {"GPU-a", "GPU-b"})
+    check_usable(read(PAGE), set())
+
+
+def test_a_page_that_is_too_large_is_unreadable():
+    with pytest.raises(DcgmUnreadable, match="larger than 16 MiB"):
+        read(b"x" * (17 * 1024 * 1024))
+
+
+def test_a_refusal_is_unreadable():
+    with pytest.raises(DcgmUnreadable, match="503"):
+        read(b"", status=503)
+
+
+def test_an_exporter_that_does_not_answer_is_given_up_at_the_deadline():
+    with pytest.raises(DcgmUnreadable, match="no answer within"):
+        read(None, timeout=0.2)
+
+
+def test_nobody_listening_is_unreadable():
+    with pytest.raises(DcgmUnreadable):
+        asyncio.run(first("http://127.0.0.1:1/metrics"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "page"),
+    [
+        ("http://10.0.0.1:9400", "http://10.0.0.1:9400/metrics"),
+        ("http://10.0.0.1:9400/", "http://10.0.0.1:9400/metrics"),
+        ("http://10.0.0.1:9400/gpu/metrics", "http://10.0.0.1:9400/gpu/metrics"),
+    ],
+)
+def test_an_address_without_a_path_means_metrics(setting, page):
+    assert page_url(setting) == page
+
+
+def named(name: str, address: str | None, phase: str = "Running") -> Pod:
+    return Pod(uid=name, namespace="gpu-operator", name=name, phase=phase, dcgm=address)
+
+
+def test_auto_takes_the_only_exporter_that_the_pod_source_names():
+    pods = (named("dcgm-x", "10.1.2.3:9400"), named("train", None), named("old", "10.1.2.9:9400", "Failed"))
+    assert exporter_url(pods) == "http://10.1.2.3:9400/metrics"
+
+
+@pytest.mark.parametrize("pods", [None, (), (named("train", None),)])
+def test_auto_finds_nothing_where_the_pod_source_names_no_exporter(pods):
+    with pytest.raises(DcgmNotFound):
+        exporter_url(pods)
+
+
+def test_auto_does_not_choose_between_two_exporters():
+    with pytest.raises(DcgmNotFound, match="gpu-operator/a, gpu-operator/b"):
+        exporter_url((named("b", "10.1.2.4:9400"), named("a", "10.1.2.3:9400")))
+
+
+def pod_json(image: str, *, ports: str = "", ip: str = "10.1.2.3", phase: str = "Running") -> bytes:
+    return (
+        f'{{"kind":"PodList","items":[{{"metadata":{{"name":"x","uid":"u"}},'
+        f'"spec":{{"containers":[{{"name":"exporter","image":"{image}"{ports}}}]}},'
+        f'"status":{{"phase":"{phase}","podIP":"{ip}"}}}}]}}'
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "address"),
+    [
+        (pod_json("nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04"), "10.1.2.3:9400"),
+        (pod_json("dcgm-exporter"), "10.1.2.3:9400"),
+        (pod_json("mirror.example/dcgm-exporter@sha256:00", ip="fd00::1"), "[fd00::1]:9400"),
+        (pod_json("x/dcgm-exporter:1", ports=',"ports":[{"containerPort":9401,"name":"metrics"}]'), "10.1.2.3:9401"),
+        (pod_json("x/dcgm-exporter:1", phase="Pending"), None),
+        (pod_json("x/not-dcgm-exporter-really:1"), None),
+        (pod_json("x/dcgm-exporter:1", ip=""), None),
+    ],
+)
+def test_a_pod_that_runs_the_exporters_image_is_one(data, address):
+    assert decode_pods(data).items[0].dcgm == address
