@@ -16,6 +16,8 @@ from bench import (
     reclaim_measure,
     reclaim_report,
     report,
+    scheduler_measure,
+    scheduler_report,
     trust_measure,
     trust_report,
     verdict,
@@ -52,6 +54,13 @@ def _reclaim(quick: bool) -> reclaim_measure.ReclaimFigures:
     return figures
 
 
+def _scheduler(quick: bool) -> scheduler_measure.SchedulerFigures:
+    figures = scheduler_measure.run(quick=quick)
+    print(scheduler_report.table(figures))
+    print(scheduler_report.bound_table(figures))
+    return figures
+
+
 BENCHES: dict[str, Bench] = {
     "agent": (_agent, report.targets, report.markdown),
     "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
@@ -59,6 +68,7 @@ BENCHES: dict[str, Bench] = {
     "console": (_console, console_report.targets, console_report.markdown),
     "trust": (_trust, trust_report.targets, trust_report.markdown),
     "reclaim": (_reclaim, reclaim_report.targets, reclaim_report.markdown),
+    "scheduler": (_scheduler, scheduler_report.targets, scheduler_report.markdown),
 }
 
 
@@ -68,7 +78,7 @@ def main() -> int:
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="agent|cluster|analyzer|console|trust|reclaim",
+        metavar="agent|cluster|analyzer|console|trust|reclaim|scheduler",
         help="what to measure; nothing named: all",
     )
     parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")

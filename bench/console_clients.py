@@ -10,7 +10,10 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+_MOST_LOST = 5  # connections of one console that may be lost: a busy machine lets clients be slow
 
 
 class Console:
@@ -25,8 +28,17 @@ class Console:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
-            group.create_task(self._ask())
+            group.create_task(self._again(self._listen))
+            group.create_task(self._again(self._ask))
+
+    async def _again(self, work: Callable[[], Awaitable[None]]) -> None:
+        """As a browser does: a connection that the analyzer closed is opened again. These are counted."""
+        for _ in range(_MOST_LOST):
+            try:
+                await work()
+            except (ConnectionError, asyncio.IncompleteReadError):
+                self._counts["lost"] += 1
+        raise ConnectionError(f"{_MOST_LOST} connections were lost")
 
     async def _listen(self) -> None:
         """The stream of events; the first one says what is known already."""
@@ -53,7 +65,8 @@ class Console:
                 await self._answer(reader, path)
             self._due.clear()
             try:
-                await asyncio.wait_for(self._due.wait(), self._every)
+                async with asyncio.timeout(self._every):
+                    await self._due.wait()
             except TimeoutError:
                 continue
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from bench.programs import Program
 BUILT = Path(__file__).parent.parent / "src" / "vgpuscope" / "http" / "assets" / "console"
 _COUNT = ".toolbar .count"
 _WARM = 20  # refreshes before the heap is measured for the first time
-_IDLE_WITHIN = 300.0  # seconds
+_IDLE_WITHIN = 900.0  # seconds
+_FIRST = 15.0  # seconds until a first console has asked for everything
 _SEARCHES = ("node-00012", "GPU-4", "team-07", "000123")
 
 
@@ -34,10 +35,10 @@ class ConsoleEffort(Struct, frozen=True, kw_only=True):
     gpus: int = 10_000
     loads: int = 9
     inputs: int = 5  # of each kind
-    refreshes: int = 240  # one every 15 s is an hour
+    refreshes: int = 240  # one every 30 s is two hours
     consoles: int = 50
-    every: float = 15.0  # seconds between two refreshes of a console
-    seconds: float = 120.0  # with consoles; it has one analysis, which by default there is every 300 s
+    every: float = 30.0  # seconds between two refreshes of a console, as by default; an analysis is shown at once
+    seconds: float = 300.0  # with consoles and one analysis: by default an analysis begins every 300 s
 
 
 CONSOLE_QUICK = ConsoleEffort(gpus=1_000, loads=3, inputs=2, refreshes=40, seconds=20.0)
@@ -79,8 +80,8 @@ class Consoles(Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Of one core; a difference below the noise is none."""
-        return max(0.0, self.with_them - statistics.mean(self.without)) / self.seconds
+        """Of one core, against the quieter period without consoles: other work on the machine only adds to a period."""
+        return max(0.0, self.with_them - min(self.without)) / self.seconds
 
     @property
     def noise(self) -> float:
@@ -137,6 +138,20 @@ def run(effort: ConsoleEffort) -> ConsoleFigures:
             load=load,
             speed=SPEED.share(),
         )
+
+
+def run_consoles(effort: ConsoleEffort, paths: tuple[str, ...]) -> Consoles:
+    """Measure the open consoles alone; `paths`: the requests of a refresh, as a full run found them."""
+    with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root, _world(Path(root), effort) as analyzer:
+        _say("the first console, which lets the analyzer read two days of history")
+        with _open({"port": analyzer.port, "paths": paths, "consoles": 1, "every": 5.0}, _forget):
+            time.sleep(_FIRST)
+            _until_idle(analyzer)
+        return _consoles(analyzer, paths, effort)
+
+
+def _forget(received: dict[str, int]) -> None:
+    """What the first console received is not counted."""
 
 
 def bundle(folder: Path = BUILT) -> dict[str, int]:
@@ -257,6 +272,8 @@ def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) 
     _say(f"{effort.consoles} open consoles, {effort.seconds:.0f} s")
     with _open(order, received.update):
         with_them = _cpu(analyzer, effort.seconds)
+    if received.get("events", 0) < 2 * effort.consoles:  # the first event of a console is the analysis before
+        raise RuntimeError("the analysis failed while consoles were open; measure again on a quieter machine")
     return Consoles(
         number=effort.consoles,
         seconds=effort.seconds,
@@ -272,7 +289,7 @@ def _alone(analyzer: Program, effort: ConsoleEffort) -> float:
     _until_idle(analyzer)
     _say("the analyzer without consoles")
     began = analyzer.process_seconds()
-    _analyse(analyzer)
+    _analysed(analyzer)
     _until_idle(analyzer)
     busy, quiet = analyzer.process_seconds() - began, effort.seconds / 10
     began = analyzer.process_seconds()
@@ -292,6 +309,19 @@ def _cpu(analyzer: Program, seconds: float) -> float:
 def _analyse(analyzer: Program) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{analyzer.port}/analyze", timeout=60) as answer:
         answer.read()
+
+
+def _analysed(analyzer: Program) -> None:
+    """An analysis, until it has ended: while it waits for the engine, the analyzer looks idle."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{analyzer.port}/api/v1/events", timeout=60) as events:
+        _until_told(events)  # of the last one
+        _analyse(analyzer)
+        _until_told(events)
+
+
+def _until_told(events: Iterable[bytes]) -> None:
+    if not any(line.strip() == b"event: analysis" for line in events):
+        raise RuntimeError("the stream of events ended")
 
 
 def _until_idle(analyzer: Program) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from bench import trust_feed
-from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN, Case, Subject
+from bench.trust_case import BUSY, EITHER, IDLE, PREPARING, UNPROVEN, Case, Subject
 from bench.trust_feed import World
 from bench.trust_judge import truth_of
 from bench.trust_measure import HOLES, PROMETHEUS, Service, say, service
@@ -59,7 +59,7 @@ class TrustFigures(Struct, frozen=True, kw_only=True):
 
     workloads: int
     acted: int
-    wrong: int  # busy, unproven or gone, and acted on
+    wrong: int  # busy, preparing data, unproven or gone, and acted on
     without_uid: int  # acted on without a UID
     idle: int  # provably idle, and with a UID
     found: int  # of these, acted on
@@ -85,7 +85,7 @@ def run(*, quick: bool) -> TrustFigures:
 
 
 def figures(found: list[Taken], calls: int) -> TrustFigures:
-    wrong = [one for one in found if one.acted and one.truth in (BUSY, UNPROVEN, GONE)]
+    wrong = [one for one in found if one.acted and one.truth in (BUSY, PREPARING, UNPROVEN, GONE)]
     idle = [one for one in found if one.truth == IDLE and one.uid]
     return TrustFigures(
         workloads=len(found),
@@ -185,7 +185,7 @@ def _tenants(gpu: Gpu) -> Iterator[tuple[Tenant, str]]:
 
 def _worst(truths: list[str]) -> str:
     """The truth of a workload with several GPUs: it is idle only if all of them are."""
-    return next(one for one in (BUSY, UNPROVEN, EITHER, GONE, IDLE) if one in truths)
+    return next(one for one in (BUSY, UNPROVEN, PREPARING, EITHER, GONE, IDLE) if one in truths)
 
 
 class Control:

@@ -10,9 +10,10 @@ from msgspec import Struct
 from bench.trust_scrapes import Setup, Target
 from bench.trust_world import A100, Gpu, Instance, Signal, Tenant, flat, never
 
-BUSY, IDLE, UNPROVEN, EITHER = "busy", "idle", "unproven", "either"
+BUSY, IDLE, PREPARING, UNPROVEN, EITHER = "busy", "idle", "preparing", "unproven", "either"
 # busy: it worked within the window, and some exporter shows it; `idle` is wrong
-# idle: it did no work within the window, and samples prove it; only `idle` is right
+# idle: it did no work within the window, and samples prove it; only `idle` is right, of any class but idle-preparing
+# preparing: the same, but the CPUs of its tenant were busy; only `idle` of the class idle-preparing is right
 # unproven: evidence is missing or contradictory; `idle` is wrong, whatever the GPU did
 # either: it did no work, but a careful judge may want more evidence; no answer is counted
 
@@ -118,6 +119,8 @@ class Case:
         self.truth[Subject(made.uuid)] = EITHER if idle else UNPROVEN  # the whole GPU needs no verdict
         for one, truth in instances:
             self.truth[Subject(made.uuid, instance=str(one.gi))] = truth
+            if one.compute_shown:
+                self.truth[Subject(made.uuid, instance=str(one.gi), pod=one.tenant.pod)] = truth
         return made
 
     def worked(self, subject: Subject) -> bool:
@@ -126,7 +129,7 @@ class Case:
         seconds = range(int(-self.window), 1)
         for one in gpu.instances:
             if str(one.gi) == subject.instance:
-                return any(one.tenant.compute(t) >= 0.05 for t in seconds)
+                return any(max(one.tenant.compute(t), one.decoder(t)) >= 0.05 for t in seconds)
         for tenant in gpu.tenants:
             if tenant.pod == subject.pod and not self._alone(gpu):
                 return any(tenant.there(t) and tenant.compute(t) >= 0.05 for t in seconds)

@@ -53,7 +53,11 @@ def _cases(pairs: list[tuple[Kind, Setup]], window: float) -> list[Case]:
         one.make(case)
         for subject, truth in case.truth.items():
             worked = case.worked(subject)
-            assert truth not in ("busy", "idle", "either") or worked == (truth == "busy"), (one.name, setup, subject)
+            assert truth not in ("busy", "idle", "preparing", "either") or worked == (truth == "busy"), (
+                one.name,
+                setup,
+                subject,
+            )
         cases.append(case)
     return cases
 

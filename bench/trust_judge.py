@@ -8,10 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN, Case, Subject
+from bench.trust_case import BUSY, EITHER, IDLE, PREPARING, UNPROVEN, Case, Subject
 from bench.trust_world import mig_uuid
 
 ABSENT = "absent"
+_QUIET = (IDLE, PREPARING)  # truths of GPUs without work
+_PREPARES = "idle-preparing"
 _OOUR_IDLE = 10.0
 _OOUR_POWER = 250.0  # watts; gpu-oour's gpu_defaults
 _OOUR_MEMORY = 32_000.0  # MiB
@@ -23,6 +25,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     verdict: str = ABSENT
     status: str = ABSENT
+    use_class: str = ABSENT
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -36,11 +39,18 @@ class Judged(Struct, frozen=True, kw_only=True):
     truth: str
     verdict: str
     status: str
+    use_class: str = ABSENT
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the judge says that the tenant prepares data: then its GPU is not taken away."""
+        return self.use_class == _PREPARES
 
     @property
     def wrong(self) -> bool:
         """Whether the verdict is wrongly idle, so that a GPU in use might be taken away."""
-        return self.verdict == IDLE and self.truth in (BUSY, UNPROVEN)
+        unsafe = self.truth in (BUSY, UNPROVEN) or (self.truth == PREPARING and not self.prepares)
+        return self.verdict == IDLE and unsafe
 
     @property
     def wrong_status(self) -> bool:
@@ -50,7 +60,8 @@ class Judged(Struct, frozen=True, kw_only=True):
     @property
     def missed(self) -> bool:
         """Whether the subject is provably idle, but was not reported as idle."""
-        return self.named and self.truth == IDLE and self.verdict != IDLE
+        right = self.verdict == IDLE and self.prepares == (self.truth == PREPARING)
+        return self.named and self.truth in _QUIET and not right
 
 
 class Score(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,7 +100,7 @@ class Score(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def score(judged: Iterable[Judged]) -> Score:
     """The score over all these subjects."""
     counted = [one for one in judged if one.truth != EITHER]
-    idle = [one for one in counted if one.named and one.truth == IDLE]
+    idle = [one for one in counted if one.named and one.truth in _QUIET]
     return Score(
         claimed=sum(one.verdict == IDLE for one in counted),
         wrong=sum(one.wrong for one in counted),
@@ -133,7 +144,7 @@ def tallies(judge: str, found: Iterable[Judged], truths: Mapping[str, str]) -> I
 
 def _said(one: Judged) -> str:
     what = "tenant" if one.tenant else "GPU"
-    return f"{one.setup}: {what} {one.truth}, verdict {one.verdict}, status {one.status}"
+    return f"{one.setup}: {what} {one.truth}, verdict {one.verdict} ({one.use_class}), status {one.status}"
 
 
 def total(parts: Iterable[Score]) -> Score:
@@ -163,6 +174,7 @@ def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen
                     truth=truth_of(case, subject),
                     verdict=claim.verdict,
                     status=claim.status,
+                    use_class=claim.use_class,
                 )
             )
     return found
@@ -188,14 +200,16 @@ def claims(rows: list[dict[str, Any]], cases: list[Case]) -> dict[Subject, Claim
         _worst(found, card, _claim(row, row["use_class"]))
         for tenant in row.get("tenants") or ():
             said = tenant.get("verdict") or ABSENT
-            shown = Claim(verdict=said, status=tenant.get("status") or said)
+            shown = Claim(
+                verdict=said, status=tenant.get("status") or said, use_class=tenant.get("use_class") or ABSENT
+            )
             _worst(found, card._replace(pod=tenant["pod"]), shown)
     return found
 
 
 def _claim(row: dict[str, Any], use_class: str) -> Claim:
     verdict = IDLE if (use_class or "").startswith("idle") else row["verdict"]
-    return Claim(verdict=verdict, status=row["status"])
+    return Claim(verdict=verdict, status=row["status"], use_class=use_class or ABSENT)
 
 
 def _worst(found: dict[Subject, Claim], subject: Subject, claim: Claim) -> None:
@@ -204,6 +218,7 @@ def _worst(found: dict[Subject, Claim], subject: Subject, claim: Claim) -> None:
     found[subject] = Claim(
         verdict=IDLE if IDLE in (before.verdict, claim.verdict) else claim.verdict,
         status=IDLE if IDLE in (before.status, claim.status) else claim.status,
+        use_class=claim.use_class,
     )
 
 

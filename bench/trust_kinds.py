@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import inf, nan
 from typing import Any
 
-from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN, Case, Kind, Subject
+from bench.trust_case import BUSY, EITHER, IDLE, PREPARING, UNPROVEN, Case, Kind, Subject
 from bench.trust_scrapes import Page, Setup, instead, without
 from bench.trust_world import (
     H100,
@@ -576,6 +576,66 @@ def _(c: Case) -> None:
     c.shows(c.cut((_mig(c, 1), IDLE), (_mig(c, 2), IDLE)))
 
 
+MIG_AGENT = _setups("agent", (15, "plain"), (30, "exported"), (60, "honored"))
+
+
+def _small(c: Case, gi: int, compute: Signal = never, **more: Any) -> Instance:
+    """An instance with one of seven slices."""
+    pod = Tenant(pod=c.pod(f"-{gi}"), compute=compute, memory=flat(4_000))
+    return Instance(gi=gi, tenant=pod, compute_shown=True, profile="1g.10gb", memory=9_984, **more)
+
+
+@kind("MIG, the agent has GPM, one busy, one idle", BUSY, MIG_AGENT)
+def _(c: Case) -> None:
+    c.shows(c.cut((_mig(c, 1, level=0.8), BUSY), (_mig(c, 2), IDLE), model=H100))
+
+
+@kind("MIG, the agent has GPM, all idle, one holds nearly nothing", IDLE, MIG_AGENT)
+def _(c: Case) -> None:
+    c.shows(c.cut((_mig(c, 1), IDLE), (_small(c, 7), IDLE), (_mig(c, 2, memory=30), IDLE), model=H100))
+
+
+@kind("MIG, the agent has GPM, a seventh of the GPU works a little", BUSY, MIG_AGENT)
+def _(c: Case) -> None:
+    c.shows(c.cut((_small(c, 7, noise(c.number, 0.1, 0.25)), BUSY), (_small(c, 8), IDLE), model=H100))
+
+
+@kind("MIG, the agent has GPM, one burst between two scrapes", BUSY, MIG_AGENT)
+def _(c: Case) -> None:
+    target = c.target(c.cut((_small(c, 7), BUSY), (_small(c, 8), IDLE), model=H100))
+    back = c.dice.randint(3, int(c.m(8) // c.s))
+    at = target.phase - back * c.s + 0.3 * c.s
+    target.gpus[0].instances[0].tenant.compute = spans((at, at + max(1.0, 0.3 * c.s)))
+
+
+@kind("MIG, the agent has GPM, an instance only decodes video", BUSY, MIG_AGENT)
+def _(c: Case) -> None:
+    c.shows(c.cut((_small(c, 7, decoder=noise(c.number, 0.3, 0.6)), BUSY), (_small(c, 8), IDLE), model=H100))
+
+
+@kind("MIG, GPM was switched off 4 minutes ago", UNPROVEN, MIG_AGENT)
+def _(c: Case) -> None:
+    gone = without("_active_", "_sm_", "decoder", begin=-c.m(4))
+    c.shows(c.cut((_mig(c, 1), UNPROVEN), (_mig(c, 2, level=0.5), BUSY), model=H100), edit=gone)
+
+
+@kind("MIG, GPM began in the middle of the window", UNPROVEN, MIG_AGENT)
+def _(c: Case) -> None:
+    gone = without("_active_", "_sm_", "decoder", end=-c.m(5))
+    c.shows(c.cut((_mig(c, 1), UNPROVEN), (_mig(c, 2), UNPROVEN), model=H100), edit=gone)
+
+
+@kind("MIG, the agent reads a dcgm-exporter, one busy, one idle", BUSY, MIG_AGENT)
+def _(c: Case) -> None:
+    busy, idle = _small(c, 7, noise(c.number, 0.3, 0.9), beside=True), _small(c, 8, beside=True)
+    c.shows(c.cut((busy, BUSY), (idle, IDLE)))
+
+
+@kind("MIG, the agent reads a dcgm-exporter, both idle", IDLE, MIG_AGENT)
+def _(c: Case) -> None:
+    c.shows(c.cut((_small(c, 7, beside=True), IDLE), (_small(c, 8, beside=True), IDLE)))
+
+
 @kind("MIG without profiling metrics", UNPROVEN, (*MIG_DCGM, *AGENT))
 def _(c: Case) -> None:
     instances = (_mig(c, 1, level=0.3, shown=False), UNPROVEN), (_mig(c, 2, shown=False), UNPROVEN)
@@ -837,3 +897,70 @@ def _(c: Case) -> None:
 @kind("the page is empty", UNPROVEN, OWN, world="own")
 def _(c: Case) -> None:
     c.shows(c.gpu(spans((-c.m(6), inf))), broken=lambda t, body: b"" if t > -c.m(6.5) else body)
+
+
+# ── data are prepared on CPUs ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _loader(c: Case, cpu: Signal | None, *, memory: float = 21_000.0, suffix: str = "", **more: Any) -> Tenant:
+    return Tenant(pod=c.pod(suffix), memory=flat(memory), cpu=cpu, **more)
+
+
+@kind("loads data: GPU idle, memory held, CPUs busy", PREPARING, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, noise(c.number, 4.0, 16.0)),)))
+
+
+@kind("prepares data before the model is on the GPU", PREPARING, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, noise(c.number, 0.8, 1.2), memory=420),)))
+
+
+@kind("prepares data in bursts", PREPARING, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, cycle(c.m(1), c.m(0.4), level=6.0, phase=c.dice.uniform(0, c.m(1)))),)))
+
+
+@kind("prepares data; the driver does not tell processes apart", PREPARING, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, flat(3.0), measured=False),)))
+
+
+@kind("one tenant prepares data, the other is abandoned", PREPARING, AGENT)
+def _(c: Case) -> None:
+    loads = _loader(c, noise(c.number, 2.0, 8.0), memory=9_000, suffix="-loads", limit=20_480)
+    left = _loader(c, noise(c.number, 0.0, 0.03), memory=6_000, suffix="-left", limit=20_480)
+    c.target(c.shared((loads, PREPARING), (left, IDLE)))
+
+
+@kind("one tenant prepares data, the other computes", BUSY, AGENT)
+def _(c: Case) -> None:
+    loads = _loader(c, noise(c.number, 2.0, 8.0), memory=9_000, suffix="-loads", limit=20_480)
+    works = _loader(c, flat(1.0), memory=6_000, suffix="-works", limit=20_480, compute=noise(c.number, 0.5, 0.9))
+    c.target(c.shared((loads, PREPARING), (works, BUSY)))
+
+
+@kind("training that loads its data meanwhile", BUSY, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, noise(c.number, 4.0, 9.0), compute=noise(c.number, 0.6, 1.0)),)))
+
+
+@kind("a request now and then, answered on busy CPUs", BUSY, AGENT)
+def _(c: Case) -> None:
+    at = c.somewhen(c.seen)
+    c.shows(c.gpu(tenants=(_loader(c, flat(1.5), compute=spans((at, at + c.seen))),)))
+
+
+@kind("abandoned notebook with quiet CPUs", IDLE, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, noise(c.number, 0.0, 0.06)),)))
+
+
+@kind("abandoned, and its cgroup cannot be read", IDLE, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, None),)))
+
+
+@kind("abandoned after its data were loaded", IDLE, AGENT)
+def _(c: Case) -> None:
+    c.shows(c.gpu(tenants=(_loader(c, either(flat(0.02), spans((-inf, -c.m(11.5)), level=8.0))),)))

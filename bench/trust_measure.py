@@ -53,6 +53,11 @@ class TrustFigures(Struct, frozen=True, kw_only=True):
         """Precision and recall of one judge in one run."""
         return total(one.score for one in self.tallies if (one.judge, one.run) == (judge, run))
 
+    def mig(self, judge: str, run: str) -> Score:
+        """The same, of MIG instances and their tenants only."""
+        found = (one for one in self.tallies if (one.judge, one.run) == (judge, run))
+        return total(one.score for one in found if one.kind.startswith("MIG"))
+
     def runs(self, judge: str) -> list[str]:
         """The runs in which the judge was queried."""
         return list(dict.fromkeys(one.run for one in self.tallies if one.judge == judge))

@@ -12,7 +12,11 @@ _WIDE = 84
 
 def targets(f: TrustFigures) -> tuple[Target, ...]:
     """The targets: in every run, no busy or unproven GPU is called idle, and idle ones are found."""
-    return tuple(target for run in f.runs(OURS) for target in _of_run(run, f.score(OURS, run)))
+    return tuple(
+        target
+        for run in f.runs(OURS)
+        for target in (*_of_run(run, f.score(OURS, run)), *_of_mig(run, f.mig(OURS, run)))
+    )
 
 
 def _of_run(run: str, score: Score) -> Iterator[Target]:
@@ -20,6 +24,13 @@ def _of_run(run: str, score: Score) -> Iterator[Target]:
     yield _target(f"{run}: precision of status idle", score.precision_status, 100.0)
     yield _target(f"{run}: idle GPUs found", score.recall, _RECALL)
     yield _target(f"{run}: idle tenants found", score.recall_tenants, _RECALL)
+
+
+def _of_mig(run: str, score: Score) -> Iterator[Target]:
+    if score.idle_gpus:
+        yield _target(f"{run}: precision of verdict idle, MIG", score.precision, 100.0)
+        yield _target(f"{run}: idle MIG instances found", score.recall, _RECALL)
+        yield _target(f"{run}: idle tenants of MIG instances found", score.recall_tenants, _RECALL)
 
 
 def _target(what: str, share: float, bound: float) -> Target:

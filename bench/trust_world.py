@@ -85,6 +85,7 @@ class Tenant(Struct, kw_only=True):
     measured: bool = True  # False: the driver does not attribute compute to this tenant
     started: bool = True  # False: it has never called CUDA
     paused: tuple[tuple[float, float], ...] = ()  # when its container does not run
+    cpu: Signal | None = None  # CPU cores of its node; None: the agent cannot read its cgroup
     launches: Signal | None = None  # kernels that HAMi's library sees; None: follows compute
 
     def there(self, t: float) -> bool:
@@ -110,6 +111,13 @@ class Instance(Struct, kw_only=True):
     profile: str = "3g.40gb"
     memory: int = 40192
     compute_shown: bool = False  # the agent's driver has GPM, or dcgm-exporter has profiling metrics
+    beside: bool = False  # the agent has no GPM, and shows what a dcgm-exporter on its node measures
+    decoder: Signal = never
+
+    @property
+    def share(self) -> float:
+        """Its part of the GPU, which has seven slices."""
+        return int(self.profile[0]) / 7
 
 
 class Gpu(Struct, kw_only=True):
@@ -408,6 +416,31 @@ def _agent_instances(gpu: Gpu, t: float) -> Iterator[Row]:
         yield "vgpuscope_mig_memory_total_bytes", _labels(*mig), float(one.memory * MIB)
         yield "vgpuscope_mig_memory_used_bytes", _labels(*mig), float(int(one.tenant.memory(t)) * MIB)
         yield "vgpuscope_mig_memory_free_bytes", _labels(*mig), float((one.memory - int(one.tenant.memory(t))) * MIB)
+        if one.compute_shown:
+            yield from _agent_profiling(gpu, one, _labels(*mig), t)
+
+
+def _agent_profiling(gpu: Gpu, one: Instance, labels: Labels, t: float) -> Iterator[Row]:
+    key, signal = _measured(gpu, one)
+    for name, part in (("engine_active", 1.0), ("sm_active", 0.9)):
+        yield f"vgpuscope_mig_{name}_ratio", labels, round(part * signal(t), 4)
+        yield f"vgpuscope_mig_{name}_mean_ratio", labels, round(part * gpu.mean(key, signal, t), 6)
+        yield f"vgpuscope_mig_{name}_max_ratio", labels, round(part * gpu.highest(key, signal, t), 4)
+    if not one.beside:
+        yield "vgpuscope_mig_decoder_ratio", labels, round(one.decoder(t), 4)
+
+
+def _measured(gpu: Gpu, one: Instance) -> tuple[str, Signal]:
+    """What the agent has of an instance: GPM's mean of each second, or the mean of an exporter's last collection."""
+    if not one.beside:
+        return one.tenant.key, one.tenant.compute
+
+    def collected(t: float) -> float:
+        at = t - t % gpu.collect
+        seconds = range(int(at - gpu.collect), max(int(at), int(at - gpu.collect) + 1))
+        return sum(map(one.tenant.compute, seconds)) / len(seconds)
+
+    return f"{one.tenant.key}-collected", collected
 
 
 def mig_uuid(gpu: Gpu, one: Instance) -> str:
@@ -442,6 +475,10 @@ def _agent_tenant(gpu: Gpu, tenant: Tenant, instance: Instance | None, t: float,
         yield "vgpuscope_pod_memory_used_bytes", _labels(*pod, "gpu_uuid", gpu.uuid), float(int(tenant.memory(t)) * MIB)
     if tenant.started and tenant.measured and not instance:
         yield from _agent_share(gpu, tenant, labels, t)
+    if tenant.started and instance and instance.compute_shown:
+        yield from _agent_instance_share(gpu, instance, labels, t)
+    if tenant.cpu is not None:
+        yield "vgpuscope_container_cpu_cores", labels, round(gpu.mean(f"cpu-{tenant.key}", tenant.cpu, t), 4)
     if gpu.mode == "hami":
         yield from _agent_region(gpu, tenant, _labels(*who, "vdevice_index", "0"), t, now)
 
@@ -449,9 +486,21 @@ def _agent_tenant(gpu: Gpu, tenant: Tenant, instance: Instance | None, t: float,
 def _state(gpu: Gpu, tenant: Tenant, instance: Instance | None, t: float) -> str:
     if not tenant.started:
         return "not-started"
-    if not tenant.measured or instance:
+    if not tenant.measured or (instance and not instance.compute_shown):
         return "unknown"
-    return "active" if gpu.highest(tenant.key, tenant.compute, t) > 0 else "idle"
+    key, signal = _measured(gpu, instance) if instance else (tenant.key, tenant.compute)
+    return "active" if gpu.highest(key, signal, t) > 0 else "idle"
+
+
+def _agent_instance_share(gpu: Gpu, one: Instance, labels: Labels, t: float) -> Iterator[Row]:
+    """Of the whole GPU, as in the ledger, and of the instance."""
+    key, signal = _measured(gpu, one)
+    for name, part in (("sm", one.share), ("instance_sm", 1.0)):
+        yield f"vgpuscope_container_{name}_ratio", labels, round(part * signal(t), 4)
+        yield f"vgpuscope_container_{name}_mean_ratio", labels, round(part * gpu.mean(key, signal, t), 6)
+        yield f"vgpuscope_container_{name}_max_ratio", labels, round(part * gpu.highest(key, signal, t), 4)
+    yield "vgpuscope_container_sm_seconds_total", labels, round(one.share * gpu.total(key, signal, t), 3)
+    yield "vgpuscope_container_sm_error_bound_ratio", labels, round(0.18 * one.share * signal(t), 4)
 
 
 def _agent_share(gpu: Gpu, tenant: Tenant, labels: Labels, t: float) -> Iterator[Row]:

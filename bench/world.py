@@ -6,6 +6,7 @@ test has its own proc root, in which the same pids belong to pods.
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tests.native import build
 from tests.native.scenario import GIB, NOT_SUPPORTED, Scenario, gpu_uuid
+from tests.paths import TESTS
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
 GPUS = 8
@@ -22,6 +24,9 @@ NODE = "bench"
 _MIB = 1 << 20
 _NAP = "3600"  # seconds after which a forgotten process ends
 _BEGAN = 1_700_000_000
+_HOST = TESTS / "fixtures" / "host" / "v2-systemd"
+_RECORDED = next((_HOST / "cgroup").rglob("cpu.stat")).parent
+_NETWORK = (_HOST / "proc" / "4242" / "net" / "dev").read_text()
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class World:
         return [
             *("--node-name", NODE, "--pods", f"file:{self.root / 'pods.json'}", "--podresources-socket", "none"),
             *("--proc-root", str(self.root / "proc"), "--hook-path", str(self.root / "hook")),
+            *("--cgroup-root", str(self.root / "cgroup")),
         ]
 
     def environment(self) -> dict[str, str]:
@@ -82,6 +88,7 @@ def world(root: Path, *, processes: int) -> Iterator[World]:
         _write_driver(made)
         _write_regions(made)
         _write_proc(made)
+        _write_cgroups(made)
         (root / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": _pods(made)}))
         yield made
     finally:
@@ -139,6 +146,25 @@ def _write_proc(made: World) -> None:
             directory.mkdir(parents=True)
             (directory / "stat").write_text(f"{pid} (python3) S 1{' 0' * 17} {pid * 7}{' 0' * 30}\n")
             (directory / "cgroup").write_text(cgroup)
+            (directory / "net").mkdir()
+            (directory / "net" / "dev").write_text(_NETWORK)
+    for name in ("stat", "meminfo", "loadavg"):
+        shutil.copy(f"/proc/{name}", made.root / "proc")
+    (made.root / "proc" / "1" / "net").mkdir(parents=True)
+    shutil.copy("/proc/net/dev", made.root / "proc" / "1" / "net")
+
+
+def _write_cgroups(made: World) -> None:
+    """A cgroup of version 2 for each container, with files as long as the kernel's."""
+    root = made.root / "cgroup"
+    root.mkdir()
+    (root / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    for tenant in made.tenants:
+        pod = f"kubepods-burstable-pod{tenant.uid.replace('-', '_')}.slice"
+        scope = (
+            root / "kubepods.slice" / "kubepods-burstable.slice" / pod / f"cri-containerd-{tenant.container_id}.scope"
+        )
+        shutil.copytree(_RECORDED, scope)
 
 
 def _pods(made: World) -> list[dict[str, object]]:
