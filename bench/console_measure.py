@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -285,16 +285,10 @@ def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) 
 
 
 def _alone(analyzer: Program, effort: ConsoleEffort) -> float:
-    """The CPU time of a period with one analysis and no console."""
+    """The CPU time of a period with one analysis and no console, after what the last period left to do."""
     _until_idle(analyzer)
-    _say("the analyzer without consoles")
-    began = analyzer.process_seconds()
-    _analysed(analyzer)
-    _until_idle(analyzer)
-    busy, quiet = analyzer.process_seconds() - began, effort.seconds / 10
-    began = analyzer.process_seconds()
-    time.sleep(quiet)
-    return busy + (analyzer.process_seconds() - began) * effort.seconds / quiet
+    _say(f"the analyzer without consoles, {effort.seconds:.0f} s")
+    return _cpu(analyzer, effort.seconds)
 
 
 def _cpu(analyzer: Program, seconds: float) -> float:
@@ -309,19 +303,6 @@ def _cpu(analyzer: Program, seconds: float) -> float:
 def _analyse(analyzer: Program) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{analyzer.port}/analyze", timeout=60) as answer:
         answer.read()
-
-
-def _analysed(analyzer: Program) -> None:
-    """An analysis, until it has ended: while it waits for the engine, the analyzer looks idle."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{analyzer.port}/api/v1/events", timeout=60) as events:
-        _until_told(events)  # of the last one
-        _analyse(analyzer)
-        _until_told(events)
-
-
-def _until_told(events: Iterable[bytes]) -> None:
-    if not any(line.strip() == b"event: analysis" for line in events):
-        raise RuntimeError("the stream of events ended")
 
 
 def _until_idle(analyzer: Program) -> None:
