@@ -25,7 +25,7 @@ EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
 EXTENDER = (sys.executable, "-m", "vgpuscope.sim.extender")
 ANALYZER = (sys.executable, "-m", "vgpuscope.sim.analyzer")
 DCGM_PORT, PROMETHEUS_PORT = 9400, 9090
-_READY_WITHIN = 120.0
+_READY_WITHIN = 300.0  # seconds; on a quiet machine the start takes about ten
 _END_WITHIN = 3.0
 
 
