@@ -271,7 +271,7 @@ export const en = {
   "overview.about": "How the fleet is doing now, and what to look at first.",
   "overview.mine": "My GPUs",
   "overview.scope": "Only these namespaces: {names}",
-  "overview.heat": "All GPUs",
+  "overview.heat": "All GPUs and MIG instances",
   "overview.course": "GPUs by class",
   "overview.waste": "Idle GPU-hours",
   "overview.attention": "Needs attention",

@@ -268,7 +268,7 @@ export const zh: typeof en = {
   "overview.about": "集群 GPU 的当前状况，以及最先要看的内容。",
   "overview.mine": "我的 GPU",
   "overview.scope": "仅显示命名空间：{names}",
-  "overview.heat": "全部 GPU",
+  "overview.heat": "全部 GPU 和 MIG 实例",
   "overview.course": "各类别 GPU 数",
   "overview.waste": "空闲 GPU 小时",
   "overview.attention": "需要关注",
