@@ -34,9 +34,11 @@ def one_node(*pods, quotas=()):
     return worlds.state([node("n", gpu("GPU-0"), gpu("GPU-1", 1))], pods, quotas)
 
 
-def given_to(wanted, *uuids, on="n", memory=8000, cores=0):
+def given_to(wanted, *uuids, on="n", memory=8000, cores=0, slices=None):
+    """`slices`: the first slice of a MIG instance of size 1."""
+    mig = {} if slices is None else {"profile": "1g.10gb", "start": slices, "size": 1}
     gpus = tuple(
-        ChosenGpu(container=one.index, position=at, uuid=uuid, memory=memory, cores=cores)
+        ChosenGpu(container=one.index, position=at, uuid=uuid, memory=memory, cores=cores, **mig)
         for one in wanted.asks
         for at, uuid in enumerate(uuids)
     )
@@ -170,6 +172,28 @@ def test_assuming_what_the_watch_has_reported_already_counts_once():
     state.assume(wanted, given_to(wanted, "GPU-0"))
     assert used(state) == (1, 8000, 0)
     assert not state.assumed
+
+
+def test_another_slice_of_the_same_gpu_and_profile_is_another_assignment():
+    state, wanted = one_node(on_slice(6)), request(ask(8000))
+    state.assume(wanted, given_to(wanted, "GPU-0", slices=5))
+    assert placed(state) == ((5, 1), (6, 1))  # both, until the watch reports the new one
+    state.apply(PodSet(on_slice(6)))
+    assert placed(state) == ((5, 1), (6, 1))
+    state.apply(PodSet(on_slice(5)))
+    assert placed(state) == ((5, 1),)
+    assert not state.assumed
+
+
+def on_slice(start):
+    """The pod `new`, assigned to one MIG instance and not bound yet."""
+    pod = replace(holder("new", "n", share("GPU-0", 8000)), node="")
+    held = HeldInstance(container_index=0, device="GPU-0", profile="1g.10gb", start=start, size=1)
+    return replace(pod, instances=(held,))
+
+
+def placed(state):
+    return state.book("n").gpus[0].placed
 
 
 def test_what_is_assumed_counts_against_the_quota():

@@ -333,11 +333,16 @@ def assumed_pod(request: PlacementRequest, placement: Placement) -> PodState:
 
 
 def _same(pod: PodState, assumed: PodState) -> bool:
-    """Whether the watch reports what was assumed: the same shares of the same GPUs on the same node."""
+    """Whether the watch reports what was assumed: the same shares and MIG instances on the same node."""
     if pod.place != assumed.place or len(pod.assignments) != len(assumed.assignments):
         return False
-    return _shares(pod) == _shares(assumed)
+    return _shares(pod) == _shares(assumed) and _instances(pod) == _instances(assumed)
 
 
 def _shares(pod: PodState) -> Counter[tuple[DeviceUUID, int, int]]:
     return Counter((one.device, one.memory, one.cores) for one in pod.assignments)
+
+
+def _instances(pod: PodState) -> Counter[tuple[DeviceUUID, int, int]]:
+    """Two instances of one profile have equal shares: only their placements tell them apart."""
+    return Counter((one.device, one.start, one.size) for one in pod.instances)
