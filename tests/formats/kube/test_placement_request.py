@@ -75,8 +75,9 @@ def test_limits_take_precedence_over_requests_one_by_one():
 
 
 @pytest.mark.parametrize("limits", [{MEM: 1000}, {CORES: 10}, {PERCENT: 50}])
-def test_memory_or_cores_alone_are_a_request_for_one_gpu(limits):
-    assert asked(limits).count == 1
+def test_memory_or_cores_without_a_number_of_gpus_ask_for_none(limits):
+    """The webhook adds the number; without it, the kubelet would call no Allocate, and the node would stay locked."""
+    assert placement_request(pod(container(limits))) is None
 
 
 def test_memory_takes_precedence_over_a_percentage_and_none_of_both_is_the_whole_gpu():

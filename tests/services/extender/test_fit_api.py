@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx2
 import pytest
@@ -13,6 +14,7 @@ from vgpuscope.http import address
 from vgpuscope.http.operations import Call, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.logic.scheduler.admission import completion
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.state import assumed_pod
@@ -40,7 +42,14 @@ def full():
 
 
 def api(state, *, idle=ABSENT, log=None, **more):
-    return FitApi(lambda: state, log or DecisionLog(), policies=Policies(), idle=lambda: idle, **more)
+    return FitApi(
+        lambda: state,
+        log or DecisionLog(),
+        policies=Policies(),
+        idle=lambda: idle,
+        completion=partial(completion, scheduler="hami-scheduler"),
+        **more,
+    )
 
 
 def manifest(*, memory=8_000, gpus=1, namespace="ml", **limits):
@@ -172,6 +181,19 @@ async def test_a_pod_of_the_log_is_explained_by_its_name():
 async def test_a_body_that_is_no_pod_is_rejected_with_a_code(body, code):
     async with serving(api(books())) as client:
         assert (await posted(client, body, status=422))["error"]["code"] == code
+
+
+async def test_a_pod_is_judged_as_the_webhook_would_have_completed_it():
+    alone = {"nvidia.com/gpumem": "12000"}
+    pod = {"kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "main", "resources": {}}]}}
+    async with serving(api(books())) as client:
+        for resources, count, cores in (({"limits": alone}, 1, 0), ({"limits": {"nvidia.com/gpu": 2}}, 2, 100)):
+            pod["spec"]["containers"][0]["resources"] = resources
+            found = await posted(client, pod)
+            assert [(one["count"], one["cores"]) for one in found["asks"]] == [(count, cores)]
+        pod["spec"] |= {"schedulerName": "other"}  # the webhook leaves it alone
+        pod["spec"]["containers"][0]["resources"] = {"limits": alone}
+        assert (await posted(client, pod))["asks"] == []
 
 
 async def test_a_pod_without_gpus_fits_and_asks_for_nothing():

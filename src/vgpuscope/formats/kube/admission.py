@@ -45,6 +45,14 @@ def decode_review(data: bytes) -> Review:
     return Review(uid=asked.uid, pod=_pod(asked) if created and asked.object else None)
 
 
+def submitted_pod(pod: bytes) -> SubmittedPod:
+    """A manifest of a pod as the webhook would get it; raises BodyInvalid for anything else."""
+    try:
+        return _pod(_Request(object=msgspec.json.decode(pod, type=_Pod)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise BodyInvalid(f"Pod: {e}") from e
+
+
 def encode_answer(uid: str, answer: Admitted) -> bytes:
     """The AdmissionReview that allows the pod, changed or not, or denies it."""
     response: dict[str, Any] = {"uid": uid, "allowed": not answer.code}

@@ -1,8 +1,9 @@
 """Manifests → the pods that they would create: a pod itself, or the template of a workload with its replicas."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.errors import BodyInvalid
@@ -38,6 +39,21 @@ def wanted_pods(manifest: object, *, depth: int = 0) -> Iterator[WantedPod]:
         yield WantedPod(
             kind=kind, name=name, pod=_pod(template, meta, name), replicas=_replicas(kind, _spec_of_pods(spec))
         )
+
+
+def patched(pod: Mapping[str, Any], patch: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A pod with the changes of a JSON Patch that only adds, as the webhook's does."""
+    made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
+    for change in patch:
+        *parents, last = [part.replace("~1", "/") for part in change["path"].split("/")[1:]]
+        place: Any = made
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if isinstance(place, list):
+            place.append(change["value"])
+        else:
+            place[last] = change["value"]
+    return made
 
 
 def _spec_of_pods(spec: Mapping[str, Any]) -> Mapping[str, Any]:

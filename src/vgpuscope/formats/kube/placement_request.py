@@ -1,7 +1,8 @@
 """A pod as the Kubernetes API writes it → the GPUs that it asks a scheduler extender for.
 
-Limits are read first, then requests. HAMi's defaults apply: one GPU if only memory or cores are given, the whole
-memory if neither memory nor a percentage is given. Amounts that no GPU can satisfy are refused, not ignored.
+Limits are read first, then requests. Only a container with nvidia.com/gpu asks for GPUs: the webhook adds it where just
+memory or cores are given, and without it the kubelet allocates nothing. The whole memory is asked for if neither memory
+nor a percentage is given. Amounts that no GPU can satisfy are refused, not ignored.
 """
 
 import re
@@ -120,10 +121,10 @@ def _ask(index: int, container: _Container, *, init: bool) -> ContainerAsk | Non
     amounts = {
         name: _amount(container.name, name, named[name], most=most) for name, most in _MOST.items() if name in named
     }
-    memory, percentage, cores = (amounts.get(name) or 0 for name in (_MEMORY, _PERCENTAGE, _CORES))
-    count = amounts.get(_COUNT, 1 if memory or percentage or cores else 0)
+    count = amounts.get(_COUNT, 0)
     if not count:
         return None
+    memory, percentage, cores = (amounts.get(name, 0) for name in (_MEMORY, _PERCENTAGE, _CORES))
     return ContainerAsk(
         index=index,
         name=container.name,

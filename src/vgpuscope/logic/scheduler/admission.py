@@ -51,6 +51,13 @@ def admit(
     return Admitted(patch=(*_changes(pod, completed), *own))
 
 
+def completion(pod: SubmittedPod, *, scheduler: str, overwrite_default: bool = True) -> tuple[dict[str, Any], ...]:
+    """The patch with the amounts that the pod's request implies; none for a pod that the webhook leaves alone."""
+    if pod.ignored or not _ours(pod.scheduler, scheduler, overwrite_default=overwrite_default):
+        return ()
+    return tuple(_changes(pod, [_completed(one) for one in pod.containers]))
+
+
 def _ours(named: str, scheduler: str, *, overwrite_default: bool) -> bool:
     return named in {"", scheduler} or (named == _DEFAULT and overwrite_default)
 
@@ -63,7 +70,9 @@ def _impossible(one: SubmittedContainer) -> Iterator[str]:
 
 
 def _completed(one: SubmittedContainer) -> SubmittedContainer:
-    """The container with the amounts that its request implies."""
+    """The container with the amounts that its request implies; unchanged if an amount of it is invalid."""
+    if one.wrong:
+        return one
     given, core = dict(one.amounts), str(NVIDIA.core)
     sizes = (NVIDIA.memory, NVIDIA.memory_percentage, core)
     if NVIDIA.count not in given and any(given.get(str(name), 0) for name in sizes):

@@ -2,20 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, structs
 from starlette.exceptions import HTTPException
 
-from vgpuscope.formats.kube.manifests import MOST_REPLICAS, wanted_pods
+from vgpuscope.formats.kube.admission import submitted_pod
+from vgpuscope.formats.kube.manifests import MOST_REPLICAS, patched, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.fit import fit
 from vgpuscope.logic.scheduler.state import SchedulerState
+from vgpuscope.model.admission import SubmittedPod
 from vgpuscope.model.decision_answers import FitAnswer, seen_by
 from vgpuscope.model.errors import BodyInvalid, Forbidden, Unknown
 from vgpuscope.model.fit import FitReport
@@ -55,11 +57,13 @@ class FitApi:
         *,
         policies: Policies,
         idle: Callable[[], IdleNow],
+        completion: Callable[[SubmittedPod], Iterable[Mapping[str, Any]]],
         check: Callable[[], None] = lambda: None,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`check` raises while the books are not complete."""
+        """`completion` is the webhook's patch of a new pod. `check` raises while the books are not complete."""
         self._state, self._log, self._policies, self._idle, self._check = state, log, policies, idle, check
+        self._completion = completion
         self._clock, self._turn, self._waiting = clock, asyncio.Lock(), 0
         self._kept: dict[tuple[str, str], tuple[Seconds, FitAnswer]] = {}
 
@@ -100,7 +104,7 @@ class FitApi:
 
     async def _of_manifest(self, call: Call[NoQuery, Body]) -> FitAnswer:
         manifest, replicas = asked(call.body)
-        request = placement_request(msgspec.json.encode(manifest))
+        request = placement_request(msgspec.json.encode(self._completed(manifest)))
         meta = manifest.get("metadata") or {}
         namespace = request.namespace if request else str(meta.get("namespace") or "default")
         if not call.caller.sees(namespace):
@@ -109,6 +113,10 @@ class FitApi:
             name = str(meta.get("name") or "")
             return FitAnswer(namespace=namespace, name=name, replicas=replicas, fitting=replicas)
         return seen_by(await self._answer(request, replicas), call.caller.sees)
+
+    def _completed(self, manifest: Body) -> Body:
+        """The pod as the webhook would have completed it: the filter sees no other."""
+        return patched(manifest, self._completion(submitted_pod(msgspec.json.encode(manifest))))
 
     async def _answer(self, request: PlacementRequest, replicas: int) -> FitAnswer:
         self._check()

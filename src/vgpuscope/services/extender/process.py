@@ -29,7 +29,7 @@ from vgpuscope.http.operations import Operation, links, routes
 from vgpuscope.http.peers import Peers
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.scheduler.admission import admit
+from vgpuscope.logic.scheduler.admission import admit, completion
 from vgpuscope.model.admission import Admitted, QuotaRoom, SubmittedPod
 from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeAbsent, ScopeError
 from vgpuscope.model.extender import ExtenderFigures
@@ -198,6 +198,11 @@ class Extender(Service):
             self._keeper.log,
             policies=policies(self._config),
             idle=self._idle.now,
+            completion=partial(
+                completion,
+                scheduler=self._config.scheduler_name,
+                overwrite_default=self._config.overwrite_default_scheduler,
+            ),
             check=self._check_books,
         )
         own = (*DecisionsApi(self._keeper.log).operations(), *fit.operations())
