@@ -59,13 +59,22 @@ async def test_a_replica_that_does_not_lead_decides_nothing_and_says_so(tmp_path
             assert answer.json()["Error"].startswith("EXTENDER_STANDBY: ")
             assert answer.json()["NodeNames"] is None
         answer = await client.post("/bind", content=recorded("bind"))
-        assert (answer.status_code, answer.json()["Error"][:17]) == (503, "EXTENDER_STANDBY:")
+        assert (answer.status_code, answer.json()["Error"][:36]) == (200, "SCHED_BIND_FAILED: EXTENDER_STANDBY:")
         answer = await client.post("/prioritize", content=recorded("prioritize"))
         assert answer.status_code == 503
         assert (await client.get("/readyz")).status_code == 503
         health = await client.get("/healthz")
         assert health.status_code == 200
         assert health.text.split("\n")[1:4] == ["cache: not synced", "lease: not held", "api: unreachable"]
+
+
+async def test_a_binding_that_this_replica_may_not_make_is_a_failed_one(tmp_path):
+    async with serving(tmp_path) as (service, client):
+        await client.post("/bind", content=recorded("bind"))
+        (found,) = (await client.get("/api/v1/decisions")).json()
+        assert (found["verb"], found["outcome"], found["nodes"][0]["code"]) == ("bind", "failed", "SCHED_BIND_FAILED")
+        assert [key.reason for key in service._poster._waiting] == ["FailedScheduling"]
+        assert f'{m.REFUSALS.name}{{verb="bind",code="SCHED_BIND_FAILED"}} 1' in await page(client)
 
 
 async def test_without_election_nothing_is_decided_before_the_cache_is_complete(tmp_path):

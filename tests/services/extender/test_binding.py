@@ -12,6 +12,7 @@ import pytest
 from vgpuscope.formats.hami.annotation import BIND_PHASE, FILTERED, LOCK, NODE
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead, decode_pod_head
 from vgpuscope.model.allocation import NodeState
+from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeUnreadable
 from vgpuscope.model.placement import ChosenGpu, ContainerAsk, NodeVerdict, Placement, PlacementRequest
 from vgpuscope.services.extender.binding import Binder, BindFailed
 from vgpuscope.services.extender.cache import Cache, SeenNode
@@ -84,7 +85,8 @@ class Bound:
         self.server, self.cache = Server(), Cache(resync=1800.0)
         self.cleared: list[Any] = []
         self.written: dict[str, PodHead] = {}
-        self.over = None
+        self.over = self.not_now = None
+        self.leads = True
         api: Any = self.server
         writer = KubeWriter(api, component="c", instance="i")
         self.pods = PodWriter(api, writer)
@@ -94,10 +96,15 @@ class Bound:
             written=lambda uid: self.written.pop(uid, None),
             overfull=lambda *_: self.over,
             cleared=lambda *told: self.cleared.append(told),
-            leads=lambda: True,
+            check=self._check,
+            leads=lambda: self.leads,
             timeout=timeout,
             patience=patience,
         )
+
+    def _check(self):
+        if self.not_now is not None:
+            raise self.not_now
 
     async def filtered(self):
         """The filter has assigned GPUs to the pod."""
@@ -254,3 +261,71 @@ async def test_a_gpu_that_is_over_its_capacity_by_now_is_not_bound(world):
     assert "nodeName" not in world.server.pod["spec"]
     assert "PATCH node" not in world.server.asked
     assert world.server.notes(world.server.pod) == {BIND_PHASE: "failed"}
+
+
+# --- what a failed binding leaves behind ------------------------------------------------------------------------------
+
+
+def down(world):
+    """The API server does not answer any more; call the result to end that."""
+    find = world.server.find
+
+    async def unreadable(path, **_):
+        raise KubeUnreadable("connection refused")
+
+    world.server.find = unreadable
+    return lambda: setattr(world.server, "find", find)
+
+
+async def unread(world):
+    """A binding of a pod of another process, which could not be read; the API server works again afterwards."""
+    world.written.clear()
+    back = down(world)
+    with pytest.raises(BindFailed, match="connection refused"):
+        await world.bind()
+    back()
+
+
+async def test_a_pod_that_could_not_be_read_is_cleared_once_it_can(world):
+    await unread(world)
+    assert ALLOCATED in world.server.notes(world.server.pod)
+    await world.binder.settle()
+    assert world.server.notes(world.server.pod) == {BIND_PHASE: "failed"}
+    assert [told[0] for told in world.cleared] == ["u1"]
+    assert not world.binder.undone
+
+
+async def test_a_pod_without_gpus_that_could_not_be_read_stays_as_it_is(world):
+    for key in (ALLOCATED, NODE, FILTERED):
+        world.server.pod["metadata"]["annotations"].pop(key)
+    world.server.pod["spec"]["containers"] = [{"name": "main"}]
+    await unread(world)
+    before = world.server.pod["metadata"]["resourceVersion"]
+    await world.binder.settle()
+    assert world.server.pod["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize("newer", [{FILTERED: "99999999999"}, {NODE: "n9"}])
+async def test_a_later_decision_about_a_pod_that_could_not_be_read_stays(world, newer):
+    await unread(world)
+    world.server.change(world.server.pod, **newer)
+    await world.binder.settle()
+    assert ALLOCATED in world.server.notes(world.server.pod)
+    assert not world.binder.undone
+
+
+async def test_a_leader_that_may_not_bind_yet_takes_the_assignment_back(world):
+    world.not_now = ExtenderNotSynced("not listed since this replica leads: pods")
+    with pytest.raises(BindFailed, match="EXTENDER_NOT_SYNCED: not listed") as failed:
+        await world.bind()
+    assert failed.value.code == "SCHED_BIND_FAILED"
+    assert world.server.notes(world.server.pod) == {BIND_PHASE: "failed"}
+
+
+async def test_a_replica_that_does_not_lead_fails_and_writes_nothing(world):
+    world.not_now, world.leads = ExtenderStandby("the lease is held by another"), False
+    with pytest.raises(BindFailed, match="EXTENDER_STANDBY") as failed:
+        await world.bind()
+    assert failed.value.code == "SCHED_BIND_FAILED"
+    assert not world.server.asked
+    assert not world.binder.undone

@@ -29,7 +29,7 @@ from vgpuscope.model.placement import NodeVerdict
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.services.extender.node_lock import NodeLocked, NodeLocks
-from vgpuscope.services.extender.pods import PodWriter
+from vgpuscope.services.extender.pods import FoundPod, PodWriter
 
 FAILED, LOCKED = "SCHED_BIND_FAILED", "SCHED_NODE_LOCKED"
 _TRIES = 3  # of a pod that others change meanwhile
@@ -53,7 +53,8 @@ class Undo(NamedTuple):
     """What a failed binding has to take back."""
 
     args: BindingArgs
-    gpus: bool = False  # whether the pod asks for GPUs; if not, nothing was written
+    begun: UnixTime
+    gpus: bool | None = None  # whether the pod asks for GPUs; if not, nothing was written. None: it was not read yet
     assignment: str = ""  # that the binding was about
     lock: str = ""  # that it took; "": none
 
@@ -77,7 +78,9 @@ class Binder:
         written: Callable[[str], PodHead | None],
         overfull: Callable[[str, str], NodeVerdict | None],
         cleared: Callable[[str, str], None],
+        check: Callable[[], None],
         leads: Callable[[], bool],
+        failed: Callable[[ScopeError], None] = lambda _: None,
         timeout: Seconds,
         patience: Seconds,
         clock: Callable[[], Seconds] = time.monotonic,
@@ -86,11 +89,13 @@ class Binder:
         """`written` gets a pod's uid, and returns the pod as this process wrote it with its assignment, if it did.
 
         `overfull` gets a pod's uid and node, and says which GPU is allocated beyond its capacity. `cleared` gets the
-        uid and the new version of a pod whose assignment was removed. `patience`: how long one pod may keep the lock
-        of a node while another waits for it; waiting for pods before it may take longer.
+        uid and the new version of a pod whose assignment was removed. `check` raises ExtenderStandby or
+        ExtenderNotSynced while this replica must not bind. `patience`: how long one pod may keep the lock of a node
+        while another waits for it; waiting for pods before it may take longer.
         """
         self._pods, self._locks, self._written = pods, locks, written
         self._overfull, self._cleared, self._leads = overfull, cleared, leads
+        self._check, self._failed = check, failed
         self._timeout, self._patience = timeout, patience
         self._clock, self._wall = clock, wall
         self._nodes: dict[str, _Turn] = {}
@@ -98,8 +103,9 @@ class Binder:
 
     async def bind(self, args: BindingArgs) -> PodHead:
         """Bind the pod; raises BindFailed, after everything was taken back or queued to be."""
-        undo = [Undo(args)]
+        undo = [Undo(args, self._wall())]
         try:
+            self._check()
             async with asyncio.timeout(self._timeout):
                 return await self._bind(args, undo)
         except BindFailed as e:
@@ -109,6 +115,7 @@ class Binder:
         except TimeoutError:
             error = _failed("bind-timeout", f"{self._timeout:g}")
         except ScopeError as e:
+            self._failed(e)
             error = BindFailed(FAILED, f"{e.code}: {e}")
         return await self._settled(undo[-1], error)
 
@@ -228,13 +235,15 @@ class Binder:
     async def _take_back(self, undo: Undo) -> PodHead | None:
         """Clear what the binding left; the pod, if it is bound to the node after all."""
         args = undo.args
+        if undo.gpus is None and not self._leads():
+            return None  # this replica has changed nothing, and the pod belongs to the leader
         for left in reversed(range(_TRIES)):
             found = await self._pods.read(args.namespace, args.name)
             pod = found.head if found is not None and found.head.uid == args.uid else None
             if pod is not None and pod.node == args.node:
                 return pod
-            if pod is None or pod.node or not undo.gpus or pod.assignment not in {"", undo.assignment}:
-                break  # it is gone, or another decision was made meanwhile
+            if found is None or pod is None or pod.node or not _is_about(undo, found):
+                break  # it is gone, has no GPUs, or another decision was made meanwhile
             try:
                 self._cleared(args.uid, await self._pods.clear(pod, phase="failed"))
             except KubeAbsent:
@@ -247,3 +256,21 @@ class Binder:
         if undo.lock:
             await self._locks.release(args.node, undo.lock)
         return None
+
+
+def _is_about(undo: Undo, found: FoundPod) -> bool:
+    """Whether what the pod has now is what the failed binding was about."""
+    pod = found.head
+    if undo.gpus is not None:
+        return undo.gpus and pod.assignment in {"", undo.assignment}
+    if not pod.assigned:
+        return _asks(found)
+    made = int(pod.assigned_at) if pod.assigned_at.isdecimal() else 0
+    return pod.assigned_node == undo.args.node and made <= undo.begun
+
+
+def _asks(found: FoundPod) -> bool:
+    try:
+        return placement_request(found.body) is not None
+    except RequestInvalid:
+        return True

@@ -129,7 +129,9 @@ class Extender(Service):
             written=self._decider.written,
             overfull=self._cache.overfull,
             cleared=self._cache.forget,
+            check=self._check,
             leads=lambda: self._leadership.leads,
+            failed=count,
             timeout=config.bind_timeout,
             patience=min(_LOCK_PATIENCE, config.bind_timeout / 3),
         )
@@ -356,7 +358,6 @@ class Extender(Service):
     async def bind(self, args: BindingArgs) -> Answer:
         began = time.monotonic()
         try:
-            self._check()
             pod = await self._binder.bind(args)
         except BindFailed as e:
             self._tally.refused("bind", e.code)
