@@ -158,11 +158,25 @@ def test_no_instances_are_no_fault(annotations):
         (CHOSEN | {"migUUID": "MIG-1"},),
         (CHOSEN | {"gpuInstanceID": 0},),
         (CHOSEN | {"placement": {"start": 0, "size": 0}},),
+        (CHOSEN | {"placement": {"start": 0, "size": 10**12}},),
+        (CHOSEN | {"placement": {"start": 10**12, "size": 1}},),
         (CHOSEN | {"containerIndex": -1},),
+        (CHOSEN | {"containerIndex": 10**12},),
         (CHOSEN | {"deviceIndex": "0"},),
         ({key: value for key, value in CHOSEN.items() if key != "gpuUUID"},),
     ],
-    ids=["twice", "half named", "id without uuid", "no size", "negative", "text for number", "no card"],
+    ids=[
+        "twice",
+        "half named",
+        "id without uuid",
+        "no size",
+        "huge size",
+        "huge start",
+        "negative",
+        "huge index",
+        "text for number",
+        "no card",
+    ],
 )
 def test_instances_that_cannot_be_are_refused(entries):
     with pytest.raises(AnnotationMalformed, match=MIGS):

@@ -9,7 +9,7 @@ from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodS
 from vgpuscope.model.cluster_event import NodeSet, QuotaSet
 from vgpuscope.model.placement import ChosenGpu, ContainerAsk, Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB
-from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod
+from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod, _slices
 
 REQUEST = PlacementRequest(
     uid="u1", namespace="ml", name="train", containers=1, asks=(ContainerAsk(index=0, name="main", count=1),)
@@ -206,9 +206,32 @@ async def test_seven_mig_instances_are_within_capacity_although_their_cores_are_
     assert cache.overfull("m0", "n2") is None
 
 
+async def test_an_endless_mig_instance_of_another_pod_costs_nothing(cache):
+    mig = replace(device(2), slots=7, memory=81920 * MIB, mode="mig")
+    cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
+    endless = instance("m1", 0)
+    held = tuple(replace(one, size=10**15) for one in endless.instances)
+    cache.see(SeenPod(instance("m0", 3), 10))
+    cache.see(SeenPod(replace(endless, instances=held), 11))
+    assert cache.overfull("m0", "n2").code == "SCHED_MIG_INFEASIBLE"
+
+
 async def test_two_mig_instances_in_one_place_are_noticed(cache):
     mig = replace(device(2), slots=7, memory=81920 * MIB, mode="mig")
     cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
     cache.see(SeenPod(instance("m0", 3), 10))
     cache.see(SeenPod(instance("m1", 3), 11))
     assert cache.overfull("m0", "n2").code == "SCHED_MIG_INFEASIBLE"
+
+
+@pytest.mark.parametrize(
+    ("placed", "slices"),
+    [
+        ((), (0, 0)),
+        (((0, 4), (4, 4)), (8, 8)),
+        (((4, 4), (0, 8), (2, 1)), (13, 8)),
+        (((0, 10**15), (1, 2)), (10**15 + 2, 10**15)),
+    ],
+)
+def test_slices_are_compared_as_intervals_however_long_they_are(placed, slices):
+    assert _slices(placed) == slices

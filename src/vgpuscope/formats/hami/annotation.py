@@ -35,6 +35,7 @@ _MIGS = MIG_ALLOCATIONS
 _DEVICE = re.compile(r"([^,\[]*+)[^,]*+,([^,]*+),([0-9]{1,12}),([0-9]{1,12})(?:,.*)?", re.DOTALL)
 _MOST = 1024  # containers or devices of one pod; a longer annotation is malformed and is not parsed
 _LONGEST = 253  # characters of id and vendor word
+_MOST_SLICES = 64  # memory slices of a GPU; NVIDIA's have at most 8
 
 
 def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
@@ -154,7 +155,9 @@ class _Allocation(Struct, frozen=True, rename="camel"):
         """Whether indexes and sizes are possible, and the instance has either all of its ids or none yet."""
         numbers = (self.container_index, self.device_index, self.placement.start, self.placement.size - 1)
         named = [part is not None for part in (self.mig, self.gpu_instance, self.compute_instance)]
-        return min(numbers) >= 0 and all(named) == any(named)
+        possible = min(numbers) >= 0 and max(self.container_index, self.device_index) < _MOST
+        within = self.placement.start + self.placement.size <= _MOST_SLICES
+        return possible and within and all(named) == any(named)
 
 
 _allocations = msgspec.json.Decoder(list[_Allocation])
@@ -201,6 +204,8 @@ def _chosen(annotations: Mapping[str, str]) -> list[_Allocation]:
         found = _allocations.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise AnnotationMalformed(f"{_MIGS}: {error}") from error
+    if len(found) > _MOST:
+        raise AnnotationMalformed(f"{_MIGS}: more than {_MOST} instances")
     places = {(one.container_index, one.device_index) for one in found}
     if len(places) != len(found) or not all(one.valid() for one in found):
         raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")

@@ -6,7 +6,7 @@ version that was written; older news of the pod is ignored until then. Versions 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
@@ -294,8 +294,16 @@ def _bounds(gpu: Gpu) -> Iterator[tuple[str, Sentence, int, int]]:
         yield "SCHED_INSUFFICIENT_GPU_CORES", "bind-over-cores", gpu.used_cores, gpu.cores
         return
     # seven 1g instances of 15 % are 105 % of the cores: there the placements are the bound
-    slices = [first + more for first, size in gpu.placed for more in range(size)]
-    yield "SCHED_MIG_INFEASIBLE", "bind-over-slices", len(slices), len(set(slices))
+    yield "SCHED_MIG_INFEASIBLE", "bind-over-slices", *_slices(gpu.placed)
+
+
+def _slices(placed: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """How many memory slices the instances have, and how many different ones; other pods' annotations name them."""
+    different = end = 0
+    for first, size in sorted(placed):
+        different += max(0, first + size - max(first, end))
+        end = max(end, first + size)
+    return sum(size for _, size in placed), different
 
 
 def _number(version: str) -> int:
