@@ -1,18 +1,24 @@
 """`vgpuscope fit` as people run it, against the extender's own API over small books."""
 
+import io
 import json
 import subprocess
 import sys
 
+import httpx2
+import msgspec
 import pytest
 import yaml
 from rich.cells import cell_len
+from rich.console import Console
 
 from tests.commands.test_inventory import environment, run
 from tests.commands.test_why import english
 from tests.ports import free_port
 from tests.services.extender.serving import Served
 from tests.services.extender.test_fit_api import api, books, full, manifest
+from vgpuscope.model.decision_answers import FitAnswer
+from vgpuscope.views.scheduler.fitting import fit_view
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +59,25 @@ def test_a_pod_that_fits_shows_its_place_with_exit_code_0(extender, file):
     assert done.stdout.startswith("ml/new fits\n")
     assert "1 GPU with 8000 MiB (container main)" in done.stdout
     assert "GPU-gpu-0-1 8000 MiB" in done.stdout  # of equal GPUs, HAMi takes the last
+
+
+def test_replicas_that_were_not_tried_in_time_are_told():
+    seconds = iter(range(0, 1000, 4))
+    served = Served(lambda: api(books(), clock=lambda: float(next(seconds))).operations())
+    try:
+        body = {"pod": manifest(memory=100), "replicas": 9}
+        found = msgspec.convert(httpx2.post(f"{served.url}/api/v1/fit", json=body).json(), FitAnswer)
+    finally:
+        served.stop()
+    for language, head, rest in (
+        ("en", "fits at least 3 of 9 replicas", "the other 6 replicas were not tried"),
+        ("zh", "9 个副本中至少放得下 3 个", "其余 6 个副本没有尝试"),
+    ):
+        text = io.StringIO()
+        Console(file=text, width=200).print(fit_view(found, 200, language=language))
+        assert head in text.getvalue()
+        assert rest in text.getvalue()
+        assert "SCHED_" not in text.getvalue()
 
 
 def test_replicas_of_a_deployment_are_placed_and_the_rest_is_explained_with_exit_code_1(extender, file):

@@ -98,4 +98,4 @@ class FitReport(Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeVerdict, ...] = ()  # of all candidates, for the first replica that does not fit
     lacks: tuple[NodeLack, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    cut: bool = False  # the search for pods to end or move was stopped at its limit, there may be more
+    cut: bool = False  # a search was stopped at its limit; without `nodes`, the other replicas were not tried

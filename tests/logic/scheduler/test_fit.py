@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from tests.logic.scheduler import worlds
 from tests.logic.scheduler.worlds import MIB, TYPES, ask, gpu, holder, node, quota, request, share, state
+from vgpuscope.logic.scheduler import books
 from vgpuscope.logic.scheduler.fit import fit
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.cluster_event import NodeSet, PodSet, QuotaGone, QuotaSet
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection
+from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Policies, Selection
 
 
 def copy_of(made, *, without=(), moved=()):
@@ -279,6 +280,36 @@ def test_replicas_go_where_they_would_one_after_the_other():
     assert (report.replicas, report.fitting) == (6, 4)
     assert {one.code for one in report.nodes} == {"SCHED_INSUFFICIENT_GPU_MEMORY"}
     assert report.remedies[0].value == 2000
+
+
+def test_a_replica_costs_one_node_however_many_came_before(monkeypatch):
+    made = state([node(f"n{at:02}", gpu(f"GPU-{at}", memory=10000 * MIB)) for at in range(20)])
+    made.books()
+    computed = []
+    usual = books.NodeBook.__init__
+    monkeypatch.setattr(books.NodeBook, "__init__", lambda *told: (computed.append(1), usual(*told))[1])
+    report = fit(made, request(ask(2500)), replicas=80, policies=Policies(node="spread"))
+    assert report.fitting == 80
+    assert len(computed) <= 80
+
+
+def test_when_the_time_is_over_the_replicas_so_far_are_told_and_that_there_may_be_more():
+    made = state([node("a", gpu("A", memory=10000 * MIB))])
+    asked = iter([False, False, True])
+    report = fit(made, request(ask(1000)), replicas=9, expired=lambda: next(asked))
+    assert (report.fitting, report.cut, report.nodes) == (3, True, ())
+
+
+def test_when_the_time_is_over_no_more_pods_are_looked_at():
+    held = [holder(f"p{at}", "a", share("A", 1000)) for at in range(5)]
+    made = state([node("a", gpu("A", memory=10000 * MIB))], held)
+    idle = [pod.uid for pod in held]
+    whole = fit(made, request(ask(9000)), idle=idle)
+    assert {"end"} <= {one.kind for one in whole.remedies}
+    assert not whole.cut
+    late = fit(made, request(ask(9000)), idle=idle, expired=lambda: True)
+    assert {one.kind for one in late.remedies} == {"smaller"}
+    assert late.cut
 
 
 def test_asking_changes_nothing():

@@ -117,6 +117,13 @@ async def test_replicas_are_placed_one_after_the_other_until_one_does_not_fit():
     assert found["lacks"][0]["memory"] == 8_000
 
 
+async def test_a_question_that_takes_too_long_is_cut_and_says_so():
+    seconds = iter(range(0, 1000, 4))
+    async with serving(api(books(), clock=lambda: float(next(seconds)))) as client:
+        found = await posted(client, {"pod": manifest(memory=100), "replicas": 9})
+    assert (found["fitting"], found["replicas"], found["cut"], found["nodes"]) == (3, 9, True, [])
+
+
 async def test_the_replicas_of_a_deployment_are_those_of_its_manifest():
     pod = manifest(memory=12_000)
     body = {

@@ -18,6 +18,7 @@ const WITHOUT_GPUS = "SCHED_NODE_UNREGISTERED";
 /** The answer; `asked`: what it is about, where the page does not say it already. */
 export function FitResult({ data, asked = false }: { data: FitAnswer; asked?: boolean }) {
   const fits = data.fitting >= data.replicas;
+  const untried = data.cut && data.nodes.length === 0; // all replicas that were tried fit
   return (
     <div class="stack tight" role="status">
       <p>
@@ -32,7 +33,7 @@ export function FitResult({ data, asked = false }: { data: FitAnswer; asked?: bo
         />
       )}
       {data.places.length > 0 && <Places data={data} />}
-      {!fits && <Help data={data} />}
+      {!fits && (untried ? <p class="muted">{t("fit.untried")}</p> : <Help data={data} />)}
     </div>
   );
 }

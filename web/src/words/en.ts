@@ -759,6 +759,7 @@ export const en = {
   "fit.more": "and {n} more {n:replica|replicas}",
   "fit.no_remedy": "No single change helps: not a smaller request, nor fewer constraints, nor ending or moving pods.",
   "fit.cut": "The search for pods to end or move was stopped at its limit; there may be more.",
+  "fit.untried": "The time limit was reached: the other replicas were not tried.",
   "fit.idle_absent": "Idle workloads are not known to the extender: set extender.analyzer_url.",
   "fit.idle_stale": "Idle workloads are not named: the analysis that the extender knows is old.",
   "fit.idle_down": "Idle workloads are not named: the extender gets no answer from the analyzer.",

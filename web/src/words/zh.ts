@@ -749,6 +749,7 @@ export const zh: typeof en = {
   "fit.more": "另有 {n} 个副本",
   "fit.no_remedy": "任何单项改动都不够：无论是减少申请、放宽约束，还是结束或迁移 Pod。",
   "fit.cut": "查找可结束或可迁移的 Pod 时达到了上限，可能还有其他办法。",
+  "fit.untried": "已到时间上限：其余副本没有尝试。",
   "fit.idle_absent": "调度器扩展不知道哪些工作负载空闲：请设置 extender.analyzer_url。",
   "fit.idle_stale": "未列出空闲工作负载：调度器扩展得到的分析结果已过期。",
   "fit.idle_down": "未列出空闲工作负载：分析器没有回应调度器扩展。",

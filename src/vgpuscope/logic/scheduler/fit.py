@@ -3,7 +3,7 @@
 Nothing is created or held. The answer is about the books of this moment.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -11,9 +11,9 @@ from vgpuscope.knowledge.hami_reasons import CORES_SHORT, MEMORY_SHORT, QUOTA_NO
 from vgpuscope.logic.scheduler.node_fit import Refusal, fit_pod
 from vgpuscope.logic.scheduler.place import Books, Variant, place_in
 from vgpuscope.logic.scheduler.rearrange import pods_to_end, pods_to_move
-from vgpuscope.logic.scheduler.remedies import Question, relaxed, smaller
+from vgpuscope.logic.scheduler.remedies import Question, never, relaxed, smaller
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room, SchedulerState, assumed_pod
+from vgpuscope.logic.scheduler.state import Room, SchedulerState
 from vgpuscope.logic.scheduler.verdicts import primary
 from vgpuscope.model.fit import FitReport, NodeLack, Remedy, ReplicaPlace
 from vgpuscope.model.placement import NodeVerdict, PlacementRequest, Policies
@@ -32,22 +32,28 @@ def fit(
     policies: Policies = _DEFAULT,
     candidates: Sequence[str] | None = None,
     idle: Collection[PodUID] = (),
+    expired: Callable[[], bool] = never,
 ) -> FitReport:
     """Where each replica would go, and for the first that does not fit: the verdicts, the lacks and the remedies.
 
-    `candidates` are all nodes unless given; `idle` are pods that may be ended. What the pod holds itself is free.
+    `candidates` are all nodes unless given; `idle` are pods that may be ended. What the pod holds itself is free. Once
+    `expired` is true, the report has what was found so far, and says that it was cut.
     """
     names = sorted(state.nodes) if candidates is None else list(dict.fromkeys(candidates))
     rules = Rules(request.selection, policies)
-    books = Variant(state, without=(request.uid,))
+    filled = state.copy()  # each replica is applied to it, so that only its own node is computed again
+    filled.forget(request.uid)
     places: list[ReplicaPlace] = []
+    cut = False
     for replica in range(min(replicas, _MOST_REPLICAS)):
-        found = place_in(books, request, names, rules=rules)
+        if cut := bool(places) and expired():
+            break
+        found = place_in(filled, request, names, rules=rules)
         if not found.node:
-            return _refused(Question(state, books, request, names, policies), places, found.nodes, replicas, idle)
+            question = Question(state, Variant(filled), request, names, policies, expired=expired)
+            return _refused(question, places, found.nodes, replicas, idle)
         places.append(ReplicaPlace(replica=replica, node=found.node, gpus=found.gpus, score=found.score))
-        held = assumed_pod(replace(request, uid=f"{request.uid}#{replica}"), found)
-        books = books.changed(also=(held,))
+        filled.assume(replace(request, uid=f"{request.uid}#{replica}"), found)
     return FitReport(
         namespace=request.namespace,
         name=request.name,
@@ -55,6 +61,7 @@ def fit(
         fitting=len(places),
         places=tuple(places),
         policy=f"{rules.node_policy}/{','.join(rules.gpu_policy)}",
+        cut=cut,
     )
 
 

@@ -32,14 +32,14 @@ class _Search:
     def __init__(self, question: Question) -> None:
         self._question = question
         self._tries = min(_MOST_TRIES, _MOST_NODES // max(len(question.names), 1))
-        self._looks = _MOST_LOOKS
+        self._looks, self._late = _MOST_LOOKS, False
         # Only for one container without a quota it is certain that memory has to be free on as many GPUs as it wants.
         simple = len(question.request.asks) == 1 and not question.books.room(question.request.namespace).limited
         self._ask = question.request.asks[0] if simple else None
 
     @property
     def cut(self) -> bool:
-        return self._tries < 0 or self._looks < 0
+        return self._late or self._tries < 0 or self._looks < 0
 
     def sets(self, pods: Sequence[PodState], size: int) -> Iterator[tuple[PodState, ...]]:
         """Each set of that size that could free enough memory."""
@@ -53,7 +53,8 @@ class _Search:
                 return
             if self._enough(short, [held[at] for at in chosen]):
                 self._tries -= 1
-                if self._tries < 0:
+                self._late = self._question.expired()
+                if self.cut:
                     return
                 yield tuple(pods[at] for at in chosen)
 
@@ -116,7 +117,7 @@ def pods_to_end(question: Question, idle: Collection[PodUID]) -> tuple[list[Reme
         remedy = _ended(question, needed) if needed else None
         if remedy is not None:
             found[frozenset(pod.uid for pod in needed)] = remedy
-    return _fewest(found.values()), False
+    return _fewest(found.values()), question.expired()
 
 
 def _idle_groups(question: Question, idle: Collection[PodUID]) -> Iterator[list[PodState]]:
@@ -136,11 +137,16 @@ def _idle_groups(question: Question, idle: Collection[PodUID]) -> Iterator[list[
 
 
 def _needed(question: Question, pods: Sequence[PodState]) -> list[PodState]:
-    """Of pods whose end together is enough: those that are needed, dropping one after the other; none if it is not."""
+    """Of pods whose end together is enough: those that are needed, dropping one after the other; none if it is not.
+
+    When the time is over, more pods than needed may be left.
+    """
     needed = list(pods)
-    if _ended(question, needed) is None:
+    if question.expired() or _ended(question, needed) is None:
         return []
     for pod in list(needed):
+        if question.expired():
+            break
         rest = [one for one in needed if one is not pod]
         if _ended(question, rest) is not None:
             needed = rest

@@ -21,15 +21,29 @@ from vgpuscope.model.placement import ContainerAsk, Placement, PlacementRequest,
 from vgpuscope.model.words import Words
 
 
+def never() -> bool:
+    """A search that may take as long as it needs."""
+    return False
+
+
 class Question:
     """A pod that does not fit, and the books in which it does not."""
 
-    __slots__ = ("books", "names", "policies", "request", "rules", "state")
+    __slots__ = ("books", "expired", "names", "policies", "request", "rules", "state")
 
     def __init__(
-        self, state: SchedulerState, books: Variant, request: PlacementRequest, names: Sequence[str], policies: Policies
+        self,
+        state: SchedulerState,
+        books: Variant,
+        request: PlacementRequest,
+        names: Sequence[str],
+        policies: Policies,
+        *,
+        expired: Callable[[], bool] = never,
     ) -> None:
+        """`state` has the pods that exist; `books` have earlier replicas, too. `expired`: a search has to end."""
         self.state, self.books, self.request, self.names, self.policies = state, books, request, names, policies
+        self.expired = expired
         self.rules = Rules(request.selection, policies)
 
     def placed(self, request: PlacementRequest | None = None, books: Books | None = None) -> Placement | None:

@@ -28,6 +28,7 @@ from vgpuscope.views.scheduler.decisions import asks_of, constraints_of
 
 FIT = "/api/v1/fit"
 _WAITING = 8  # questions that wait for their turn; one is answered at a time
+_WITHIN: Seconds = 10.0  # for one answer: others wait for it
 _KEPT: Seconds = 10.0  # an answer about a pod is given again for so long
 _KEPT_PODS = 64
 Body = dict[str, Any]
@@ -138,8 +139,15 @@ class FitApi:
         )
 
     def _report(self, state: SchedulerState, request: PlacementRequest, replicas: int, idle: IdleNow) -> FitReport:
-        uids = idle_uids(state, idle)
-        return fit(state, request, replicas=replicas, policies=self._policies, idle=uids)
+        uids, until = idle_uids(state, idle), self._clock() + _WITHIN
+        return fit(
+            state,
+            request,
+            replicas=replicas,
+            policies=self._policies,
+            idle=uids,
+            expired=lambda: self._clock() >= until,
+        )
 
 
 def idle_uids(state: SchedulerState, idle: IdleNow) -> tuple[PodUID, ...]:

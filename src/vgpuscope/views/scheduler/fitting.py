@@ -27,11 +27,18 @@ def fit_view(found: FitAnswer, width: int | None, *, title: str = "", language: 
     parts: list[RenderableType] = [_headline(found, title, language), pairs(_facts(found, language))]
     if found.places:
         parts += ["", _places(found.places, width, language)]
-    if found.fitting < found.replicas:
+    if untried(found):
+        parts += ["", line(word("untried", language, n=found.replicas - found.fitting))]
+    elif found.fitting < found.replicas:
         if found.lacks:
             parts += ["", Text(word("nearest", language), "bold"), _lacks(found, width, language)]
         parts += ["", *help_parts(found, language)]
     return Group(*parts)
+
+
+def untried(found: FitAnswer) -> bool:
+    """Whether the time was over before all replicas were tried: all that were tried fit."""
+    return found.cut and not found.nodes
 
 
 def help_parts(found: FitAnswer, language: Language) -> Iterator[RenderableType]:
@@ -57,6 +64,8 @@ def _headline(found: FitAnswer, title: str, language: Language) -> Text:
         said, style = "no_gpu", "green"
     elif found.fitting >= found.replicas:
         said, style = "fits" if found.replicas == 1 else "fits_all", "green"
+    elif untried(found):
+        said, style = "fits_so_far", "yellow"
     elif found.fitting:
         said, style = "fits_partly", "yellow"
     else:
@@ -71,7 +80,7 @@ def _facts(found: FitAnswer, language: Language) -> Iterator[tuple[str, str]]:
     yield from listed("", found.constraints)
     if found.policy:
         yield word("policy", language), policy_text(found.policy, language)
-    if found.fitting < found.replicas:
+    if found.fitting < found.replicas and not untried(found):
         yield from listed(word("verdicts", language), _codes(found.nodes, language) or [word("no_node", language)])
 
 

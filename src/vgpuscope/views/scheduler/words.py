@@ -106,6 +106,7 @@ TEXTS: Mapping[str, Pair] = {
     "fits": ("fits", "可以调度"),
     "fits_all": ("fits: all {n} replicas", "可以调度：{n} 个副本全部放得下"),
     "fits_partly": ("fits partly: {n} of {all} replicas", "部分可以调度：{all} 个副本中放得下 {n} 个"),
+    "fits_so_far": ("fits at least {n} of {all} replicas", "{all} 个副本中至少放得下 {n} 个"),
     "fits_not": ("does not fit", "无法调度"),
     "code_on": ("{code} on {nodes}", "{code}：{nodes}"),
     "fits_on": ("fits", "可用"),
@@ -127,6 +128,10 @@ TEXTS: Mapping[str, Pair] = {
     "cut": (
         "The search for pods to end or move was stopped at its limit; there may be more.",
         "查找可结束或可迁移的 Pod 时达到了上限，可能还有其他办法。",
+    ),
+    "untried": (
+        "The time limit was reached: the other {n} replicas were not tried.",
+        "已到时间上限：其余 {n} 个副本没有尝试。",
     ),
     # errors
     "unknown": (
