@@ -5,6 +5,7 @@ seen that change, and some changes it does not notice: an assignment that was cl
 the pod makes it ask again.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,7 +20,8 @@ from vgpuscope.services.extender.cache import Cache
 from vgpuscope.services.extender.pods import PodWriter
 
 _MOST = 2000  # refused pods that are known
-_AT_ONCE = 20  # of them looked at in one round
+_AT_ONCE = 20  # of them looked at in one round, and
+_ROUND: Seconds = 0.1  # how long a round may compute: requests of kube-scheduler wait meanwhile
 _PAUSE: Seconds = 10.0  # between two signs for one pod
 
 
@@ -65,20 +67,37 @@ class RefusedPods:
         """One round: if the cluster has changed, tell kube-scheduler of pods that fit now."""
         if self._seen != self._cache.changes:
             self._seen, self._left = self._cache.changes, len(self._known)
+        spent: Seconds = 0.0
         for uid in list(self._known)[: min(_AT_ONCE, self._left)]:
+            if spent > _ROUND:
+                return  # the next round goes on from here
             self._left -= 1
-            one = self._known[uid]
-            self._known.move_to_end(uid)
-            known = self._cache.state.pods.get(uid)
-            if known is None or known.node or known.ended:
-                self._known.pop(uid, None)
-            elif self._due(one) and place(self._cache.state, one.request, one.nodes, policies=self._policies).node:
+            one = self._known.get(uid)
+            if one is None:
+                continue  # placed meanwhile
+            began = self._clock()
+            fits = self._looked_at(one)
+            spent += self._clock() - began
+            await asyncio.sleep(0)  # a decision over thousands of nodes takes long enough for others to wait
+            if fits:
                 await self._tell(one)
+
+    def _looked_at(self, one: _Refused) -> bool:
+        """Whether the pod fits by now, and kube-scheduler should be told."""
+        uid = one.pod.uid
+        self._known.move_to_end(uid)
+        known = self._cache.state.pods.get(uid)
+        if known is None or known.node or known.ended:
+            self._known.pop(uid, None)
+            return False
+        return self._due(one) and bool(place(self._cache.state, one.request, one.nodes, policies=self._policies).node)
 
     def _due(self, one: _Refused) -> bool:
         return one.told is None or self._clock() - one.told > _PAUSE
 
     async def _tell(self, one: _Refused) -> None:
+        if self._known.get(one.pod.uid) is not one:
+            return  # decided again meanwhile
         self._known[one.pod.uid] = one._replace(told=self._clock())
         try:
             await self._pods.touch(one.pod, self._wall())
