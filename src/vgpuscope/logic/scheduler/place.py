@@ -35,8 +35,15 @@ def place(
 
     What the pod itself holds is not counted, so that a second attempt does not compete with the first.
     """
+    return check_nodes(state, request, candidates, policies=policies).placement()
+
+
+def check_nodes(
+    state: SchedulerState, request: PlacementRequest, candidates: Sequence[str], *, policies: Policies = _DEFAULT
+) -> "Checked":
+    """The first half of the same: the verdicts, before the nodes that fit are ranked."""
     books: Books = Variant(state, without=(request.uid,)) if state.holds(request.uid) else state
-    return place_in(books, request, candidates, rules=Rules(request.selection, policies))
+    return _check(books, request, candidates, rules=Rules(request.selection, policies))
 
 
 class Variant:
@@ -64,6 +71,10 @@ class Variant:
 
 def place_in(books: Books, request: PlacementRequest, candidates: Sequence[str], *, rules: Rules) -> Placement:
     """The same, for variants of the books."""
+    return _check(books, request, candidates, rules=rules).placement()
+
+
+def _check(books: Books, request: PlacementRequest, candidates: Sequence[str], *, rules: Rules) -> "Checked":
     room = books.room(request.namespace)
     verdicts: list[NodeVerdict] = []
     fitting: list[NodeBook] = []
@@ -79,7 +90,49 @@ def place_in(books: Books, request: PlacementRequest, candidates: Sequence[str],
         else:
             verdicts.append(NodeVerdict(node=name, score=book.score))
             fitting.append(book)
-    return _decided(request, rules, room, fitting, tuple(verdicts))
+    return Checked(request, rules, room, fitting=fitting, verdicts=tuple(verdicts))
+
+
+class Checked:
+    """The candidates of one pod after the checks: a verdict on each, and the nodes that fit."""
+
+    def __init__(
+        self,
+        request: PlacementRequest,
+        rules: Rules,
+        room: Room,
+        *,
+        fitting: list[NodeBook],
+        verdicts: tuple[NodeVerdict, ...],
+    ) -> None:
+        self._request, self._rules, self._room = request, rules, room
+        self._fitting, self._verdicts = fitting, verdicts
+
+    def best(self) -> NodeBook | None:
+        """Rank the nodes that fit; the first of them, None if there is none."""
+        sign = 1 if self._rules.node_policy == "spread" else -1
+        return min(self._fitting, key=lambda book: (sign * book.score, book.name), default=None)
+
+    def placement(self) -> Placement:
+        """The decision for the best node."""
+        return self.on(self.best())
+
+    def on(self, best: NodeBook | None) -> Placement:
+        """The decision for a node that fits; None: the refusal."""
+        policy = f"{self._rules.node_policy}/{','.join(self._rules.gpu_policy)}"
+        if best is None:
+            return Placement(policy=policy, nodes=self._verdicts)
+        gpus = fit_pod(best, self._request, self._rules, self._room)
+        assert not isinstance(gpus, Refusal), "the node fitted a moment ago"
+        slots, cores, memory = best.terms
+        return Placement(
+            node=best.name,
+            gpus=gpus,
+            score=best.score,
+            policy=policy,
+            terms={"slots": 10 * slots, "cores": 10 * cores, "memory": 10 * memory},
+            nodes=self._verdicts,
+        )
 
 
 def first_place(books: Books, request: PlacementRequest, names: Sequence[str], *, rules: Rules) -> Placement:
@@ -94,24 +147,3 @@ def first_place(books: Books, request: PlacementRequest, names: Sequence[str], *
         if not isinstance(gpus, Refusal):
             return Placement(node=name, gpus=gpus)
     return Placement()
-
-
-def _decided(
-    request: PlacementRequest, rules: Rules, room: Room, fitting: list[NodeBook], verdicts: tuple[NodeVerdict, ...]
-) -> Placement:
-    policy = f"{rules.node_policy}/{','.join(rules.gpu_policy)}"
-    if not fitting:
-        return Placement(policy=policy, nodes=verdicts)
-    sign = 1 if rules.node_policy == "spread" else -1
-    best = min(fitting, key=lambda book: (sign * book.score, book.name))
-    gpus = fit_pod(best, request, rules, room)
-    assert not isinstance(gpus, Refusal), "the node fitted a moment ago"
-    slots, cores, memory = best.terms
-    return Placement(
-        node=best.name,
-        gpus=gpus,
-        score=best.score,
-        policy=policy,
-        terms={"slots": 10 * slots, "cores": 10 * cores, "memory": 10 * memory},
-        nodes=verdicts,
-    )

@@ -17,7 +17,7 @@ from msgspec import structs
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.extender import ExtenderArgs, PodHead, filter_error, filter_result, priorities
 from vgpuscope.formats.kube.placement_request import placement_request
-from vgpuscope.logic.scheduler.place import place
+from vgpuscope.logic.scheduler.place import Checked, check_nodes, place
 from vgpuscope.model.errors import (
     KubeAbsent,
     KubeConflict,
@@ -113,7 +113,7 @@ class Decider:
         pod = args.head
         for left in reversed(range(_TRIES)):
             _check_placeable(pod)
-            placement = self._ranked(request, args.node_names)
+            placement = self._ranked(check_nodes(self._cache.state, request, args.node_names, policies=self._policies))
             if not placement.node:
                 await self._release(pod)
                 return self._refused(args, pod, request, placement, began)
@@ -169,28 +169,27 @@ class Decider:
         except (KubeUnreadable, KubeUnwritten) as e:
             self._failed(e)
 
-    def _ranked(self, request: PlacementRequest, names: Sequence[str]) -> Placement:
+    def _ranked(self, checked: Checked) -> Placement:
+        """The decision; only the time to rank the nodes counts as time of the score."""
         began = self._clock()
-        placement = place(self._cache.state, request, names, policies=self._policies)
+        best = checked.best()
         self._spent += self._clock() - began
-        return placement
+        return checked.on(best)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _simulated(self, args: ExtenderArgs, request: PlacementRequest) -> Answer:
         """The answer from whole nodes: the same choice, but nothing is held or written, as with HAMi."""
-        began = self._clock()
-        placement = self._simulation(args, request)
-        self._spent += self._clock() - began
+        placement = self._ranked(self._simulation(args, request))
         if placement.node:
             return Answer(_chosen(args, placement), "ok")
         self._tally.refused("filter", _code(placement), placement.nodes)
         return Answer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
 
-    def _simulation(self, args: ExtenderArgs, request: PlacementRequest) -> Placement:
+    def _simulation(self, args: ExtenderArgs, request: PlacementRequest) -> Checked:
         nodes = objects.decode_nodes(args.sent_nodes or b"").items
         state = self._cache.with_nodes(nodes, without=request.uid)
-        return place(state, request, [node.name for node in nodes], policies=self._policies)
+        return check_nodes(state, request, [node.name for node in nodes], policies=self._policies)
 
     def _refused(
         self, args: ExtenderArgs, pod: PodHead, request: PlacementRequest | None, placement: Placement, began: Seconds
@@ -247,7 +246,7 @@ class Decider:
                 return Answer(priorities((name, 0) for name in names), "ok")
             self._check()
             if args.node_names is None:
-                placement = self._simulation(args, request)
+                placement = self._simulation(args, request).placement()
             else:
                 placement = place(self._cache.state, request, names, policies=self._policies)
         except ScopeError as e:

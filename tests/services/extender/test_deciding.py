@@ -1,0 +1,67 @@
+"""What a filter measures, and what becomes of decisions that cannot be made."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.logic.scheduler.clusters import node
+from tests.services.extender.test_binding import Server
+from vgpuscope.formats.kube.extender import decode_args
+from vgpuscope.logic.scheduler.place import Checked
+from vgpuscope.model.cluster_event import NodeSet
+from vgpuscope.model.placement import Policies
+from vgpuscope.services.extender import deciding
+from vgpuscope.services.extender.cache import Cache
+from vgpuscope.services.extender.deciding import Decider
+from vgpuscope.services.extender.pods import PodWriter
+from vgpuscope.services.extender.tally import Tally
+from vgpuscope.sources.kube_writer import KubeWriter
+
+REGISTERED = [{"id": "GPU-n1-0", "count": 10, "devmem": 16000, "devcore": 100, "type": "NVIDIA A100", "health": True}]
+NODE = {"metadata": {"name": "n1", "annotations": {"hami.io/node-nvidia-register": json.dumps(REGISTERED)}}}
+
+
+class World:
+    """A decider beside a server with one pod and one node."""
+
+    def __init__(self):
+        self.server, self.cache, self.decided = Server(), Cache(resync=1800.0), []
+        self.now, self.not_now = 0.0, None
+        self.cache.state.apply(NodeSet(node("n1")))
+        api: Any = self.server
+        self.decider = Decider(
+            self.cache,
+            PodWriter(api, KubeWriter(api, component="c", instance="i")),
+            policies=Policies(),
+            tally=Tally(),
+            check=self._check,
+            decided=self.decided.append,
+            clock=lambda: self.now,
+        )
+
+    def _check(self):
+        if self.not_now is not None:
+            raise self.not_now
+
+    async def filter(self, **args):
+        body = {"Pod": self.server.pod, **(args or {"NodeNames": ["n1"]})}
+        return await self.decider.filter(decode_args(json.dumps(body).encode()))
+
+
+@pytest.mark.parametrize("args", [{"NodeNames": ["n1"]}, {"Nodes": {"items": [NODE]}}], ids=["names", "nodes"])
+async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, args):
+    world, checks, ranks = World(), deciding.check_nodes, Checked.best
+
+    def slow_check(*told, **more):
+        world.now += 5.0
+        return checks(*told, **more)
+
+    def slow_rank(checked):
+        world.now += 0.25
+        return ranks(checked)
+
+    monkeypatch.setattr(deciding, "check_nodes", slow_check)
+    monkeypatch.setattr(Checked, "best", slow_rank)
+    answer = await world.filter(**args)
+    assert (answer.outcome, answer.ranked) == ("ok", 0.25)
