@@ -79,8 +79,8 @@ SENTENCES: Mapping[Sentence, Words] = {
         "GPU 已被占用（申请未被占用的 GPU，{1} 张 GPU 中 {0} 张已被占用）",
     ),
     "quota": Words(
-        "quota exceeded (namespace {0}): {1} requested {2}, used {3}, limit {4}",
-        "超出配额（命名空间 {0}）：{1} 申请 {2}，已用 {3}，上限 {4}",
+        "quota exceeded (namespace {0})",
+        "超出配额（命名空间 {0}）",
     ),
     "mig": Words(
         "no MIG placement (requested {0}, no free profile on {1} of {2} GPUs)",

@@ -164,7 +164,7 @@ class KubeWriter:
             "action": text.action,
             "reason": text.reason,
             "type": text.type,
-            "note": text.note[:1024],  # the limit of the API server
+            "note": text.note.encode()[:1024].decode(errors="ignore"),  # the limit of the API server, in bytes
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,

@@ -1,7 +1,15 @@
 """The texts of events, as the handbook shows them."""
 
 from vgpuscope.model.placement import ChosenGpu, NodeVerdict, Placement
-from vgpuscope.views.scheduler.notes import LONGEST, main_verdict, priority, refused_note, scheduled_note, shown_score
+from vgpuscope.views.scheduler.notes import (
+    LONGEST,
+    main_verdict,
+    priority,
+    refused_note,
+    scheduled_note,
+    shortened,
+    shown_score,
+)
 
 
 def verdict(node, available=4000, code="SCHED_INSUFFICIENT_GPU_MEMORY", message=None):
@@ -53,6 +61,24 @@ def test_no_text_is_longer_than_the_api_server_accepts():
     ]
     assert len(refused_note(long)) <= LONGEST
     assert refused_note(long).endswith("more reasons")
+
+
+def test_the_limit_counts_bytes_and_leaves_room_for_one_node_at_least():
+    for count in (1, 2, 40):
+        long = [
+            verdict(f"节点{number}", message=f"{number}{'显' * 2000}", code=f"SCHED_{number}")
+            for number in range(count)
+        ]
+        note = refused_note(long)
+        assert len(note.encode()) <= LONGEST
+        assert note.split("\n")[1].startswith("节点0: 0显显")
+        assert count == 1 or note.endswith(f"and {count - 1} more reasons")
+
+
+def test_a_text_is_cut_between_characters():
+    assert shortened("显示", 6) == "显示"
+    assert shortened("显示器", 8) == "显…"
+    assert shortened("abc", 3) == "abc"
 
 
 def test_a_score_is_better_the_higher_it_is():

@@ -12,6 +12,7 @@ import { Age, Facts, Link, Panel, Prose, Scroll, Tag } from "./pieces";
 
 const FIRST = 10; // rows that are shown before more are asked for
 const MIB = 1024 * 1024;
+const QUOTA = "SCHED_QUOTA_EXCEEDED"; // its sentence has no numbers
 const TONES = { assigned: "good", bound: "good", refused: "warn", failed: "bad" } as const;
 
 /** Whether an extender is configured: without one, nothing is said about decisions. */
@@ -293,7 +294,10 @@ function Refused({ code, stale, names }: { code: CodeRow; stale: boolean; names:
                     </span>
                   ))}
                 </th>
-                <td class="wrap">{messageOf(first)}</td>
+                <td class="wrap">
+                  {messageOf(first)}
+                  {code.code === QUOTA && t("decided.amounts", { asked: first.requested, left: first.available })}
+                </td>
               </tr>
             ))}
           </tbody>

@@ -725,6 +725,7 @@ export const en = {
   "pending.former": "in an earlier attempt",
   "decided.title": "Decisions",
   "decided.none": "The extender has decided nothing in the last day.",
+  "decided.amounts": ": requested {asked}, available {left}",
   "decided.outcome": "Decision",
   "decided.assigned": "Assigned",
   "decided.bound": "Bound",

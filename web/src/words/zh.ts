@@ -715,6 +715,7 @@ export const zh: typeof en = {
   "pending.former": "早先的尝试",
   "decided.title": "调度决定",
   "decided.none": "最近一天内，调度器扩展没有做出决定。",
+  "decided.amounts": "：申请 {asked}，可用 {left}",
   "decided.outcome": "决定",
   "decided.assigned": "已指派",
   "decided.bound": "已绑定",

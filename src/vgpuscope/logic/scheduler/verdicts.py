@@ -134,13 +134,13 @@ def _memory_text(ask: ContainerAsk) -> str:
 
 
 def _quota(refusal: Refusal, room: Room, namespace: str) -> _Said:
+    """The sentence names the namespace only, as the handbook's does; the unit tells which limit is exceeded."""
     memory, cores = refusal.quota or (0, 0)
     if room.memory_limit is not None and room.memory_used + memory > room.memory_limit:
-        resource, wanted, used, limit = NVIDIA.memory, memory, room.memory_used, room.memory_limit
+        wanted, left, unit = memory, room.memory_limit - room.memory_used, "MB"
     else:
-        resource, wanted, used, limit = NVIDIA.core, cores, room.cores_used, room.cores_limit or 0
-    words = said("quota", namespace, str(resource), str(wanted), str(used), str(limit))
-    return words, str(wanted), str(max(limit - used, 0))
+        wanted, left, unit = cores, (room.cores_limit or 0) - room.cores_used, "%"
+    return said("quota", namespace), f"{wanted}{unit}", f"{max(left, 0)}{unit}"
 
 
 def _uuid(rules: Rules, of: tuple[str, str]) -> _Said:

@@ -20,7 +20,7 @@ from vgpuscope.services.extender.events import EventPoster
 from vgpuscope.services.extender.pods import reference
 from vgpuscope.sources.kube_writer import EventText, ObjectRef
 from vgpuscope.views.scheduler.log import assigned_fields, gpu_fields, refused_fields, verdict_fields
-from vgpuscope.views.scheduler.notes import main_verdict, refused_note, scheduled_note
+from vgpuscope.views.scheduler.notes import main_verdict, refused_note, scheduled_note, shortened
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,8 @@ class Reports:
         placement = self._placements.pop(args.uid, None)
         self._keeper.add(self._decision(args, "failed", seconds, placement, error))
         about = ObjectRef("Pod", args.name, args.namespace, args.uid)
-        text = EventText("FailedScheduling", f"{args.node}: {error} ({error.code})", "Warning", "Binding")
+        note = shortened(f"{args.node}: {error} ({error.code})")
+        text = EventText("FailedScheduling", note, "Warning", "Binding")
         self._poster.post(about, text, now=self._wall(), codes=frozenset({error.code}))
         values = {"error_code": error.code, "pod": f"{args.namespace}/{args.name}", "node": args.node}
         log.error("Failed to bind pod", extra=fields(**values, err=str(error)))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from vgpuscope.model.decision import telling
 from vgpuscope.model.placement import NodeVerdict, Placement
 
-LONGEST = 1024  # characters of a note that the API server accepts
+LONGEST = 1024  # bytes of a note that the API server accepts
 _MOST_LINES = 10  # nodes or groups that are named
 _FULL = 30.0  # HAMi's score of a node that is completely allocated
 
@@ -49,7 +49,7 @@ def refused_note(verdicts: Sequence[NodeVerdict]) -> str:
     refused = _refused(verdicts)
     head = f"0/{len(verdicts)} nodes available:"
     lines = [f"{one.node}: {_text(one)}" for one in refused]
-    if len(lines) > _MOST_LINES or len("\n".join((head, *lines))) > LONGEST:
+    if len(lines) > _MOST_LINES or _size("\n".join((head, *lines))) > LONGEST:
         lines = _grouped(refused, by_text=True)
     if len(lines) > _MOST_LINES:
         lines = _grouped(refused, by_text=False)
@@ -97,12 +97,25 @@ def _line(group: Sequence[NodeVerdict], *, exact: bool) -> str:
 
 
 def _fitting(head: str, lines: Sequence[str]) -> str:
-    """The lines that the API server accepts; the last one counts those that are missing."""
-    kept, length = [head], len(head)
+    """The lines that the API server accepts, at least one of them; the last one counts those that are missing."""
+    kept, size = [head], _size(head)
     for number, line in enumerate(lines):
         more = f"and {len(lines) - number} more reasons"
-        if number >= _MOST_LINES or length + len(line) + len(more) + 2 > LONGEST:
-            return "\n".join((*kept, more))[:LONGEST]
-        kept.append(line)
-        length += len(line) + 1
+        room = LONGEST - size - len(more) - 2
+        shown = line if number else shortened(line, room)
+        if number >= _MOST_LINES or _size(shown) > room:
+            return "\n".join((*kept, more))
+        kept.append(shown)
+        size += _size(shown) + 1
     return "\n".join(kept)
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """The beginning of a text that has at most so many bytes as UTF-8, with … at its end if it was cut."""
+    if _size(text) <= most:
+        return text
+    return text.encode()[: most - _size("…")].decode(errors="ignore") + "…"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

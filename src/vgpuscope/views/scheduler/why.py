@@ -30,6 +30,7 @@ STYLES: dict[DecisionOutcome, str] = {"assigned": "green", "bound": "green", "re
 _INDENT = 2
 _MESSAGES = 4  # of one code
 _NAMED = 3  # nodes with one message
+_QUOTA = "SCHED_QUOTA_EXCEEDED"
 _RANKED = 5  # nodes that fitted, too
 _EARLIER = 8  # rows
 
@@ -216,8 +217,11 @@ def _verdicts(found: CodeVerdicts, count: int, language: Language) -> Iterator[s
 
 
 def message_of(one: DecidedNode, language: Language) -> str:
-    """The sentence; in English if there is no Chinese one."""
-    return one.message_zh if language == "zh" and one.message_zh else one.message
+    """The sentence; in English if there is no Chinese one. That of a quota has no numbers, so they are added."""
+    said = one.message_zh if language == "zh" and one.message_zh else one.message
+    if one.code != _QUOTA or not one.requested:
+        return said
+    return word("amounts", language, said=said, requested=one.requested, available=one.available)
 
 
 def _named(nodes: Sequence[str], language: Language) -> str:

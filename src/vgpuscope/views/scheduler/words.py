@@ -88,6 +88,10 @@ TEXTS: Mapping[str, Pair] = {
     "some_nodes": ("{n} nodes", "{n} 个节点"),
     "and_more": (" and {n} more", " 等 {n} 个"),
     "said": ("{nodes}: {message}", "{nodes}：{message}"),
+    "amounts": (
+        "{said}: requested {requested}, available {available}",
+        "{said}：申请 {requested}，可用 {available}",
+    ),
     "more_node": ("and 1 more node; --json prints all", "另有 1 个节点；--json 列出全部"),
     "more_nodes": ("and {n} more nodes; --json prints all", "另有 {n} 个节点；--json 列出全部"),
     "more": ("and {n} more; --json prints all", "另有 {n} 个；--json 列出全部"),
