@@ -7,7 +7,7 @@ import pytest
 
 from tests.logic.scheduler.clusters import node
 from tests.services.extender.test_binding import Server
-from vgpuscope.formats.kube.extender import decode_args
+from vgpuscope.formats.kube.extender import decode_args, decode_pod_head
 from vgpuscope.logic.scheduler.place import Checked
 from vgpuscope.model.cluster_event import NodeSet
 from vgpuscope.model.placement import Policies
@@ -65,3 +65,18 @@ async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, arg
     monkeypatch.setattr(Checked, "best", slow_rank)
     answer = await world.filter(**args)
     assert (answer.outcome, answer.ranked) == ("ok", 0.25)
+
+
+async def test_a_take_over_while_an_assignment_is_cleared_does_no_harm():
+    world = World()
+    head = decode_pod_head(json.dumps(world.server.pod).encode())
+    world.decider.unsettled["u1"] = head
+    find = world.server.find
+
+    async def taken_over(path, **more):
+        world.decider.unsettled.clear()
+        return await find(path, **more)
+
+    world.server.find = taken_over
+    await world.decider.settle()
+    assert not world.decider.unsettled

@@ -283,7 +283,7 @@ class Decider:
                     self._cache.gone(uid)
                 except (KubeUnreadable, KubeUnwritten):
                     continue
-                del self.unsettled[uid]
+                self.unsettled.pop(uid, None)  # a take-over clears them all meanwhile
 
 
 def _check_placeable(pod: PodHead) -> None:
