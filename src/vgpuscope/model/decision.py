@@ -309,8 +309,14 @@ CODES: tuple[Code, ...] = (
     Code(
         code="SCHED_NO_EXTENDER",
         stage="filter",
-        meaning="The scheduler could not reach its extender (HAMi, vgpu-manager), so no decision was made.",
-        runbook="Check the extender's pod, its service and its certificate.",
+        meaning=(
+            "The scheduler could not reach its extender (HAMi, vgpu-manager, vgpuscope), or the extender could not "
+            "decide. No decision was made."
+        ),
+        runbook=(
+            "The scheduler retries automatically. If it does not pass, check the extender's pod, its log, its service "
+            "and its certificate."
+        ),
     ),
     # --- bind and allocate --------------------------------------------------------------------------------------------
     Code(

@@ -203,8 +203,8 @@ REASON_NAMES: dict[str, Reason] = {
         "查看 Pod 的其他事件和调度器日志。HAMi 从 v2.10 起才向 kube-scheduler 报告原因。",
     ),
     "SCHED_NO_EXTENDER": Reason(
-        "调度器无法连接其扩展程序（HAMi、vgpu-manager），因此没有做出决定。",
-        "检查扩展程序的 Pod、Service 和证书。",
+        "调度器无法连接其扩展程序（HAMi、vgpu-manager、vgpuscope），或扩展程序无法做出决定，因此没有决定。",
+        "调度器会自动重试。若持续出现，请检查扩展程序的 Pod、日志、Service 和证书。",
     ),
     # --- bind and allocate --------------------------------------------------------------------------------------------
     "SCHED_NODE_LOCKED": Reason(

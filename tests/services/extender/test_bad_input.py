@@ -55,7 +55,7 @@ async def test_a_replica_that_does_not_lead_decides_nothing_and_says_so(tmp_path
     async with serving(tmp_path) as (_, client):
         for name in ("filter", "nocache-filter"):
             answer = await client.post("/filter", content=recorded(name))
-            assert answer.status_code == 503
+            assert answer.status_code == 200  # kube-scheduler reads no other body
             assert answer.json()["Error"].startswith("EXTENDER_STANDBY: ")
             assert answer.json()["NodeNames"] is None
         answer = await client.post("/bind", content=recorded("bind"))
@@ -66,6 +66,22 @@ async def test_a_replica_that_does_not_lead_decides_nothing_and_says_so(tmp_path
         health = await client.get("/healthz")
         assert health.status_code == 200
         assert health.text.split("\n")[1:4] == ["cache: not synced", "lease: not held", "api: unreachable"]
+
+
+async def test_a_filter_that_cannot_be_decided_is_recorded_and_is_no_refusal(tmp_path):
+    async with serving(tmp_path) as (service, client):
+        for name in ("filter", "nocache-filter"):
+            await client.post("/filter", content=recorded(name))
+        body = json.loads(recorded("filter"))
+        body["Pod"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "-1"
+        await client.post("/filter", content=json.dumps(body))
+        found = (await client.get("/api/v1/decisions")).json()
+        assert [(one["verb"], one["outcome"]) for one in found] == [("filter", "failed")] * 3
+        for one in found:
+            assert {verdict["code"] for verdict in one["nodes"]} == {"SCHED_NO_EXTENDER"}
+            assert one["nodes"][0]["message"].startswith("EXTENDER_STANDBY: ")
+        assert not service._poster._waiting
+        assert f'{m.REQUESTS.name}{{verb="filter",outcome="error"}} 3' in await page(client)
 
 
 async def test_a_binding_that_this_replica_may_not_make_is_a_failed_one(tmp_path):
@@ -80,7 +96,7 @@ async def test_a_binding_that_this_replica_may_not_make_is_a_failed_one(tmp_path
 async def test_without_election_nothing_is_decided_before_the_cache_is_complete(tmp_path):
     async with serving(tmp_path, leader_elect=False) as (_, client):
         answer = await client.post("/filter", content=recorded("filter"))
-        assert (answer.status_code, answer.json()["Error"][:20]) == (503, "EXTENDER_NOT_SYNCED:")
+        assert (answer.status_code, answer.json()["Error"][:20]) == (200, "EXTENDER_NOT_SYNCED:")
 
 
 async def test_a_pod_without_gpus_passes_even_then(tmp_path):

@@ -80,3 +80,23 @@ async def test_a_take_over_while_an_assignment_is_cleared_does_no_harm():
     world.server.find = taken_over
     await world.decider.settle()
     assert not world.decider.unsettled
+
+
+async def test_a_pod_that_another_scheduler_has_bound_is_an_error_that_kube_scheduler_can_read():
+    world = World()
+    world.server.pod["spec"]["nodeName"] = "n9"
+    answer = await world.filter()
+    assert (answer.outcome, answer.error) == ("error", None)
+    assert json.loads(answer.body)["Error"].startswith("KUBE_CONFLICT: pod ml/train is already bound to n9")
+    (found,) = world.decided
+    assert (found.decision.outcome, found.decision.nodes[0].code) == ("failed", "SCHED_NO_EXTENDER")
+    assert found.request is not None
+
+
+async def test_a_request_that_became_invalid_meanwhile_is_refused():
+    world = World()
+    pod = json.dumps(world.server.pod)
+    world.server.change(world.server.pod, **{"hami.io/device-scoring-weights": "none"})
+    answer = await world.decider.filter(decode_args(b'{"Pod": %s, "NodeNames": ["n1"]}' % pod.encode()))
+    assert answer.outcome == "refused"
+    assert world.decided[0].decision.nodes[0].code == "SCHED_REQUEST_INVALID"

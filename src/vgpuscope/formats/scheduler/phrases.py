@@ -48,7 +48,8 @@ _ROWS: tuple[tuple[str, str], ...] = (
         "SCHED_NO_EXTENDER",
         r"with extender at url|dial tcp|connection refused|no such host|i/o timeout|x509:|context deadline exceeded"
         r"|client\.timeout exceeded|(?:get|post) \"?https?://"
-        r"|extender_(?:standby|not_synced)\b",  # our own: a replica does not lead, or has not listed the cluster
+        r"|\bextender_(?:standby|not_synced)\b"  # our own: a replica does not lead, or has not listed the cluster
+        r"|\bkube_(?:unreadable|unwritten|conflict|absent|forbidden): ",  # or the API server did not let it decide
     ),
     (
         "SCHED_BIND_FAILED",

@@ -1,7 +1,8 @@
 """The log of decisions in memory: the last day, bounded by entries and by bytes.
 
-A pod that fits nowhere is tried again and again. Where there is too much, refusals that a later decision about the same
-pod supersedes are dropped first: what was assigned, and the latest word about each pod, stay longest.
+A pod that fits nowhere is tried again and again. Where there is too much, refusals and failures to decide that a later
+decision about the same pod supersedes are dropped first: what was assigned, and the latest word about each pod, stay
+longest.
 """
 
 from collections import OrderedDict, deque
@@ -41,7 +42,9 @@ class DecisionLog:
         self._keep, self._most, self._most_bytes = keep, most, most_bytes
         self._entries: OrderedDict[str, LoggedDecision] = OrderedDict()  # by id, oldest first
         self._pods: dict[tuple[str, str], deque[str]] = {}  # ids, oldest first
-        self._superseded: OrderedDict[str, None] = OrderedDict()  # refusals with a later decision about the pod
+        self._superseded: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # refusals and the like with a later decision about the pod
         self._groups: dict[VerdictGroup, _Kept] = {}
         self.bytes: Bytes = 0  # an estimate
         self.dropped = 0  # entries that were dropped before their time
@@ -97,7 +100,7 @@ class DecisionLog:
     def _put(self, entry: LoggedDecision) -> LoggedDecision:
         entry = replace(entry, groups=tuple(map(self._shared, entry.groups)))
         ids = self._pods.setdefault((entry.namespace, entry.pod), deque())
-        if ids and self._entries[ids[-1]].outcome == "refused":
+        if ids and _without_node(self._entries[ids[-1]]):
             self._superseded[ids[-1]] = None
         ids.append(entry.id)
         self._entries[entry.id] = entry
@@ -144,6 +147,10 @@ class DecisionLog:
         self._superseded.clear()
         self._groups.clear()
         self.bytes = 0
+
+
+def _without_node(entry: LoggedDecision) -> bool:
+    return entry.outcome == "refused" or (entry.outcome == "failed" and entry.verb == "filter")
 
 
 def _size(entry: LoggedDecision) -> Bytes:

@@ -15,7 +15,14 @@ from typing import NamedTuple
 from msgspec import structs
 
 from vgpuscope.formats.kube import objects
-from vgpuscope.formats.kube.extender import ExtenderArgs, PodHead, filter_error, filter_result, priorities
+from vgpuscope.formats.kube.extender import (
+    ExtenderArgs,
+    PodHead,
+    filter_error,
+    filter_result,
+    node_name,
+    priorities,
+)
 from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.logic.scheduler.place import Checked, check_nodes, place
 from vgpuscope.model.errors import (
@@ -27,7 +34,16 @@ from vgpuscope.model.errors import (
     RequestInvalid,
     ScopeError,
 )
-from vgpuscope.model.placement import DecidedGpu, Decision, NodeVerdict, Placement, PlacementRequest, Policies
+from vgpuscope.model.placement import (
+    DecidedGpu,
+    Decision,
+    DecisionOutcome,
+    NodeVerdict,
+    Placement,
+    PlacementRequest,
+    Policies,
+    Verdict,
+)
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.extender.cache import Cache
 from vgpuscope.services.extender.pods import FoundPod, PodWriter
@@ -36,6 +52,7 @@ from vgpuscope.views.scheduler.notes import main_verdict, priority
 
 log = logging.getLogger(__name__)
 
+UNDECIDED = "SCHED_NO_EXTENDER"
 _TRIES = 4  # of a pod that others change meanwhile
 _MOST_WRITTEN = 5000  # pods that were assigned, and not bound yet
 
@@ -92,16 +109,17 @@ class Decider:
         try:
             request = placement_request(args.pod)
         except RequestInvalid as e:
-            return await self._invalid(args, e, began)
+            return self._invalid(args, e, began)
         if request is None:
             return Answer(filter_result(args, None), "ok")
         await self._queue()
         self._spent = 0.0
         try:
             answer = await self._filter(args, request, began)
+        except RequestInvalid as e:  # the pod was changed meanwhile
+            answer = self._invalid(args, e, began)
         except ScopeError as e:
-            self._failed(e)
-            answer = Answer(filter_error(f"{e.code}: {e}"), "error", e)
+            answer = self._undecided(args, request, e, began)
         finally:
             self._turn.release()
         return answer._replace(ranked=self._spent)
@@ -198,24 +216,40 @@ class Decider:
         self._record(pod, request, placement, began)
         return Answer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
 
-    async def _invalid(self, args: ExtenderArgs, error: RequestInvalid, began: Seconds) -> Answer:
+    def _invalid(self, args: ExtenderArgs, error: RequestInvalid, began: Seconds) -> Answer:
         """A request that no node can satisfy: every node is refused with the same words."""
-        names = args.node_names if args.node_names is not None else _names(args)
-        verdict = NodeVerdict(
-            node="",
+        verdict = Verdict(
             code=error.code,
             reason=f"{error.code}: {error}",
             message=str(error),
             message_zh=error.chinese,
         )
-        nodes = tuple(structs.replace(verdict, node=name) for name in names)
         try:
             self._check()
         except ScopeError as e:
-            return Answer(filter_error(f"{e.code}: {e}"), "error", e)
-        return self._refused(args, args.head, None, Placement(nodes=nodes), began)
+            return self._undecided(args, None, e, began)
+        return self._refused(args, args.head, None, Placement(nodes=_of_all(args, verdict)), began)
 
-    def _record(self, pod: PodHead, request: PlacementRequest | None, placement: Placement, began: Seconds) -> None:
+    def _undecided(
+        self, args: ExtenderArgs, request: PlacementRequest | None, error: ScopeError, began: Seconds
+    ) -> Answer:
+        """No decision could be made. kube-scheduler shows the text only if the answer is a 200, and retries."""
+        self._failed(error)
+        text = f"{error.code}: {error}"
+        nodes = _of_all(args, Verdict(code=UNDECIDED, reason=text, message=text))
+        self._record(args.head, request, Placement(nodes=nodes), began, outcome="failed")
+        return Answer(filter_error(text), "error")
+
+    def _record(
+        self,
+        pod: PodHead,
+        request: PlacementRequest | None,
+        placement: Placement,
+        began: Seconds,
+        *,
+        outcome: DecisionOutcome | None = None,
+    ) -> None:
+        """`outcome` is that of the placement unless given."""
         decision = Decision(
             id=uuid.uuid4().hex,
             at=self._wall(),
@@ -223,7 +257,7 @@ class Decider:
             namespace=pod.namespace,
             pod=pod.name,
             pod_uid=pod.uid,
-            outcome="assigned" if placement.node else "refused",
+            outcome=outcome or ("assigned" if placement.node else "refused"),
             node=placement.node,
             devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in placement.gpus),
             score=placement.score,
@@ -241,7 +275,7 @@ class Decider:
         """A score from 0 to 10 for each node; 0 for all if the pod has no GPUs."""
         try:
             request = placement_request(args.pod)
-            names = args.node_names if args.node_names is not None else _names(args)
+            names = _names(args)
             if request is None:
                 return Answer(priorities((name, 0) for name in names), "ok")
             self._check()
@@ -307,4 +341,13 @@ def _code(placement: Placement) -> str:
 
 
 def _names(args: ExtenderArgs) -> tuple[str, ...]:
-    return tuple(node.name for node in objects.decode_nodes(args.sent_nodes or b"").items)
+    """The candidates, in whichever form they were sent."""
+    if args.node_names is not None:
+        return args.node_names
+    return tuple(filter(None, map(node_name, args.nodes or ())))
+
+
+def _of_all(args: ExtenderArgs, verdict: Verdict) -> tuple[NodeVerdict, ...]:
+    """The same verdict on every candidate."""
+    values = structs.asdict(verdict)
+    return tuple(NodeVerdict(node=name, **values) for name in _names(args))

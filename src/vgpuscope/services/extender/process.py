@@ -344,6 +344,8 @@ class Extender(Service):
 
     def _filtered(self, found: Filtered) -> None:
         self._reports.filtered(found)
+        if found.decision.outcome == "failed":
+            return
         if found.placement.node:
             self._refused.placed(found.pod.uid)
         elif found.request is not None:

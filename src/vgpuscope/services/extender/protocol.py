@@ -1,7 +1,8 @@
 """The paths that kube-scheduler and the API server call: filter, prioritize, bind and the webhook.
 
 A caller is checked before its body is read. An answer always has the shape that the caller expects, also when it is an
-error: kube-scheduler shows the text of `Error`, and retries.
+error: kube-scheduler shows the text of `Error`, and retries. It reads no body but that of a 200, so a filter or binding
+that fails is a 200, too. A body that cannot be read is none that kube-scheduler sends: 400 or 413.
 """
 
 import asyncio
@@ -140,7 +141,7 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _status(error: ScopeError | None) -> int:
-    """200 for everything that was decided; the text of the error is in the body in any case."""
+    """200 for everything that was understood; but /prioritize has no other way to say that there are no scores."""
     if error is None:
         return 200
     return 400 if isinstance(error, BodyInvalid) else error.status

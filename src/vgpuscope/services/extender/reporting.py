@@ -52,9 +52,11 @@ class Reports:
         self._refused: dict[str, None] = {}
 
     def filtered(self, found: Filtered) -> None:
-        """A pod was assigned or refused."""
+        """A pod was assigned or refused, or no decision could be made, which kube-scheduler's own event tells."""
         self._keeper.add(found.decision)
-        if found.placement.node:
+        if found.decision.outcome == "failed":
+            self._undecided(found)
+        elif found.placement.node:
             self._assigned(found)
         else:
             self._refusal(found)
@@ -93,6 +95,10 @@ class Reports:
         self._told.forget(uid)
         self._refused.pop(uid, None)
         log.log(SUMMARY, "pod assigned", extra=fields(**assigned_fields(found.pod.key, found.placement)))
+
+    def _undecided(self, found: Filtered) -> None:
+        said = next((one.message for one in found.placement.nodes), "")
+        log.log(SUMMARY, "no decision", extra=fields(pod=found.pod.key, err=said))
 
     def _refusal(self, found: Filtered) -> None:
         verdicts, pod = found.placement.nodes, found.pod

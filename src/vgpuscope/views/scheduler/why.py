@@ -73,6 +73,8 @@ def _headline(decisions: Sequence[DecisionBody], now: UnixTime, language: Langua
     name: str = last.outcome
     if name == "refused" and last.codes:
         name = "refused_by_all"
+    elif name == "failed" and last.verb == "filter":
+        name = "undecided"
     elif name == "failed" and last.node:
         name = "failed_at"
     said = word(name, language, node=last.node, ago=ago(now - last.at, language)).strip()

@@ -14,7 +14,7 @@ OUTCOMES: Mapping[DecisionOutcome, Pair] = {
     "assigned": ("assigned", "已指派"),
     "bound": ("bound", "已绑定"),
     "refused": ("refused", "被拒绝"),
-    "failed": ("failed", "绑定失败"),
+    "failed": ("failed", "失败"),
 }
 REMEDIES: Mapping[RemedyKind, Pair] = {
     "smaller": ("ask less", "减少申请"),
@@ -44,6 +44,7 @@ TEXTS: Mapping[str, Pair] = {
     "refused": ("was refused {ago}", "{ago}被拒绝"),
     "refused_by_all": ("was refused by all nodes {ago}", "{ago}被所有节点拒绝"),
     "failed": ("could not be bound {ago}", "{ago}绑定失败"),
+    "undecided": ("could not be decided {ago}", "{ago}未能做出决定"),
     "failed_at": ("could not be bound to {node} {ago}", "{ago}绑定到 {node} 失败"),
     "again": (", {nth} time in a row", "，连续第 {n} 次"),
     "ago": ("{time} ago", " {time}前"),
