@@ -730,7 +730,7 @@ export const en = {
   "decided.assigned": "Assigned",
   "decided.bound": "Bound",
   "decided.refused": "Refused",
-  "decided.failed": "Bind failed",
+  "decided.failed": "Failed",
   "decided.last": "Last decision",
   "decided.earlier": "Earlier decisions",
   "decided.on": "on node {node}",

@@ -720,7 +720,7 @@ export const zh: typeof en = {
   "decided.assigned": "已指派",
   "decided.bound": "已绑定",
   "decided.refused": "被拒绝",
-  "decided.failed": "绑定失败",
+  "decided.failed": "失败",
   "decided.last": "最近一次决定",
   "decided.earlier": "更早的决定",
   "decided.on": "节点 {node}",

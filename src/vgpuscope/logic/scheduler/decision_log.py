@@ -92,6 +92,11 @@ class DecisionLog:
         ids = self._pods.get((namespace, pod))
         return self._entries[ids[-1]] if ids else None
 
+    def assigned(self, namespace: str, pod: str, uid: str) -> LoggedDecision | None:
+        """The last time that this pod was assigned; None: it is not known."""
+        found = (one for one in self.each(namespace, pod) if one.pod_uid == uid and one.outcome == "assigned")
+        return next(found, None)
+
     def _of(self, namespace: str, pod: str) -> Iterator[LoggedDecision]:
         if not (namespace and pod):
             return reversed(self._entries.values())

@@ -56,6 +56,10 @@ class DecisionKeeper:
             self._filled.set()
         return entry
 
+    def assigned(self, namespace: str, pod: str, uid: str) -> LoggedDecision | None:
+        """The last time that this pod was assigned, by whichever replica; None: it is not known here."""
+        return self.log.assigned(namespace, pod, uid)
+
     def state(self) -> DecisionLogState:
         return DecisionLogState(
             entries=len(self.log),

@@ -6,13 +6,17 @@ v=4 has a line for each decision, v=5 the GPUs, the score's terms and the verdic
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Protocol
 
+from vgpuscope.formats.hami.annotation import ALLOCATED, assigned_devices
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead
-from vgpuscope.model.placement import DecidedGpu, Decision, DecisionOutcome, NodeVerdict, Placement
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.errors import AnnotationMalformed
+from vgpuscope.model.logged_decision import LoggedDecision
+from vgpuscope.model.placement import ChosenGpu, DecidedGpu, Decision, DecisionOutcome, NodeVerdict, Placement
+from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.services.extender.binding import BindFailed
 from vgpuscope.services.extender.deciding import Filtered
@@ -32,6 +36,8 @@ class Keeper(Protocol):
     """The log of decisions."""
 
     def add(self, decision: Decision) -> object: ...
+
+    def assigned(self, namespace: str, pod: str, uid: str) -> LoggedDecision | None: ...
 
 
 class Reports:
@@ -66,26 +72,45 @@ class Reports:
 
     def bound(self, args: BindingArgs, pod: PodHead, seconds: Seconds) -> None:
         """A pod was bound."""
-        placement = self._placements.pop(args.uid, None)
+        placement = self._bound_to(args, pod)
         self._told.forget(args.uid)
         self._refused.pop(args.uid, None)
         if pod.assigned:
             self._keeper.add(self._decision(args, "bound", seconds, placement))
-            note = scheduled_note(args.namespace, args.name, placement, self._gpus(args.node)) if placement else ""
-            note = note or f"Successfully assigned {args.namespace}/{args.name} to {args.node}"
+            note = scheduled_note(args.namespace, args.name, placement, self._gpus(args.node))
             self._poster.post(reference(pod), EventText("Scheduled", note, action="Binding"), now=self._wall())
         log.log(SUMMARY, "pod bound", extra=fields(pod=pod.key, node=args.node, seconds=round(seconds, 4)))
 
     def bind_failed(self, args: BindingArgs, error: BindFailed, seconds: Seconds) -> None:
         """A pod was not bound."""
-        placement = self._placements.pop(args.uid, None)
-        self._keeper.add(self._decision(args, "failed", seconds, placement, error))
+        placement = self._placements.pop(args.uid, None) or self._logged(args)
+        known = placement if placement is not None and placement.node == args.node else Placement(node=args.node)
+        self._keeper.add(self._decision(args, "failed", seconds, known, error))
         about = ObjectRef("Pod", args.name, args.namespace, args.uid)
         note = shortened(f"{args.node}: {error} ({error.code})")
         text = EventText("FailedScheduling", note, "Warning", "Binding")
         self._poster.post(about, text, now=self._wall(), codes=frozenset({error.code}))
         values = {"error_code": error.code, "pod": f"{args.namespace}/{args.name}", "node": args.node}
         log.error("Failed to bind pod", extra=fields(**values, err=str(error)))
+
+    def _bound_to(self, args: BindingArgs, pod: PodHead) -> Placement:
+        """What the pod got: its GPUs as its annotation says, with the score of the decision that gave it just these.
+
+        After a take-over that decision is another replica's. If it is not in the log either, the score is absent.
+        """
+        gpus = _annotated(pod)
+        for known in (self._placements.pop(args.uid, None), self._logged(args)):
+            if known is not None and known.node == args.node and _shares(known.gpus) == _shares(gpus):
+                return known
+        return Placement(node=args.node, gpus=gpus)
+
+    def _logged(self, args: BindingArgs) -> Placement | None:
+        """The last assignment of the pod in the log; it has no MIG instances."""
+        found = self._keeper.assigned(args.namespace, args.name, args.uid)
+        if found is None:
+            return None
+        gpus = tuple(_gpu(at, one.uuid, one.memory, one.cores) for at, one in enumerate(found.devices))
+        return Placement(node=found.node, gpus=gpus, score=found.score, policy=found.policy, terms=found.terms)
 
     def _assigned(self, found: Filtered) -> None:
         uid = found.pod.uid
@@ -120,10 +145,9 @@ class Reports:
         args: BindingArgs,
         outcome: DecisionOutcome,
         seconds: Seconds,
-        placement: Placement | None,
+        placement: Placement,
         error: BindFailed | None = None,
     ) -> Decision:
-        gpus = placement.gpus if placement else ()
         verdict = error and NodeVerdict(node=args.node, code=error.code, message=str(error), message_zh=error.chinese)
         return Decision(
             id=uuid.uuid4().hex,
@@ -134,13 +158,31 @@ class Reports:
             pod_uid=args.uid,
             outcome=outcome,
             node=args.node,
-            devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in gpus),
-            score=placement.score if placement else None,
-            policy=placement.policy if placement else "",
-            terms=placement.terms if placement else {},
+            devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in placement.gpus),
+            score=placement.score,
+            policy=placement.policy,
+            terms=placement.terms,
             nodes=(verdict,) if verdict else (),
             seconds=seconds,
         )
+
+
+def _annotated(pod: PodHead) -> tuple[ChosenGpu, ...]:
+    """The GPUs in the pod's assignment; none if it cannot be read."""
+    try:
+        segments = assigned_devices(ALLOCATED, pod.assigned)
+    except AnnotationMalformed:
+        return ()
+    devices = [one for devices in segments for one in devices]
+    return tuple(_gpu(at, one.uuid, one.mib, one.cores) for at, one in enumerate(devices))
+
+
+def _gpu(position: int, uuid: DeviceUUID, memory: int, cores: int) -> ChosenGpu:
+    return ChosenGpu(container=0, position=position, uuid=uuid, memory=memory, cores=cores)
+
+
+def _shares(gpus: Iterable[ChosenGpu]) -> Counter[tuple[DeviceUUID, int, int]]:
+    return Counter((one.uuid, one.memory, one.cores) for one in gpus)
 
 
 def _some(found: Filtered) -> list[dict[str, object]]:

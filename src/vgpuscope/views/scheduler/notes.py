@@ -33,15 +33,16 @@ def priority(score: float | None, policy: str) -> int:
 
 
 def scheduled_note(namespace: str, pod: str, placement: Placement, gpus_of_node: int) -> str:
-    """What the event `Scheduled` says."""
+    """What the event `Scheduled` says; without the score if it is not known."""
     given = len({(one.uuid) for one in placement.gpus})
     memory = sum(one.memory for one in placement.gpus)
-    policy = placement.policy.partition("/")[0]
-    return (
-        f"Successfully assigned {namespace}/{pod} to {placement.node}\n"
-        f"GPU: {given}/{gpus_of_node}, Memory: {memory}MB\n"
-        f"Score: {shown_score(placement.score, placement.policy)}, Policy: {policy}"
-    )
+    note = f"Successfully assigned {namespace}/{pod} to {placement.node}"
+    if given:
+        note += f"\nGPU: {given}/{gpus_of_node}, Memory: {memory}MB"
+    if placement.score is not None:
+        policy = placement.policy.partition("/")[0]
+        note += f"\nScore: {shown_score(placement.score, placement.policy)}, Policy: {policy}"
+    return note
 
 
 def refused_note(verdicts: Sequence[NodeVerdict]) -> str:
