@@ -87,6 +87,11 @@ def test_memory_takes_precedence_over_a_percentage_and_none_of_both_is_the_whole
     assert (none.memory, none.percentage) == (None, None)
 
 
+@pytest.mark.parametrize("cores", [100, 101, "1k", 2**31 - 1])
+def test_more_than_all_cores_is_all_cores(cores):
+    assert asked({GPU: 1, CORES: cores}).cores == 100
+
+
 def test_amounts_are_read_as_kubernetes_writes_them():
     assert asked({GPU: "1", MEM: "8k", CORES: "1e1"}) == ContainerAsk(
         index=0, name="main", count=1, memory=8000, cores=10
@@ -113,7 +118,7 @@ def test_amounts_are_read_as_kubernetes_writes_them():
         (PERCENT, 101),
         (PERCENT, -1),
         (PERCENT, "50.5"),
-        (CORES, 101),
+        (CORES, 2**31),
         (CORES, -5),
         (CORES, "1e30"),
     ],

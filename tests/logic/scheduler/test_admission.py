@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.formats.kube.admission import decode_review, encode_answer
+from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.logic.scheduler.admission import admit
 from vgpuscope.model.admission import QuotaRoom
-from vgpuscope.model.errors import BodyInvalid
+from vgpuscope.model.errors import BodyInvalid, RequestInvalid
 
 OURS = "hami-scheduler"
 
@@ -161,6 +162,9 @@ def test_the_default_scheduler_is_overwritten_unless_the_setting_says_no():
         (review(container(limits={**GPU, "nvidia.com/gpumem": "1e18"})), "SCHED_REQUEST_INVALID"),
         (review(container(limits={"nvidia.com/gpu": "0.5"})), "SCHED_REQUEST_INVALID"),
         (review(container(limits={"nvidia.com/gpumem-percentage": "101"})), "SCHED_REQUEST_INVALID"),
+        (review(container(limits={"nvidia.com/gpu": "1025"})), "SCHED_REQUEST_INVALID"),
+        (review(*[container(f"c{at}", limits={"nvidia.com/gpu": "600"}) for at in range(2)]), "SCHED_REQUEST_INVALID"),
+        (review(container(limits={**GPU, "nvidia.com/gpucores": "1e18"})), "SCHED_REQUEST_INVALID"),
     ],
 )
 def test_what_is_denied_says_so_with_a_code(body, code):
@@ -168,6 +172,32 @@ def test_what_is_denied_says_so_with_a_code(body, code):
     assert not answer["allowed"]
     assert answer["status"]["message"].startswith(f"{code}: ")
     assert (answer["status"]["code"], answer["status"]["reason"]) == (403, code)
+
+
+def test_more_than_all_cores_is_admitted_and_counts_as_all_cores():
+    room = QuotaRoom(resource="nvidia.com/gpucores", limit=150, used=50)
+    body = review(container(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000", "nvidia.com/gpucores": "500"}))
+    assert answered(body, rooms=(room,))["allowed"]
+
+
+AMOUNTS = ("-1", "0", "1", "0.5", "50", "100", "101", "600", "1024", "1025", "2147483647", "2147483648", "1e18", "x")
+REQUESTED = st.dictionaries(
+    st.sampled_from(("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")),
+    st.sampled_from(AMOUNTS),
+)
+
+
+@given(st.lists(REQUESTED, min_size=1, max_size=2))
+def test_the_webhook_denies_the_amounts_that_the_filter_refuses_and_no_others(amounts):
+    body = review(*[container(f"c{at}", limits=limits) for at, limits in enumerate(amounts)])
+    pod = json.loads(body)["request"]["object"]
+    pod = applied(body) if answered(body)["allowed"] else pod
+    try:
+        placement_request(json.dumps(pod).encode())
+    except RequestInvalid:
+        assert not answered(body)["allowed"]
+    else:
+        assert answered(body)["allowed"]
 
 
 def test_a_quota_counts_memory_of_all_gpus_and_what_is_used_already():

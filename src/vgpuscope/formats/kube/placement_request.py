@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.knowledge.request_limits import MOST, MOST_CORES, MOST_GPUS
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import RequestInvalid
 from vgpuscope.model.placement import ContainerAsk, GpuPolicy, NodePolicy, PlacementRequest, Selection, Weights
@@ -30,9 +31,7 @@ _COUNT, _MEMORY, _PERCENTAGE, _CORES = (
     NVIDIA.memory_percentage or "",
     NVIDIA.core or "",
 )
-_MOST_GPUS = 1024  # of one pod: what an assignment can hold
 _MOST_CONTAINERS = 1024
-_MOST_MEMORY = 2**31 - 1  # MiB: HAMi counts in 32 bits
 _LONGEST = 65536  # characters of an annotation that selects GPUs
 
 Name = Annotated[str, Meta(max_length=253)]
@@ -53,8 +52,8 @@ def placement_request(pod: bytes | Raw) -> PlacementRequest | None:
     if not asks:
         return None
     total = sum(ask.count for ask in asks)
-    if total > _MOST_GPUS:
-        raise _invalid("too-many-gpus", _COUNT, total, _MOST_GPUS)
+    if total > MOST_GPUS:
+        raise _invalid("too-many-gpus", _COUNT, total, MOST_GPUS)
     return PlacementRequest(
         uid=meta.uid,
         namespace=meta.namespace or "default",
@@ -119,7 +118,7 @@ def _ask(index: int, container: _Container, *, init: bool) -> ContainerAsk | Non
     resources = container.resources or _Resources()
     named = {**(resources.requests or {}), **(resources.limits or {})}
     amounts = {
-        name: _amount(container.name, name, named[name], most=most) for name, most in _MOST.items() if name in named
+        name: _amount(container.name, name, named[name], most=most) for name, most in MOST.items() if name in named
     }
     count = amounts.get(_COUNT, 0)
     if not count:
@@ -132,11 +131,8 @@ def _ask(index: int, container: _Container, *, init: bool) -> ContainerAsk | Non
         count=count,
         memory=memory or None,
         percentage=percentage or None if not memory else None,
-        cores=cores,
+        cores=min(cores, MOST_CORES),
     )
-
-
-_MOST = {_COUNT: _MOST_GPUS, _MEMORY: _MOST_MEMORY, _PERCENTAGE: 100, _CORES: 100}
 
 
 def _amount(container: str, resource: str, value: object, *, most: int) -> int:

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from vgpuscope.knowledge.request_limits import LARGEST, MOST, MOST_CORES, MOST_GPUS
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.admission import Admitted, QuotaRoom, SubmittedContainer, SubmittedPod
 
 PRIORITY, PRIORITY_VARIABLE = "nvidia.com/priority", "CUDA_TASK_PRIORITY"
 _DEFAULT = "default-scheduler"
 _WHOLE = 100  # percent
-_LARGEST = 2**31 - 1  # of any amount: HAMi counts in 32 bits
 
 
 def admit(
@@ -31,7 +31,8 @@ def admit(
         return Admitted()
     completed = [_completed(one) for one in pod.containers]
     asking = [one for one in completed if one.amounts.get(NVIDIA.count, 0)]
-    wrong = next((text for one in pod.containers for text in (*one.wrong, *_impossible(one))), "")
+    each = (text for one in pod.containers for text in (*one.wrong, *_impossible(one)))
+    wrong = next(each, "") or _too_many(asking)
     if wrong:
         return Admitted(code="SCHED_REQUEST_INVALID", message=wrong)
     if not asking:
@@ -64,9 +65,16 @@ def _ours(named: str, scheduler: str, *, overwrite_default: bool) -> bool:
 
 def _impossible(one: SubmittedContainer) -> Iterator[str]:
     for name, amount in one.amounts.items():
-        most = _WHOLE if name == NVIDIA.memory_percentage else _LARGEST
+        most = MOST.get(name, LARGEST)
         if amount > most:
             yield f"container {one.name}: {name} {amount} is more than {most}"
+
+
+def _too_many(asking: Sequence[SubmittedContainer]) -> str:
+    total = sum(one.amounts.get(NVIDIA.count, 0) for one in asking)
+    if total <= MOST_GPUS:
+        return ""
+    return f"{NVIDIA.count}: the pod requests {total} GPUs, at most {MOST_GPUS} are possible"
 
 
 def _completed(one: SubmittedContainer) -> SubmittedContainer:
@@ -79,7 +87,9 @@ def _completed(one: SubmittedContainer) -> SubmittedContainer:
         given[NVIDIA.count] = 1
     whole = not given.get(str(NVIDIA.memory), 0) and given.get(str(NVIDIA.memory_percentage), _WHOLE) == _WHOLE
     if given.get(NVIDIA.count, 0) and whole and core not in given:
-        given[core] = _WHOLE
+        given[core] = MOST_CORES
+    if core in given:
+        given[core] = min(given[core], MOST_CORES)  # as the filter counts them
     return replace(one, amounts=given)
 
 
