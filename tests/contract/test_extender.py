@@ -20,8 +20,10 @@ from tests.contract.extenderrun import (
     extender,
     gpu_pod,
     scheduler,
+    start_extender,
 )
 from tests.controlplane import ApiError, pod, until
+from tests.ports import free_port
 from vgpuscope.catalog import extender as m
 from vgpuscope.catalog import scheduling
 
@@ -356,3 +358,20 @@ def test_without_election_no_right_on_leases_is_needed(cluster, tmp_path):
         running.wait(lambda: running.status("/readyz") == 200)
         made = cluster.create(gpu_pod("train", memory=4000))
         assert post(running, "/filter", {"Pod": made, "NodeNames": ["gpu-0"]})["NodeNames"] == ["gpu-0"]
+
+
+def test_kube_scheduler_tells_the_user_why_the_extender_cannot_decide(cluster, tmp_path):
+    """Without the right to the lease a replica never leads. kube-scheduler reads only answers with status 200."""
+    rights = {name: verbs for name, verbs in RIGHTS.items() if not name.startswith("leases")}
+    running = start_extender(cluster.user("standby", rights), tmp_path, free_port())
+    try:
+        running.wait(lambda: running.status("/healthz") == 200)
+        with scheduler(cluster, running.url):
+            cluster.create(gpu_pod("train", memory=4000))
+            until(lambda: "EXTENDER_STANDBY: the lease is not held" in unschedulable(cluster, "train"))
+        last = decisions(running, "train")[0]
+        assert (last["verb"], last["outcome"], last["nodes"][0]["code"]) == ("filter", "failed", "SCHED_NO_EXTENDER")
+        assert not notes(cluster, "train")
+    finally:
+        running.process.kill()
+        running.process.wait()

@@ -222,7 +222,7 @@ async def test_a_lock_that_was_taken_here_is_not_tried_before_the_node_has_chang
 
 
 async def test_pods_that_wait_in_line_are_told_before_the_time_of_the_binding_is_over():
-    world = Bound(timeout=0.1)
+    world = Bound(timeout=0.5)
     await world.filtered()
     async with world.binder._turn("n1"):
         with pytest.raises(BindFailed, match="other pods are being bound to it"):

@@ -54,7 +54,7 @@ class _Search:
             if self._enough(short, [held[at] for at in chosen]):
                 self._tries -= 1
                 self._late = self._question.expired()
-                if self.cut:
+                if self._late or self._tries < 0:
                     return
                 yield tuple(pods[at] for at in chosen)
 
