@@ -70,6 +70,18 @@ def test_a_gpu_that_fell_off_the_bus_is_healthy_when_it_answers():
     assert seen(book, gpu(A), at=160.0, x79=1) == {A: ""}
 
 
+@pytest.mark.parametrize("xid", [48, 62, 95, 119])
+def test_falling_off_the_bus_does_not_clear_a_fault_from_before(xid):
+    book = HealthBook()
+    before = {f"x{xid}": 1}
+    assert seen(book, gpu(A), at=100.0, **before) == {A: f"xid-{xid}"}
+    assert seen(book, gpu(A, "lost"), at=103.0, **before, x79=1) == {A: "lost"}
+    assert book.faults == (GpuFault(gpu=A, xid=xid, since=100.0),)
+    assert seen(book, gpu(A), at=160.0, **before, x79=1) == {A: f"xid-{xid}"}
+    book.clear([A])
+    assert seen(book, gpu(A), at=170.0, **before, x79=1) == {A: ""}
+
+
 @pytest.mark.parametrize("health", ["lost", "reset-required", "unresponsive", "no-permission", "error"])
 def test_what_the_driver_says_of_one_gpu_concerns_that_gpu(health):
     book = HealthBook()

@@ -25,7 +25,8 @@ class HealthBook:
         self._clear_after = clear_after
         self._gpus: dict[DeviceUUID, PluginGpu] = {}
         self._driver: dict[DeviceUUID, Health] = {}
-        self._faults: dict[DeviceUUID, GpuFault] = {}
+        self._faults: dict[DeviceUUID, GpuFault] = {}  # that wait to be cleared
+        self._fallen: dict[DeviceUUID, GpuFault] = {}  # that end with the GPU's answer; they must not hide the others
         self._counted: dict[tuple[DeviceUUID, int], int] = {}
         self._silent = 0
 
@@ -33,19 +34,19 @@ class HealthBook:
     def states(self) -> tuple[GpuState, ...]:
         """Every GPU, by its index."""
         return tuple(
-            GpuState(gpu=gpu, driver=self._driver[gpu.uuid], fault=self._faults.get(gpu.uuid))
+            GpuState(gpu=gpu, driver=self._driver[gpu.uuid], fault=self._fault(gpu.uuid))
             for gpu in sorted(self._gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
         )
 
     @property
     def faults(self) -> tuple[GpuFault, ...]:
         """The faults that wait to be cleared. One that ends with the GPU's answer needs nobody."""
-        return tuple(fault for _, fault in sorted(self._faults.items()) if fault.xid != _FELL_OFF)
+        return tuple(fault for _, fault in sorted(self._faults.items()))
 
     def restore(self, faults: Iterable[GpuFault]) -> None:
         """Take faults from before a restart. A fault that was seen since then is newer."""
         for fault in faults:
-            self._faults.setdefault(fault.gpu, fault)
+            self._slots(fault.xid).setdefault(fault.gpu, fault)
 
     def clear(self, gpus: Iterable[DeviceUUID]) -> tuple[GpuFault, ...]:
         """Clear the faults of these GPUs; those that there were."""
@@ -64,7 +65,8 @@ class HealthBook:
             before = self._counted.get((one.gpu, one.xid), 0)
             self._counted[one.gpu, one.xid] = one.count
             if one.count > before and advice(one.xid).fatal:
-                self._faults[one.gpu] = GpuFault(gpu=one.gpu, xid=one.xid, since=float(int(reading.at)))
+                fault = GpuFault(gpu=one.gpu, xid=one.xid, since=float(int(reading.at)))
+                self._slots(one.xid)[one.gpu] = fault
         self._pass_time(reading.at)
 
     def miss(self) -> None:
@@ -73,15 +75,20 @@ class HealthBook:
         if self._silent >= _SILENT:
             self._driver = dict.fromkeys(self._driver, "unresponsive")
 
-    def _pass_time(self, at: UnixTime) -> None:
-        for fault in list(self._faults.values()):
-            if fault.gpu in self._driver and self._driver[fault.gpu] == "ok" and self._over(fault, at):
-                del self._faults[fault.gpu]
+    def _slots(self, xid: int) -> dict[DeviceUUID, GpuFault]:
+        return self._fallen if xid == _FELL_OFF else self._faults
 
-    def _over(self, fault: GpuFault, at: UnixTime) -> bool:
-        if fault.xid == _FELL_OFF:
-            return at - fault.since >= _FELL_OFF_FOR
-        return self._clear_after > 0 and at - fault.since >= self._clear_after
+    def _fault(self, uuid: DeviceUUID) -> GpuFault | None:
+        return self._faults.get(uuid) or self._fallen.get(uuid)
+
+    def _pass_time(self, at: UnixTime) -> None:
+        for uuid, health in self._driver.items():
+            if health != "ok":
+                continue
+            if uuid in self._fallen and at - self._fallen[uuid].since >= _FELL_OFF_FOR:
+                del self._fallen[uuid]
+            if uuid in self._faults and 0 < self._clear_after <= at - self._faults[uuid].since:
+                del self._faults[uuid]
 
 
 def _known(gpu: Gpu, before: PluginGpu | None, numa: int | None) -> PluginGpu:
