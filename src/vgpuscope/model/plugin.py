@@ -152,6 +152,14 @@ class NodeNotes(Struct, frozen=True, kw_only=True):
     annotations: dict[str, str]
 
 
+class PodNotes(Struct, frozen=True, kw_only=True):
+    """What must be known of a pod whose allocation failed."""
+
+    uid: PodUID
+    phase: str = ""  # of its binding: allocating, success, failed
+    ended: bool = False  # its containers will not run any more
+
+
 class Mount(Struct, frozen=True, kw_only=True):
     """A file or directory of the host inside a container."""
 

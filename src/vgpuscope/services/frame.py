@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.http import address
 from vgpuscope.http.server import App, Readiness, Server
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ServiceName
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.counters import Counters
@@ -104,14 +105,24 @@ def begin(config: Config, file: SettingsFile | None) -> None:
     tell_file(file)
 
 
-def run(make: Callable[[], Service], config: Config, listening: Listening, file: SettingsFile | None) -> int:
-    """Run a service until a signal ends it; returns the exit code. The error of a non-restartable loop is raised."""
+def run(
+    make: Callable[[], Service],
+    config: Config,
+    listening: Listening,
+    file: SettingsFile | None,
+    *,
+    grace: Seconds = lifecycle.GRACE,
+) -> int:
+    """Run a service until a signal ends it; returns the exit code. The error of a non-restartable loop is raised.
+
+    `grace` is the time from the signal to the end, even if something hangs.
+    """
     begin(config, file)
 
     async def work(life: Lifecycle) -> None:
         await Frame(make(), life, listening).run()
 
-    return lifecycle.main(work)
+    return lifecycle.main(work, grace=grace)
 
 
 class Frame:

@@ -41,7 +41,8 @@ class ContainerDirs:
 
     def remove(self, pod: PodUID, container: str) -> None:
         """Remove the directory of a container that did not get its devices."""
-        shutil.rmtree(self._path(pod, container), ignore_errors=True)
+        with suppress(AllocateDirectory):
+            shutil.rmtree(self._path(pod, container), ignore_errors=True)
 
     def _path(self, pod: PodUID, container: str) -> str:
         if not _NAME.fullmatch(pod) or not _NAME.fullmatch(container) or "_" in pod:

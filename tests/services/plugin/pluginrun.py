@@ -42,6 +42,7 @@ class Running:
     """A plugin with all that is around it."""
 
     api: SmallApi
+    process: "subprocess.Popen[bytes]"
 
     def __init__(self, path: Path, kubelet: Kubelet, node: Scenario, port: int) -> None:
         self.path, self.kubelet, self.node, self.port = path, kubelet, node, port
@@ -113,6 +114,7 @@ def plugin_at(
         environment = {**os.environ, **build.environment(stand_in, node.path)}
         process = subprocess.Popen([*command, *flags], stdout=out, stderr=out, env=environment)
         running = Running(path, kubelet, node, port)
+        running.process = process
         try:
             kubelet.until(lambda: (kubelet.devices if driver else running.serving()) or process.poll() is not None)
             assert process.poll() is None, running.log

@@ -16,6 +16,7 @@ from vgpuscope.logic.plugin.devices import offered
 from vgpuscope.logic.plugin.injection import Control
 from vgpuscope.model.plugin import GpuState, PluginGpu, StaticInstance
 from vgpuscope.runtime.counters import Counters
+from vgpuscope.services.plugin import allocation
 from vgpuscope.services.plugin.allocation import Allocator
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.sinks.container_dirs import ContainerDirs
@@ -23,6 +24,7 @@ from vgpuscope.sources.plugin.kubelet import KubeletSide
 
 A, B, M = "GPU-aaaa", "GPU-bbbb", "GPU-mmmm"
 MIG = "hami.io/vgpu-mig-allocations"
+LOCKED = {LOCK: "2023-05-01T00:00:00Z,ml,p"}
 INSTANCES = tuple(
     StaticInstance(uuid=f"MIG-{n}", gpu_instance=7 + n, compute_instance=0, profile="1g.10gb", start=n, size=1)
     for n in range(2)
@@ -40,7 +42,7 @@ async def world(tmp_path):
     hook = tmp_path / "vgpu"
     hook.mkdir()
     (hook / "libvgpu.so").touch()
-    states, counters = dict(STATES), Counters()
+    states, counters, kept = dict(STATES), Counters(), []
     control = Control(hook=str(hook), library=str(hook / "libvgpu.so"), preload=str(hook / "ld.so.preload"))
     with small_api(tmp_path) as api, plugin_directory() as plugins, Kubelet(plugins) as kubelet:
         api.node("n1")
@@ -53,6 +55,7 @@ async def world(tmp_path):
             devices=lambda: {one.id: one for one in offered(states.values(), split=2)},
             whole=False,
             count=counters.count,
+            kept=lambda: kept.append(1),
         )
         side = KubeletSide(str(plugins), allocator)
         side.offer(offered(states.values(), split=2))
@@ -68,6 +71,7 @@ async def world(tmp_path):
             states=states,
             hook=hook,
             counters=counters,
+            kept=kept,
             path=tmp_path,
         )
         kubelet.forget()
@@ -194,6 +198,103 @@ async def test_a_failure_ends_the_binding_with_its_code(world, code):
     assert (event["reason"], event["type"]) == ("DeviceAllocationFailed", "Warning")
     assert event["note"].startswith(code)
     assert not (world.hook / "containers").exists()
+
+
+def taken_back(world, code):
+    """Everything that a failure must leave behind."""
+    (event,) = world.api.events
+    assert (event["reason"], event["regarding"]["name"], event["note"].split(":")[0]) == (
+        "DeviceAllocationFailed",
+        "p",
+        code,
+    )
+    assert world.api.annotations("pods", "p")[PHASE] == "failed"
+    assert LOCK not in world.api.annotations("nodes", "n1")
+    assert not (world.hook / "containers").exists() or directories(world) == []
+    assert world.allocator.failures == {code: 1}
+
+
+async def test_a_pod_that_changes_all_the_time_fails_and_is_taken_back(world):
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.annotate("nodes", "n1", **LOCKED)
+    world.api.before_patch += [lambda _: world.api.annotate("pods", "p", note="hello")] * 5
+    await refusal(world, 1)
+    taken_back(world, "SCHED_ALLOCATE_FAILED")
+
+
+async def test_an_error_of_our_own_is_taken_back(world, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(allocation, "controlled", broken)
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.annotate("nodes", "n1", **LOCKED)
+    assert "ZeroDivisionError: ours" in await refusal(world, 1)
+    taken_back(world, "SCHED_ALLOCATE_FAILED")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (("PATCH", "/pods"), "KUBE_UNWRITTEN"),
+        (("GET", "/nodes"), "KUBE_UNREADABLE"),
+        (("GET", "/pods"), "KUBE_UNREADABLE"),
+    ],
+)
+async def test_what_could_not_be_taken_back_is_taken_back_when_the_api_server_answers(world, request_, code):
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.annotate("nodes", "n1", **LOCKED)
+    world.api.fail[request_] = 503
+    assert (await refusal(world, 1)).startswith(code)
+    assert world.kept == [1]
+    assert not await world.allocator.undo_failed()
+    assert world.api.annotations("pods", "p")[PHASE] == "allocating"
+    world.api.fail.clear()
+    assert await world.allocator.undo_failed()
+    await world.allocator.close()
+    taken_back(world, code)
+
+
+async def failed_unseen(world):
+    """An Allocate that failed before the pod was known."""
+    world.api.fail["GET", "/nodes"] = 503
+    await refusal(world, 1)
+    world.api.fail.clear()
+
+
+async def test_a_pod_that_took_the_lock_after_the_failure_is_not_the_one_that_failed(world):
+    await failed_unseen(world)
+    world.api.pod("next", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.annotate("nodes", "n1", **{LOCK: "2222-02-02T00:00:00Z,ml,next"})
+    assert not await world.allocator.undo_failed()
+    assert world.api.annotations("pods", "next")[PHASE] == "allocating"
+    assert LOCK in world.api.annotations("nodes", "n1")
+    world.api.pod("next", assigned(f"{A},NVIDIA,1,0:;"), phase="Failed")  # the kubelet ended it
+    assert await world.allocator.undo_failed()
+    assert LOCK not in world.api.annotations("nodes", "n1")
+
+
+async def test_a_pod_that_is_served_at_the_second_request_has_not_failed(world):
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;{B},NVIDIA,1,0:;"), spec=containers("one", "two"))
+    world.api.annotate("nodes", "n1", **LOCKED)
+    await failed_unseen(world)
+    await allocate(world, [f"{A}-0"])
+    assert await world.allocator.undo_failed()
+    assert world.api.annotations("pods", "p")[PHASE] == "allocating"
+    assert LOCK in world.api.annotations("nodes", "n1")
+
+
+async def test_another_pod_of_the_same_name_does_not_pay_for_the_failure(world):
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.fail["PATCH", "/pods"] = 503
+    await refusal(world, 1)
+    world.api.fail.clear()
+    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.objects["/api/v1/namespaces/ml/pods/p"]["metadata"]["uid"] = "uid-of-another"
+    world.api.annotate("nodes", "n1", **LOCKED)
+    assert await world.allocator.undo_failed()
+    assert world.api.annotations("pods", "p")[PHASE] == "allocating"
+    assert LOCK in world.api.annotations("nodes", "n1")
 
 
 async def test_a_failure_does_not_release_the_lock_of_another_pod(world):

@@ -139,6 +139,27 @@ def test_health_follows_the_driver_and_xids_as_nvidia_rates_them(tmp_path):
         assert "fault cleared by an operator" in running.log
 
 
+def test_a_plugin_that_is_stopped_finishes_the_allocation_first(tmp_path):
+    with plugin(tmp_path) as running:
+        api = running.api
+        running.kubelet.until(running.registered)
+        api.pod("train", assigned(f"{SECOND},NVIDIA,8000,30:;"))
+        api.annotate("nodes", "n1", **lock("train"))
+
+        def stop(_):  # while the pod is being changed
+            running.process.terminate()
+            running.kubelet.until(lambda: "stopping" in running.log)
+            soon(lambda: running.process.poll() is not None, within=2.0)
+
+        api.before_patch.append(stop)
+        (answer,) = running.kubelet.allocate([f"{SECOND}-3"])
+        assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == SECOND
+        assert running.process.wait(30) == 0
+        assert api.annotations("pods", "train")[PHASE] == "success"
+        assert LOCK not in api.annotations("nodes", "n1")
+        assert [event["reason"] for event in api.events] == ["DeviceAllocated"]
+
+
 def test_without_the_library_gpus_are_shared_by_time_and_no_limits_are_set(tmp_path):
     with plugin(tmp_path, library=False) as running:
         running.api.pod("train", assigned(f"{FIRST},NVIDIA,8000,30:;"))

@@ -13,6 +13,7 @@ from vgpuscope.formats.hami.annotation import (
     MIG_ALLOCATIONS,
     NODE,
     TO_ALLOCATE,
+    NodeLock,
     assigned_devices,
     container_at,
     decode_lock,
@@ -30,12 +31,15 @@ from vgpuscope.model.plugin import (
     Assigned,
     AssignedInstance,
     NodeNotes,
+    PodNotes,
     Segment,
     StaticInstance,
 )
 from vgpuscope.model.pod import Container
+from vgpuscope.model.quantity import UnixTime
 
 _DISABLE = "CUDA_DISABLE_CONTROL"
+_ENDED = {"Failed", "Succeeded"}
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}  # as Go reads them
 
 
@@ -69,17 +73,22 @@ class _Meta(Struct, rename="camel"):
     annotations: dict[str, str | None] | None = None
 
 
+class _Status(Struct):
+    phase: str | None = None
+
+
 class _Pod(Struct):
     metadata: _Meta
     kind: str | None = None
     spec: _Spec | None = None
+    status: _Status | None = None
 
 
 class _Node(Struct):
     metadata: _Meta
 
 
-_node = msgspec.json.Decoder(_Node)
+_node, _pod = msgspec.json.Decoder(_Node), msgspec.json.Decoder(_Pod)
 
 
 def decode_node_notes(data: bytes) -> NodeNotes:
@@ -91,6 +100,16 @@ def decode_node_notes(data: bytes) -> NodeNotes:
     return NodeNotes(name=meta.name, uid=meta.uid, version=meta.resource_version, annotations=_annotations(meta))
 
 
+def decode_pod_notes(data: bytes) -> PodNotes:
+    """The state of a pod; KubeUnreadable if this is not a pod."""
+    try:
+        found = _pod.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
+        raise KubeUnreadable(f"pod: {e}") from e
+    status, meta = found.status or _Status(), found.metadata
+    return PodNotes(uid=meta.uid, phase=_annotations(meta).get(BIND_PHASE, ""), ended=status.phase in _ENDED)
+
+
 def decode_allocating(data: bytes) -> ObjectPage[AllocatingPod]:
     """The pods of a list; KubeUnreadable for anything but a list of pods."""
     return decode_page(_PODS, data, origin="list of pending pods")
@@ -98,14 +117,21 @@ def decode_allocating(data: bytes) -> ObjectPage[AllocatingPod]:
 
 def lock_owner(notes: NodeNotes) -> tuple[str, str] | None:
     """Namespace and name of the pod that the node is locked for; None if no lock names a pod."""
-    text = notes.annotations.get(LOCK)
-    if not text:
-        return None
+    lock = _lock(notes)
+    return (lock.namespace, lock.pod) if lock and lock.pod else None
+
+
+def locked_since(notes: NodeNotes) -> UnixTime | None:
+    """When the node was locked, by the scheduler's clock; None if no lock can be read."""
+    lock = _lock(notes)
+    return lock.since if lock else None
+
+
+def _lock(notes: NodeNotes) -> NodeLock | None:
     try:
-        lock = decode_lock(text)
+        return decode_lock(notes.annotations.get(LOCK, ""))
     except AnnotationMalformed:
         return None
-    return (lock.namespace, lock.pod) if lock.pod else None
 
 
 def locked_by_nobody(notes: NodeNotes) -> bool:

@@ -1,8 +1,8 @@
 """Answers the kubelet's Allocate: which pod it is, what its container gets, and what HAMi's scheduler must know of it.
 
 found ─► checked ─► directory ─► annotation (served, or success) ─► lock released ─► answer ─► event
-             └────────┴───────────────┴─► failed: phase failed, lock released, counted, logged, event; the kubelet gets
-                                           the code
+   └─────────┴────────┴───────────────┴─► failed: directory removed, counted, logged; the kubelet gets the code;
+                                          rollback.py: phase failed, lock released, event
 """
 
 import asyncio
@@ -33,6 +33,7 @@ from vgpuscope.model.plugin import AllocatingPod, GpuState, Injection, NodeNotes
 from vgpuscope.model.quantity import DeviceUUID, Seconds
 from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
+from vgpuscope.services.plugin.rollback import Rollbacks
 from vgpuscope.sinks.container_dirs import ContainerDirs, ensure_preload
 from vgpuscope.sources.kube_writer import EventText, ObjectRef
 
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 
 _TRIES = 5  # with a pod that is changed between a look and the allocation
 _PREFER_WITHIN: Seconds = 2.0  # the kubelet waits; without an answer it gets any ids
-_ACTION = "Allocating"
+_DRAIN_WITHIN: Seconds = 8.0  # of the plugin's time to end
+_NO_POD = (AllocatePodUnknown, AllocateDeviceUnknown, AllocateDeviceUnhealthy)  # of ids without an assignment
 
 
 class Allocator:
@@ -56,14 +58,20 @@ class Allocator:
         devices: Callable[[], Mapping[str, OfferedDevice]],
         whole: bool,
         count: Callable[[ScopeError], None],
+        kept: Callable[[], None] = lambda: None,
     ) -> None:
-        """`states` and `devices` are what the node has now. `whole`: pods that HAMi did not place get whole GPUs."""
+        """`states` and `devices` are what the node has now. `whole`: pods that HAMi did not place get whole GPUs.
+
+        `kept` is called when a failure could not be undone: undo_failed() has to be called until it is.
+        """
         self._cluster, self._dirs, self._control = cluster, dirs, control
         self._states, self._devices, self._whole, self._count = states, devices, whole, count
         self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[Any] | None] = set()
         self._later: set[asyncio.Task[None]] = set()
         self._tell = OnChange(log)
-        self._pod: str | None = None  # that is served now, for the log
+        self._choice: Choice | None = None  # the pod that is served now
+        self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count)
         self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
         self.allocations = 0
         self.failures: dict[str, int] = {}
@@ -83,11 +91,13 @@ class Allocator:
 
     async def allocate(self, ids: Sequence[str]) -> Injection:
         """What the next container gets; AllocateFailed, or another of our errors."""
-        began = time.perf_counter()
+        began, task = time.perf_counter(), asyncio.current_task()
+        self._running.add(task)
         try:
             async with self._turn:
                 return await self._counted(ids)
         finally:
+            self._running.discard(task)
             self.seconds = self.seconds.with_one(time.perf_counter() - began)
 
     async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
@@ -101,24 +111,39 @@ class Allocator:
                 assigned = tuple(device.gpu for device in choice.pod.segment.devices)
         return preferred(available, required, size, devices=self._devices(), assigned=assigned)
 
+    async def undo_failed(self) -> bool:
+        """Undo failures that could not be undone when they happened; whether none is left."""
+        for _ in range(self._rollbacks.waiting):
+            async with self._turn:  # one of its pods may be served again
+                if not await self._rollbacks.retry():
+                    break
+        return not self._rollbacks.waiting
+
+    async def drain(self) -> None:
+        """Wait for allocations that are being served, which must not end half done; not for ever."""
+        if self._running:
+            _, late = await asyncio.wait({task for task in self._running if task}, timeout=_DRAIN_WITHIN)
+            if late:
+                log.error("allocations were not finished", extra=fields(number=len(late)))
+
     async def close(self) -> None:
-        """Wait for events that are being posted."""
+        """Wait for allocations, and for events that are being posted."""
+        await self.drain()
         if self._later:
             await asyncio.wait(self._later, timeout=_PREFER_WITHIN)
 
     # --- one container ------------------------------------------------------------------------------------------------
 
     async def _counted(self, ids: Sequence[str]) -> Injection:
-        self._pod = None
+        self._choice = None
         try:
             injection = await self._serve(ids)
-        except ScopeError as e:
-            self._failed(e, ids)
-            raise
         except Exception as e:
-            error = AllocateFailed(f"{type(e).__name__}: {e}")
-            log.exception("allocation broke", extra=fields(error_code=error.code))
+            error = e if isinstance(e, ScopeError) else AllocateFailed(f"{type(e).__name__}: {e}")
+            if error is not e:
+                log.exception("allocation broke", extra=fields(error_code=error.code))
             self._failed(error, ids)
+            await self._take_back(error)
             raise error from e
         self.allocations += 1
         return injection
@@ -126,17 +151,17 @@ class Allocator:
     async def _serve(self, ids: Sequence[str]) -> Injection:
         for _ in range(_TRIES):
             notes, pods = await self._cluster.node(), await self._cluster.pods()
-            choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
-            if choice is None:
+            self._choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
+            if self._choice is None:
                 return await self._unassigned(ids, notes)
             with suppress(KubeConflict):
-                return await self._give(choice, notes, count=len(ids))
+                return await self._give(self._choice.pod, notes, count=len(ids))
         raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served")
 
     async def _unassigned(self, ids: Sequence[str], notes: NodeNotes) -> Injection:
         """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared."""
         owner = lock_owner(notes)
-        if owner is not None and await self._cluster.gone(*owner):
+        if owner is not None and await self._cluster.pod(*owner) is None:
             await self._release(*owner, notes)
         if not self._whole:
             raise AllocatePodUnknown(f"no pod on node {self._cluster.node_name} waits for {len(ids)} devices")
@@ -148,27 +173,19 @@ class Allocator:
                 raise AllocateDeviceUnhealthy(f"{one} is unhealthy")
         return visible(visible_of(known[one] for one in ids))
 
-    async def _give(self, choice: Choice, notes: NodeNotes, *, count: int) -> Injection:
-        pod, segment = choice.pod, choice.pod.segment
-        self._pod = f"{pod.namespace}/{pod.name}"
+    async def _give(self, pod: AllocatingPod, notes: NodeNotes, *, count: int) -> Injection:
+        segment, states = pod.segment, self._states()
+        if segment is None:
+            raise AnnotationMalformed(pod.wrong)
+        check(segment, count=count, states=states)
+        instances = instances_of(segment, states)
         try:
-            if segment is None:
-                raise AnnotationMalformed(pod.wrong)
-            states = self._states()
-            check(segment, count=count, states=states)
-            instances = instances_of(segment, states)
             injection = await self._prepared(pod, segment, instances)
-            try:
-                await self._note(pod, segment, instances)
-            except ScopeError:
-                await asyncio.to_thread(self._dirs.remove, pod.uid, segment.container)
-                raise
-        except KubeConflict:
+            await self._note(pod, segment, instances)
+        except Exception:
+            await asyncio.to_thread(self._dirs.remove, pod.uid, segment.container)
             raise
-        except ScopeError as e:
-            if choice.sure:
-                await self._give_up(pod, notes, e)
-            raise
+        self._rollbacks.served(_ref(pod), notes)
         if segment.last:
             await self._release(pod.namespace, pod.name, notes)
         self._done(pod, segment, index_names([device.gpu for device in segment.devices], states))
@@ -198,21 +215,20 @@ class Allocator:
             changes[MIG_ALLOCATIONS] = named_instances(pod, segment.index, instances)
         if segment.last:
             changes[BIND_PHASE] = "success"
-        await self._cluster.annotate_pod(pod, changes, unchanged=True)
+        await self._cluster.annotate_pod(_ref(pod), changes, version=pod.version)
 
     def _done(self, pod: AllocatingPod, segment: Segment, gpus: str) -> None:
         values = {"pod": f"{pod.namespace}/{pod.name}", "container": segment.container, "gpus": gpus}
         log.log(DETAIL, "allocated", extra=fields(**values))
-        self._report(
-            pod, EventText("DeviceAllocated", f"Allocated {gpus} on {self._cluster.node_name}", "Normal", _ACTION)
-        )
+        note = f"Allocated {gpus} on {self._cluster.node_name}"
+        self._report(_ref(pod), EventText("DeviceAllocated", note, "Normal", "Allocating"))
 
-    async def _give_up(self, pod: AllocatingPod, notes: NodeNotes, error: ScopeError) -> None:
+    async def _take_back(self, error: ScopeError) -> None:
         """Tell the scheduler that the pod failed, and let it bind others to this node."""
-        with suppress(ScopeError):  # the pod may be gone, or the API server: the kubelet ends the pod in any case
-            await self._cluster.annotate_pod(pod, {BIND_PHASE: "failed"})
-        await self._release(pod.namespace, pod.name, notes)
-        self._report(pod, EventText("DeviceAllocationFailed", f"{error.code}: {error}", "Warning", _ACTION))
+        if self._choice is None and not isinstance(error, _NO_POD):
+            await self._rollbacks.undo(error, None)
+        elif self._choice is not None and self._choice.sure:
+            await self._rollbacks.undo(error, _ref(self._choice.pod))
 
     async def _release(self, namespace: str, pod: str, notes: NodeNotes) -> None:
         try:
@@ -224,15 +240,16 @@ class Allocator:
     def _failed(self, error: ScopeError, ids: Sequence[str]) -> None:
         self.failures[error.code] = self.failures.get(error.code, 0) + 1
         self._count(error)
-        values = {"pod": self._pod, "node": self._cluster.node_name, "requested": len(ids)}
+        pod = self._choice.pod if self._choice else None
+        name = f"{pod.namespace}/{pod.name}" if pod else None
+        values = {"pod": name, "node": self._cluster.node_name, "requested": len(ids)}
         log.error("allocation failed", extra=fields(**values, **error_fields(error)))
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _report(self, pod: AllocatingPod, text: EventText) -> None:
+    def _report(self, pod: ObjectRef, text: EventText) -> None:
         """Post an event while the kubelet goes on."""
-        about = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
-        self._afterwards(self._posted(about, text))
+        self._afterwards(self._posted(pod, text))
 
     async def _posted(self, about: ObjectRef, text: EventText) -> None:
         try:
@@ -245,3 +262,7 @@ class Allocator:
         task = asyncio.ensure_future(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+
+
+def _ref(pod: AllocatingPod) -> ObjectRef:
+    return ObjectRef("Pod", pod.name, pod.namespace, pod.uid)

@@ -9,12 +9,12 @@ from urllib.parse import quote
 from vgpuscope.formats.hami.annotation import LOCK
 from vgpuscope.formats.kube.allocating import lock_owner, locked_by_nobody
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, SourceDown
-from vgpuscope.model.plugin import AllocatingPod, NodeNotes
+from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef, object_path
-from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes
+from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,21 +46,19 @@ class ClusterSide:
         """The pending pods of the node that HAMi placed, as they are now."""
         return await self._noted(allocating_pods(self._api(), self.node_name))
 
-    async def gone(self, namespace: str, name: str) -> bool:
-        """Whether the pod does not exist any more."""
-        path = object_path(ObjectRef("Pod", name, namespace))
-        return await self._noted(self._api().find(path)) is None
+    async def pod(self, namespace: str, name: str) -> PodNotes | None:
+        """The pod as it is now; None if it does not exist any more."""
+        return await self._noted(pod_notes(self._api(), namespace, name))
 
     async def annotate_node(self, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of the node, and remove those that are None."""
         await self._noted(self.writer().annotate(self._node_path, annotations))
 
     async def annotate_pod(
-        self, pod: AllocatingPod, annotations: Mapping[str, str | None], *, unchanged: bool = False
+        self, pod: ObjectRef, annotations: Mapping[str, str | None], *, version: str | None = None
     ) -> None:
-        """Set annotations of a pod; KubeConflict if it must be `unchanged` since it was read, and is not."""
-        path = object_path(ObjectRef("Pod", pod.name, pod.namespace))
-        await self._noted(self.writer().annotate(path, annotations, version=pod.version if unchanged else None))
+        """Set annotations of a pod; KubeConflict if a `version` is given and the pod has another one."""
+        await self._noted(self.writer().annotate(object_path(pod), annotations, version=version))
 
     async def release(self, namespace: str, pod: str, seen: NodeNotes) -> bool:
         """Remove the node's lock if it names this pod, or no pod at all; whether there was such a lock.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from vgpuscope.config import PluginConfig
@@ -37,10 +37,14 @@ class NodeAnnotations:
         cleared: Callable[[], None],
         count: Callable[[ScopeError], None],
         clock: Callable[[], UnixTime] = time.time,
+        undo: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """`cleared` is called when an operator has cleared a fault, or an earlier one was found."""
+        """`cleared` is called when an operator has cleared a fault, or an earlier one was found.
+
+        `undo` is called with each look at the node, and soon again while it returns False.
+        """
         self._config, self._cluster, self._book = config, cluster, book
-        self._cleared, self._count, self._clock = cleared, count, clock
+        self._cleared, self._count, self._clock, self._undo = cleared, count, clock, undo
         self._written: dict[DeviceUUID, GpuFault] | None = None  # the faults in the annotation; None: not read yet
         self._changed = asyncio.Event()
         self._tell = OnChange(log)
@@ -48,7 +52,7 @@ class NodeAnnotations:
         self.patches = 0
 
     def changed(self) -> None:
-        """Write now: the health of a GPU has changed."""
+        """Look at the node now: the health of a GPU has changed, or there is something to undo."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -64,6 +68,8 @@ class NodeAnnotations:
                 pause = _RETRY
             else:
                 self._tell.forget("node")
+            if self._undo is not None and not await self._undo():
+                pause = _RETRY
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()

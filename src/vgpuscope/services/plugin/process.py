@@ -49,12 +49,13 @@ log = logging.getLogger(__name__)
 TITLE = "vgpuscope plugin"
 _DEADLINE: Seconds = 4.0  # of one read: with a pause of 5 s before it and one more read, still within 15 s
 _NODE_WITHIN: Seconds = 10.0
+_GRACE: Seconds = 20.0  # to end: an allocation takes several requests to the API server; the kubelet waits 30 s
 _TRY_AGAIN: Seconds = 10.0  # at most, a GPU that is down: recovery is known within 30 s
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope plugin`."""
-    return run(lambda: _plugin(config.plugin), config=config, listening=config.plugin, file=file)
+    return run(lambda: _plugin(config.plugin), config=config, listening=config.plugin, file=file, grace=_GRACE)
 
 
 def _plugin(config: PluginConfig) -> "Plugin":
@@ -92,10 +93,18 @@ class Plugin(Service):
             devices=lambda: self._devices,
             whole=config.split_count == 1,
             count=self.counters.count,
+            kept=self._undo_soon,
         )
         self._side = KubeletSide(config.kubelet_dir, self.allocator)
         self._registration = Registration(self._side, config.kubelet_dir, ready=self._known, count=self.counters.count)
-        self._node = NodeAnnotations(config, self._cluster, self._book, cleared=self._settle, count=self.counters.count)
+        self._node = NodeAnnotations(
+            config,
+            self._cluster,
+            self._book,
+            cleared=self._settle,
+            count=self.counters.count,
+            undo=self.allocator.undo_failed,
+        )
         containers = os.path.join(config.hook_path, "containers")
         self._feedback = Feedback(containers, count=self.counters.count) if config.feedback else None
         self._page = ShardedPage(catalog.METRICS, catalog.FAMILIES)
@@ -130,11 +139,15 @@ class Plugin(Service):
         return Readiness(missing=tuple(name for name, up in parts.items() if not up))
 
     async def close(self) -> None:
-        """Let the threads end, and take our socket from the kubelet's directory."""
+        """Let allocations and threads end, and take our socket from the kubelet's directory."""
         self._stop.set()
+        await self.allocator.drain()  # while the kubelet can still get the answer
         await self._side.close()
         await self.allocator.close()
         await self._cluster.close()
+
+    def _undo_soon(self) -> None:
+        self._node.changed()
 
     # --- the driver ---------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from urllib.parse import quote
 
-from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes
+from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes
 from vgpuscope.formats.kube.lists import ObjectPage
 from vgpuscope.model.errors import KubeAbsent
-from vgpuscope.model.plugin import AllocatingPod, NodeNotes
+from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.sources.kube import Api, all_pages
 
 _PAGE = "500"
@@ -17,6 +17,12 @@ async def node_notes(api: Api, node: str) -> NodeNotes:
     if found is None:
         raise KubeAbsent(f"there is no node {node}")
     return decode_node_notes(found)
+
+
+async def pod_notes(api: Api, namespace: str, name: str) -> PodNotes | None:
+    """One pod; None if it does not exist."""
+    found = await api.find(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}")
+    return None if found is None else decode_pod_notes(found)
 
 
 async def allocating_pods(api: Api, node: str) -> tuple[AllocatingPod, ...]:
