@@ -76,7 +76,7 @@ class SmallApi:
             pod
             for pod in pods
             if pod["spec"]["nodeName"] == wanted.get("spec.nodeName")
-            and pod["status"]["phase"] == wanted.get("status.phase")
+            and wanted.get("status.phase") in {None, pod["status"]["phase"]}
         ]
         return {"kind": "PodList", "metadata": {"resourceVersion": str(self._version)}, "items": fits}
 

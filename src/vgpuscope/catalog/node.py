@@ -876,7 +876,8 @@ REGIONS_REFUSED = _node(
 )
 REGIONS_ORPHANED = _node(
     "regions_orphaned",
-    "Region directories whose pod no longer exists; HAMi's monitor removes them, this agent never does.",
+    "Region directories whose pod no longer exists; HAMi's monitor or our device plugin removes them, "
+    "this agent never does.",
     "",
 )
 REGIONS_DISPUTED = _node(

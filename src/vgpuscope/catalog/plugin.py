@@ -66,6 +66,13 @@ FAILURES = _native(
     "code",
     each=None,
 )
+DIRS_REMOVED = _native(
+    "plugin",
+    NODE,
+    "container_dirs_removed_total",
+    "counter",
+    "Directories of containers that were removed because their pod is gone.",
+)
 REGISTRATIONS = _native(
     "plugin",
     NODE,

@@ -524,7 +524,7 @@ class AllocateDeviceUnhealthy(AllocateFailed):
 
 class AllocateDirectory(AllocateFailed):
     code = "ALLOCATE_DIRECTORY"
-    meaning = "The directory for the container's region could not be created on the node."
+    meaning = "The directory for the container's region could not be created on the node, or not removed later."
     hint = "Check that the hook path is mounted into the device plugin and that its disk is writable and not full."
 
 

@@ -5,12 +5,14 @@ import re
 import shutil
 import stat
 import uuid
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 
 from vgpuscope.model.errors import AllocateDirectory
-from vgpuscope.model.quantity import PodUID
+from vgpuscope.model.quantity import PodUID, UnixTime
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a path is made of it
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVERYBODY = 0o777  # the user inside the container is unknown
 
 
@@ -44,15 +46,67 @@ class ContainerDirs:
         with suppress(AllocateDirectory):
             shutil.rmtree(self._path(pod, container), ignore_errors=True)
 
+    def old(self, before: UnixTime) -> tuple[str, ...]:
+        """The names of containers' directories that were last changed before that time. Raises AllocateDirectory."""
+        try:
+            with self._opened() as root:
+                return tuple(_old(root, before))
+        except FileNotFoundError:  # no container yet
+            return ()
+        except OSError as e:
+            raise AllocateDirectory(f"{self._root}: {e.strerror or e}") from e
+
+    def remove_others(self, pods: Collection[PodUID], before: UnixTime) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Remove old directories of all but these pods: the names of those removed, and why others were not.
+
+        Only directories named <pod UID>_<container> are removed; links are not followed, not even in place of one.
+        """
+        removed, failures = [], []
+        try:
+            with self._opened() as root:
+                for name in _old(root, before):
+                    if name.partition("_")[0] in pods:
+                        continue
+                    try:
+                        shutil.rmtree(name, dir_fd=root)
+                    except FileNotFoundError:  # HAMi's monitor was faster
+                        continue
+                    except OSError as e:
+                        failures.append(f"{name}: {e.strerror or e}")
+                    else:
+                        removed.append(name)
+        except OSError as e:
+            failures.append(f"{self._root}: {e.strerror or e}")
+        return tuple(removed), tuple(failures)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        root = os.open(self._root, _DIRECTORY)
+        try:
+            yield root
+        finally:
+            os.close(root)
+
     def _path(self, pod: PodUID, container: str) -> str:
         if not _NAME.fullmatch(pod) or not _NAME.fullmatch(container) or "_" in pod:
             raise AllocateDirectory(f"{pod!r} and {container!r} are not the names of a pod and a container")
         return os.path.join(self._root, f"{pod}_{container}")
 
 
+def _old(root: int, before: UnixTime) -> Iterator[str]:
+    for name in sorted(os.listdir(root)):
+        pod, _, container = name.partition("_")
+        if not _NAME.fullmatch(pod) or not _NAME.fullmatch(container) or "_" in container:
+            continue
+        with suppress(FileNotFoundError):
+            found = os.stat(name, dir_fd=root, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode) and found.st_mtime < before:
+                yield name
+
+
 def _open_to_all(path: str) -> None:
     """Set the mode, to which mkdir would apply the umask; OSError for a link: anybody can make one in /tmp."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    directory = os.open(path, _DIRECTORY)
     try:
         if stat.S_IMODE(os.fstat(directory).st_mode) != _EVERYBODY:
             os.fchmod(directory, _EVERYBODY)

@@ -271,7 +271,7 @@ ERROR_NAMES: dict[str, str] = {
     "ALLOCATE_COUNT_MISMATCH": "kubelet 请求的设备数与调度器分配给容器的不同",
     "ALLOCATE_DEVICE_UNKNOWN": "调度器分配的 GPU 或 MIG 实例不在本节点上",
     "ALLOCATE_DEVICE_UNHEALTHY": "调度器分配的 GPU 在容器启动前变为不健康",
-    "ALLOCATE_DIRECTORY": "无法在节点上创建容器的 region 目录",
+    "ALLOCATE_DIRECTORY": "无法在节点上创建或删除容器的 region 目录",
     "KUBELET_ABSENT": "没有 kubelet 的注册套接字：kubelet 已停止，或目录没有挂载",
     "KUBELET_DOWN": "kubelet 没有接受设备插件的注册",
     "HISTORY_DOWN": "结果存储无法读写；分析照常进行",

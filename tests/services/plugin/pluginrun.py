@@ -102,7 +102,7 @@ def plugin_at(
     if not driver:
         node.fail("nvmlInitWithFlags", DRIVER_NOT_LOADED)
     node.write()
-    (path / "vgpu").mkdir()
+    (path / "vgpu").mkdir(exist_ok=True)
     if library:
         (path / "vgpu" / "libvgpu.so").touch()
     (path / "settings.yaml").write_text(f"plugin: {{read_interval: 0.2, {settings}}}")

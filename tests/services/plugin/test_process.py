@@ -1,5 +1,6 @@
 """The device plugin as a process: a kubelet that speaks with grpcio, the real binding on a stand-in driver."""
 
+import os
 import time
 
 import grpc
@@ -158,6 +159,15 @@ def test_a_plugin_that_is_stopped_finishes_the_allocation_first(tmp_path):
         assert api.annotations("pods", "train")[PHASE] == "success"
         assert LOCK not in api.annotations("nodes", "n1")
         assert [event["reason"] for event in api.events] == ["DeviceAllocated"]
+
+
+def test_directories_of_pods_that_are_gone_are_removed(tmp_path):
+    left = tmp_path / "vgpu" / "containers" / "uid-gone_main"
+    left.mkdir(parents=True)
+    os.utime(left, (1.7e9, 1.7e9))
+    with plugin(tmp_path) as running:
+        running.kubelet.until(lambda: not left.exists(), within=20)
+        assert running.value('vgpuscope_plugin_container_dirs_removed_total{node="n1"}') == 1
 
 
 def test_without_the_library_gpus_are_shared_by_time_and_no_limits_are_set(tmp_path):

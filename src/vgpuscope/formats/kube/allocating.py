@@ -36,7 +36,7 @@ from vgpuscope.model.plugin import (
     StaticInstance,
 )
 from vgpuscope.model.pod import Container
-from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.quantity import PodUID, UnixTime
 
 _DISABLE = "CUDA_DISABLE_CONTROL"
 _ENDED = {"Failed", "Succeeded"}
@@ -71,6 +71,11 @@ class _Meta(Struct, rename="camel"):
     resource_version: str = ""
     deletion_timestamp: str | None = None
     annotations: dict[str, str | None] | None = None
+
+
+class _AnyPod(Struct):
+    metadata: _Meta
+    kind: str | None = None
 
 
 class _Status(Struct):
@@ -113,6 +118,14 @@ def decode_pod_notes(data: bytes) -> PodNotes:
 def decode_allocating(data: bytes) -> ObjectPage[AllocatingPod]:
     """The pods of a list; KubeUnreadable for anything but a list of pods."""
     return decode_page(_PODS, data, origin="list of pending pods")
+
+
+def decode_pod_uids(data: bytes) -> ObjectPage[PodUID]:
+    """The UIDs of a list of pods; KubeUnreadable if one cannot be read: it would be taken for gone."""
+    page = decode_page(_ANY_PODS, data, origin="list of the node's pods")
+    if page.faults:
+        raise KubeUnreadable(f"list of the node's pods: {len(page.faults)} of them cannot be read")
+    return page
 
 
 def lock_owner(notes: NodeNotes) -> tuple[str, str] | None:
@@ -222,4 +235,11 @@ def _uncontrolled(spec: _Spec, container: str) -> bool:
     return any(env.name == _DISABLE and env.value in _TRUE for one in found for env in one.env or ())
 
 
+def _uid(found: _AnyPod, wrong: list[str]) -> PodUID | None:
+    if not found.metadata.uid:
+        wrong.append("it has no UID")
+    return found.metadata.uid or None
+
+
+_ANY_PODS = ObjectKind[PodUID]("Pod", msgspec.json.Decoder(_AnyPod), _uid)
 _PODS = ObjectKind[AllocatingPod]("Pod", msgspec.json.Decoder(_Pod), _read)

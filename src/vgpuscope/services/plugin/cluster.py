@@ -10,11 +10,11 @@ from vgpuscope.formats.hami.annotation import LOCK
 from vgpuscope.formats.kube.allocating import lock_owner, locked_by_nobody
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, SourceDown
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef, object_path
-from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes
+from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes, pod_uids
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,6 +45,11 @@ class ClusterSide:
     async def pods(self) -> tuple[AllocatingPod, ...]:
         """The pending pods of the node that HAMi placed, as they are now."""
         return await self._noted(allocating_pods(self._api(), self.node_name))
+
+    async def all_pods(self) -> frozenset[PodUID]:
+        """All pods of the node, as they are now; KubeAbsent if there is no such node, which has no pods either."""
+        await self.node()
+        return await self._noted(pod_uids(self._api(), self.node_name))
 
     async def pod(self, namespace: str, name: str) -> PodNotes | None:
         """The pod as it is now; None if it does not exist any more."""

@@ -30,6 +30,7 @@ from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.plugin.allocation import Allocator
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.feedback import EVERY, Feedback
+from vgpuscope.services.plugin.leftovers import Leftovers
 from vgpuscope.services.plugin.node import NodeAnnotations
 from vgpuscope.services.plugin.registration import Registration
 from vgpuscope.sinks.container_dirs import ContainerDirs
@@ -85,9 +86,11 @@ class Plugin(Service):
         self._devices: dict[str, OfferedDevice] = {}
         self._known = asyncio.Event()
         self._cluster = ClusterSide(config.node_name, config.kubeconfig)
+        dirs = ContainerDirs(config.hook_path, LOCKS)
+        self._leftovers = Leftovers(self._cluster, dirs, count=self.counters.count)
         self.allocator = Allocator(
             cluster=self._cluster,
-            dirs=ContainerDirs(config.hook_path, LOCKS),
+            dirs=dirs,
             control=_control(config),
             states=lambda: self._states,
             devices=lambda: self._devices,
@@ -116,6 +119,7 @@ class Plugin(Service):
             "xids": Restartable(self._hear),
             "kubelet": Restartable(self._registration.run),
             "node": Restartable(self._node.run),
+            "directories": Restartable(self._leftovers.run),
         }
         if self._feedback is not None:
             loops["feedback"] = Restartable(self._feed)
@@ -222,6 +226,7 @@ class Plugin(Service):
             allocate=self.allocator.seconds,
             allocations=self.allocator.allocations,
             failures=self.allocator.failures,
+            dirs_removed=self._leftovers.removed,
             registrations=self._registration.results,
             kubelet_up=self._registration.up,
             node_patches=self._node.patches,

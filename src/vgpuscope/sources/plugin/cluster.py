@@ -1,13 +1,17 @@
 """This node and its pending pods, read from the API server when they are needed: a cache could be late."""
 
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import quote
 
-from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes
+from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes, decode_pod_uids
 from vgpuscope.formats.kube.lists import ObjectPage
 from vgpuscope.model.errors import KubeAbsent
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
+from vgpuscope.model.quantity import PodUID
 from vgpuscope.sources.kube import Api, all_pages
 
+T = TypeVar("T")
 _PAGE = "500"
 
 
@@ -27,9 +31,18 @@ async def pod_notes(api: Api, namespace: str, name: str) -> PodNotes | None:
 
 async def allocating_pods(api: Api, node: str) -> tuple[AllocatingPod, ...]:
     """The pending pods of the node that a scheduler of HAMi placed."""
-    select = {"fieldSelector": f"spec.nodeName={node},status.phase=Pending", "limit": _PAGE}
+    return await _pods(api, f"spec.nodeName={node},status.phase=Pending", decode_allocating)
 
-    async def page(token: str) -> ObjectPage[AllocatingPod]:
-        return decode_allocating(await api.get("/api/v1/pods", {**select, **({"continue": token} if token else {})}))
+
+async def pod_uids(api: Api, node: str) -> frozenset[PodUID]:
+    """All pods of the node."""
+    return frozenset(await _pods(api, f"spec.nodeName={node}", decode_pod_uids))
+
+
+async def _pods(api: Api, selector: str, decode: Callable[[bytes], ObjectPage[T]]) -> tuple[T, ...]:
+    select = {"fieldSelector": selector, "limit": _PAGE}
+
+    async def page(token: str) -> ObjectPage[T]:
+        return decode(await api.get("/api/v1/pods", {**select, **({"continue": token} if token else {})}))
 
     return tuple(pod for one in await all_pages(page) for pod in one.items)

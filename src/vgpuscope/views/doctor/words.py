@@ -310,11 +310,18 @@ SAID: Final[dict[str, Said]] = {
         _W("Regions belong to pods that exist", "共享区属于现存的 Pod"),
         _W(
             "{count:region directory is|region directories are} left over from pods that are gone. HAMi's "
-            "monitor removes them; where it does not run, their last values stay.",
-            "有 {count} 个共享区目录属于已消失的 Pod。HAMi 监控会删除它们；若监控未运行，最后的数值会一直保留。",
+            "monitor or `vgpuscope plugin` removes them after 5 minutes; where neither runs, their last values stay.",
+            "有 {count} 个共享区目录属于已消失的 Pod。HAMi 监控或 `vgpuscope plugin` 会在 5 分钟后删除它们；"
+            "若两者都未运行，最后的数值会一直保留。",
         ),
-        _W("Check HAMi's monitor on these nodes.", "检查这些节点上的 HAMi 监控。"),
-        ("kubectl logs -n kube-system ds/hami-device-plugin -c vgpu-monitor --tail=20",),
+        _W(
+            "Check HAMi's monitor or `vgpuscope plugin` on these nodes.",
+            "检查这些节点上的 HAMi 监控或 `vgpuscope plugin`。",
+        ),
+        (
+            "kubectl logs -n kube-system ds/hami-device-plugin -c vgpu-monitor --tail=20",
+            "kubectl logs -n vgpuscope ds/vgpuscope-plugin --tail=20",
+        ),
     ),
     # ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────
     "AGENT_DOWN": Said(

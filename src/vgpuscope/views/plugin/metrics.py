@@ -27,6 +27,7 @@ class PluginStatus(Struct, frozen=True, kw_only=True):
     allocate: Histogram
     allocations: int
     failures: Mapping[str, int]
+    dirs_removed: int
     registrations: Mapping[str, int]
     kubelet_up: bool
     node_patches: int
@@ -46,6 +47,7 @@ def plugin_samples(
     yield Sample(m.ALLOCATIONS, row, status.allocations)
     for code, times in sorted(status.failures.items()):
         yield Sample(m.FAILURES, row, times, (code,))
+    yield Sample(m.DIRS_REMOVED, row, status.dirs_removed)
     for result in ("success", "failure"):
         yield Sample(m.REGISTRATIONS, row, status.registrations.get(result, 0), (result,))
     yield Sample(m.KUBELET_UP, row, int(status.kubelet_up))
