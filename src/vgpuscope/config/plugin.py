@@ -120,6 +120,16 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             extra={"form": "duration", "flag": None},
         ),
     ] = 0.0
+    forget_gpus_after: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="Time after which a lost GPU is no longer registered, if the driver reports the node's other "
+            "GPUs without it all the time: then it was taken out. 0: it stays registered as unhealthy.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 86400.0
     feedback: Annotated[
         bool,
         Meta(

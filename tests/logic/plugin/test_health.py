@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vgpuscope.logic.plugin.health import HealthBook
 from vgpuscope.model.device import DeviceReading, Gpu, Memory, MigInstance, XidCount
-from vgpuscope.model.plugin import GpuFault
+from vgpuscope.model.plugin import GpuFault, PluginGpu
 
 A, B = "GPU-a", "GPU-b"
 # From NVIDIA's catalogue (docs/xid.md): what belongs to the application, what to ignore, what the GPU does not survive
@@ -119,6 +119,56 @@ def test_faults_from_before_a_restart_hold_but_newer_ones_win():
     seen(book, gpu(A), at=9.0, x64=1)
     book.restore([GpuFault(gpu=A, xid=48, since=1.0)])
     assert book.faults == (GpuFault(gpu=A, xid=64, since=9.0),)
+
+
+LOST = PluginGpu(uuid=B, index=1, model="T4", memory=1 << 30)
+
+
+def test_a_gpu_from_before_a_restart_that_the_driver_does_not_report_is_lost():
+    book = HealthBook()
+    assert not book.expect([LOST, PluginGpu(uuid=A, index=0, model="old")])
+    assert book.states == ()  # the driver was not asked yet
+    assert seen(book, gpu(A), gpu("unknown-1", "lost", index=1)) == {A: "", B: "lost"}
+    assert [state.gpu.model for state in book.states] == ["T4", "T4"]
+    assert seen(book, gpu(A), gpu(B, index=1)) == {A: "", B: ""}
+
+
+def test_gpus_from_before_a_restart_may_be_known_after_the_first_read():
+    book = HealthBook()
+    seen(book, gpu(A))
+    assert book.expect([LOST])
+    assert [state.reason for state in book.states] == ["", "lost"]
+    assert not book.expect([LOST])
+
+
+def test_without_an_answer_of_the_driver_gpus_from_before_are_unhealthy():
+    book = HealthBook()
+    book.expect([LOST])
+    book.miss()
+    assert book.states == ()
+    book.miss()
+    assert [state.reason for state in book.states] == ["unresponsive"]
+
+
+def test_a_gpu_is_forgotten_when_the_others_were_reported_without_it_for_long():
+    book = HealthBook(forget_after=100.0)
+    seen(book, gpu(A), gpu(B, index=1), at=1000.0)
+    assert seen(book, gpu(B, index=1), at=1010.0, x48=1) == {A: "lost", B: ""}
+    assert seen(book, gpu(B, index=1), at=1109.0, x48=1) == {A: "lost", B: ""}
+    assert seen(book, gpu(B, index=1), at=1110.0, x48=1) == {B: ""}
+    assert book.faults == ()
+    assert seen(book, gpu(A), gpu(B, index=1), at=1200.0, x48=1) == {A: "", B: ""}
+
+
+@pytest.mark.parametrize("doubt", [[gpu(B, index=1), gpu("unknown-0", "lost")], [gpu(A), gpu(B, index=1)], []])
+def test_a_gpu_that_may_still_be_there_is_not_forgotten(doubt):
+    book = HealthBook(forget_after=100.0)
+    seen(book, gpu(A), gpu(B, index=1), at=1000.0)
+    seen(book, gpu(B, index=1), at=1010.0)
+    seen(book, *doubt, at=1100.0)
+    assert A in seen(book, gpu(B, index=1), at=1150.0)  # the time begins again
+    assert A in seen(book, gpu(B, index=1), at=1249.0)
+    assert A not in seen(book, gpu(B, index=1), at=1250.0)
 
 
 def test_only_instances_with_a_gpu_instance_of_their_own_are_offered():

@@ -108,6 +108,33 @@ async def test_the_handshake_is_written_only_if_it_is_switched_on(world):
     assert said == "Reported 2024-01-23 04:30:04.000000 +0000 UTC"
 
 
+@pytest.mark.parametrize("scaling", [1.0, 0.7, 1.9])
+async def test_a_gpu_that_was_lost_before_the_start_is_registered_as_unhealthy(world, scaling):
+    node, book = plugin(world, memory_scaling=scaling)
+    other = Gpu(uuid="GPU-b", index=1, model="Tesla T4", memory=MEMORY)
+    this = Gpu(uuid=A, index=0, model="Tesla T4", memory=MEMORY)
+    book.see(DeviceReading(at=0.0, gpus=(this, other)), {A: 1, "GPU-b": 1})
+    await node.update()
+    before = json.loads(world.api.annotations("nodes", "n1")[REGISTER])
+    node, book = plugin(world, memory_scaling=scaling)  # a new process
+    see(book)
+    await node.update()
+    assert [(state.gpu.uuid, state.reason) for state in book.states] == [(A, ""), ("GPU-b", "lost")]
+    assert world.cleared == 1
+    del before[1]["health"]
+    assert json.loads(world.api.annotations("nodes", "n1")[REGISTER]) == before
+
+
+async def test_a_registration_that_cannot_be_read_is_counted_and_written_again(world):
+    world.api.annotate("nodes", "n1", **{REGISTER: "[{"})
+    node, book = plugin(world)
+    see(book)
+    await node.update()
+    await node.update()
+    assert world.counters.errors == {"ANNOTATION_MALFORMED": 1}
+    assert json.loads(world.api.annotations("nodes", "n1")[REGISTER])[0]["id"] == A
+
+
 async def test_a_fault_survives_a_restart_until_an_operator_removes_it(world):
     node, book = plugin(world)
     see(book, x48=1)

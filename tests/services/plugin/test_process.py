@@ -1,5 +1,6 @@
 """The device plugin as a process: a kubelet that speaks with grpcio, the real binding on a stand-in driver."""
 
+import json
 import os
 import time
 
@@ -7,7 +8,20 @@ import grpc
 import pytest
 
 from tests.native.scenario import mig_uuid
-from tests.services.plugin.pluginrun import ALLOCATED, FIRST, LOCK, PHASE, SECOND, TO_ALLOCATE, assigned, lock, plugin
+from tests.services.plugin.pluginrun import (
+    ALLOCATED,
+    FIRST,
+    LOCK,
+    PHASE,
+    REGISTER,
+    SECOND,
+    TO_ALLOCATE,
+    assigned,
+    lock,
+    plugin,
+    plugin_at,
+)
+from tests.standins.smallapi import small_api
 
 
 def soon(condition, *, within=1.0):
@@ -168,6 +182,19 @@ def test_directories_of_pods_that_are_gone_are_removed(tmp_path):
     with plugin(tmp_path) as running:
         running.kubelet.until(lambda: not left.exists(), within=20)
         assert running.value('vgpuscope_plugin_container_dirs_removed_total{node="n1"}') == 1
+
+
+def test_a_gpu_that_was_lost_before_the_start_is_counted_and_unhealthy(tmp_path):
+    lost = {"id": "GPU-lost", "index": 2, "count": 10, "devmem": 81920, "devcore": 100, "type": "NVIDIA A100"}
+    with small_api(tmp_path) as api:
+        api.node("n1", **{REGISTER: json.dumps([lost | {"mode": "hami-core", "health": True}])})
+        with plugin_at(tmp_path, api.kubeconfig, "--split-count", "1") as running:
+            running.api = api
+            running.kubelet.until(lambda: len(running.registered()) == 3)
+            assert [gpu.get("health", False) for gpu in running.registered()] == [True, True, False]
+            assert running.kubelet.devices["GPU-lost-0"] == "Unhealthy"
+            assert running.value("hami_device_plugin_device_count") == 3
+            assert running.value('hami_device_plugin_healthy_status{node="n1",device="GPU-lost"}') == 0
 
 
 def test_without_the_library_gpus_are_shared_by_time_and_no_limits_are_set(tmp_path):

@@ -2,6 +2,8 @@
 
 An XID makes a GPU unhealthy if NVIDIA's catalogue says that work on it cannot continue. It stays so until the driver
 reports the GPU and somebody, or the time, clears the fault. A GPU that fell off the bus is healthy when it answers.
+A GPU that the driver does not report is lost, also if it was registered only before a restart. It is forgotten when the
+driver has reported the others without it for long enough: then it was taken out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +22,17 @@ _NO_UUID = "unknown-"  # a GPU that never answered has a name of our own, which 
 class HealthBook:
     """The GPUs that were ever seen, and the state of each. A fold: readings in, states out."""
 
-    def __init__(self, *, clear_after: Seconds = 0.0) -> None:
-        """`clear_after`: age at which a fault is cleared; 0: never."""
-        self._clear_after = clear_after
+    def __init__(self, *, clear_after: Seconds = 0.0, forget_after: Seconds = 0.0) -> None:
+        """`clear_after`: age at which a fault is cleared; `forget_after`: time without a GPU; 0: never."""
+        self._clear_after, self._forget_after = clear_after, forget_after
         self._gpus: dict[DeviceUUID, PluginGpu] = {}
         self._driver: dict[DeviceUUID, Health] = {}
         self._faults: dict[DeviceUUID, GpuFault] = {}  # that wait to be cleared
         self._fallen: dict[DeviceUUID, GpuFault] = {}  # that end with the GPU's answer; they must not hide the others
         self._counted: dict[tuple[DeviceUUID, int], int] = {}
+        self._expected: dict[DeviceUUID, PluginGpu] = {}  # from before a restart, until the driver is read
+        self._missing: dict[DeviceUUID, UnixTime] = {}  # GPUs that the driver does not report, and since when
+        self._answered = False
         self._silent = 0
 
     @property
@@ -48,6 +53,11 @@ class HealthBook:
         for fault in faults:
             self._slots(fault.xid).setdefault(fault.gpu, fault)
 
+    def expect(self, gpus: Iterable[PluginGpu]) -> bool:
+        """Take GPUs from before a restart, as far as the driver does not report them; whether a state changes now."""
+        self._expected = {gpu.uuid: gpu for gpu in gpus}
+        return self._answered and self._adopt("lost")
+
     def clear(self, gpus: Iterable[DeviceUUID]) -> tuple[GpuFault, ...]:
         """Clear the faults of these GPUs; those that there were."""
         return tuple(self._faults.pop(uuid) for uuid in gpus if uuid in self._faults)
@@ -59,8 +69,12 @@ class HealthBook:
         for uuid, gpu in present.items():
             self._driver[uuid] = gpu.health
             self._gpus[uuid] = _known(gpu, self._gpus.get(uuid), numa.get(uuid))
-        for uuid in self._gpus.keys() - present.keys():
-            self._driver[uuid] = "lost"
+        self._answered = True
+        self._adopt("lost")
+        missing = self._gpus.keys() - present.keys()
+        self._driver.update(dict.fromkeys(missing, "lost"))
+        nameless = len(present) < len(reading.gpus)  # one that answers with no UUID may be the missing one
+        self._forget(missing if present and not nameless else (), reading.at)
         for one in reading.xids:
             before = self._counted.get((one.gpu, one.xid), 0)
             self._counted[one.gpu, one.xid] = one.count
@@ -73,7 +87,23 @@ class HealthBook:
         """The driver did not answer at all, which concerns every GPU."""
         self._silent += 1
         if self._silent >= _SILENT:
+            self._adopt("unresponsive")
             self._driver = dict.fromkeys(self._driver, "unresponsive")
+
+    def _adopt(self, health: Health) -> bool:
+        """Add the expected GPUs that are not known; whether there were any."""
+        new = {uuid: gpu for uuid, gpu in self._expected.items() if uuid not in self._gpus}
+        self._expected = {}
+        self._gpus.update(new)
+        self._driver.update(dict.fromkeys(new, health))
+        return bool(new)
+
+    def _forget(self, missing: Iterable[DeviceUUID], at: UnixTime) -> None:
+        self._missing = {uuid: self._missing.get(uuid, at) for uuid in missing}
+        for uuid, since in self._missing.items():
+            if 0 < self._forget_after <= at - since:
+                for known in (self._gpus, self._driver, self._faults, self._fallen):
+                    known.pop(uuid, None)
 
     def _slots(self, xid: int) -> dict[DeviceUUID, GpuFault]:
         return self._fallen if xid == _FELL_OFF else self._faults

@@ -1,9 +1,11 @@
 """The GPUs of a node, as registered for HAMi's scheduler."""
 
+import math
 from collections.abc import Iterable
 
+from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.plugin import GpuRegistration, GpuState, MigProfile, PluginGpu, StaticInstance
-from vgpuscope.model.quantity import MIB
+from vgpuscope.model.quantity import MIB, Bytes
 
 _SLICES = 7  # compute slices of a GPU with MIG
 
@@ -38,6 +40,25 @@ def registrations(
             )
         )
     return tuple(found)
+
+
+def registered_before(devices: Iterable[RegisteredDevice], *, memory_scaling: float) -> tuple[PluginGpu, ...]:
+    """The GPUs of an earlier registration, with memory that gives the same registration again."""
+    return tuple(
+        PluginGpu(
+            uuid=one.id,
+            index=one.index,
+            model=one.type,
+            memory=_unscaled(one.memory, 1.0 if one.mode == "mig" else memory_scaling),
+            numa=one.numa if one.numa > 0 else None,
+            mig=one.mode == "mig",
+        )
+        for one in devices
+    )
+
+
+def _unscaled(memory: Bytes, scaling: float) -> Bytes | None:
+    return math.ceil(memory // MIB / scaling) * MIB or None
 
 
 def _type(model: str) -> str:

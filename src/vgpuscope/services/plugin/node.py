@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from vgpuscope.config import PluginConfig
 from vgpuscope.formats.hami.handshake import reported
-from vgpuscope.formats.hami.register import NVIDIA_HANDSHAKE, NVIDIA_REGISTER, encode_registration
+from vgpuscope.formats.hami.register import NVIDIA_HANDSHAKE, NVIDIA_REGISTER, encode_registration, registered_devices
 from vgpuscope.formats.kube.faults import FAULTS, decode_faults, encode_faults
 from vgpuscope.logic.plugin.health import HealthBook
-from vgpuscope.logic.plugin.registration import registrations
+from vgpuscope.logic.plugin.registration import registered_before, registrations
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError
 from vgpuscope.model.plugin import GpuFault, NodeNotes
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
@@ -39,7 +39,7 @@ class NodeAnnotations:
         clock: Callable[[], UnixTime] = time.time,
         undo: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """`cleared` is called when an operator has cleared a fault, or an earlier one was found.
+        """`cleared` is called when an operator has cleared a fault, or one from before a restart was found, or a GPU.
 
         `undo` is called with each look at the node, and soon again while it returns False.
         """
@@ -48,7 +48,7 @@ class NodeAnnotations:
         self._written: dict[DeviceUUID, GpuFault] | None = None  # the faults in the annotation; None: not read yet
         self._changed = asyncio.Event()
         self._tell = OnChange(log)
-        self.looked = asyncio.Event()  # the faults from before a restart are known
+        self.looked = asyncio.Event()  # GPUs and faults from before a restart are known
         self.patches = 0
 
     def changed(self) -> None:
@@ -78,6 +78,8 @@ class NodeAnnotations:
         """One look at the node, and one change if it is needed."""
         notes = await self._cluster.node()
         self._take_faults(notes)
+        if not self.looked.is_set():
+            self._take_gpus(notes)
         self.looked.set()
         wanted: dict[str, str | None] = {}
         states = self._book.states
@@ -102,6 +104,16 @@ class NodeAnnotations:
         if NVIDIA_REGISTER in changes:
             self.patches += 1
             log.info("node registered", extra=fields(gpus=len(states), healthy=sum(s.healthy for s in states)))
+
+    def _take_gpus(self, notes: NodeNotes) -> None:
+        """Take the GPUs that were registered before a restart: one that the driver does not report is lost."""
+        text = notes.annotations.get(NVIDIA_REGISTER, "")
+        devices, wrong = registered_devices({NVIDIA_REGISTER: text}, {}, notes.name)
+        for reason in wrong:
+            self._count(AnnotationMalformed(reason))
+            log.warning("registration from before is malformed", extra=fields(node=notes.name, err=reason))
+        if self._book.expect(registered_before(devices, memory_scaling=self._config.memory_scaling)):
+            self._cleared()
 
     def _take_faults(self, notes: NodeNotes) -> None:
         """Take faults from before a restart, and drop those that an operator has removed since they were written."""

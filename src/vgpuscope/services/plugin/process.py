@@ -24,7 +24,7 @@ from vgpuscope.model.plugin import GpuState, OfferedDevice
 from vgpuscope.model.quantity import DeviceUUID, Seconds
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.driver import DriverProbe
-from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.runtime.log import OnChange, error_fields, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.plugin.allocation import Allocator
@@ -81,7 +81,7 @@ class Plugin(Service):
         self._probe = DriverProbe(self._nvml)
         self._driving, self._hearing, self._feeding = Worker("driver"), Worker("xids"), Worker("feedback")
         self._driver_up: bool | None = None
-        self._book = HealthBook(clear_after=config.clear_faults_after)
+        self._book = HealthBook(clear_after=config.clear_faults_after, forget_after=config.forget_gpus_after)
         self._states: dict[DeviceUUID, GpuState] = {}
         self._devices: dict[str, OfferedDevice] = {}
         self._known = asyncio.Event()
@@ -164,7 +164,7 @@ class Plugin(Service):
             await asyncio.sleep(self._config.read_interval)
 
     async def _become_known(self) -> None:
-        """Let the kubelet see the devices, with the faults from before a restart if the API server answers."""
+        """Let the kubelet see the devices, with GPUs and faults from before a restart if the API server answers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_NODE_WITHIN):
                 await self._node.looked.wait()
@@ -201,6 +201,8 @@ class Plugin(Service):
         devices = offered(states, split=self._config.split_count)
         for state in states:
             self._tell_health(state)
+        for uuid in self._states.keys() - {state.gpu.uuid for state in states}:
+            log.warning("GPU forgotten: the driver reports the others without it", extra=fields(gpu=uuid))
         if (changed := {state.gpu.uuid: state for state in states}) != self._states:
             self._states = changed
             self._devices = {device.id: device for device in devices}
