@@ -75,6 +75,32 @@ def test_a_low_priority_waits_while_a_high_one_computes_and_then_goes_on(root, f
     assert low.others_are_untouched()
 
 
+def test_a_plugin_that_ends_leaves_nobody_blocked(root, feedback):
+    high = Container(root, "high", REAL[2], priority=0, recent=3)
+    low = Container(root, "low", REAL[2], priority=1, recent=2)
+    gone = Container(root, "gone", REAL[2], priority=1, recent=2)
+    feedback.round()
+    assert low.fields == gone.fields == (1, -1, 1)
+    gone.path.unlink()
+    other = Container(root, "other", REAL[2], priority=1, recent=-1)  # that another program has blocked
+    feedback.release()
+    assert (high.fields, low.fields, other.fields) == ((0, 2, 0), (1, 0, 1), (1, -1, 1))
+    assert low.others_are_untouched()
+    assert (feedback.counts.moves["unblock"], feedback.counts.failures) == (1, 0)
+    low_again = low.fields
+    feedback.release()
+    assert low.fields == low_again
+
+
+def test_a_container_that_an_earlier_plugin_blocked_is_released_too(root, feedback):
+    Container(root, "high", REAL[2], priority=0, recent=9)
+    low = Container(root, "low", REAL[2], priority=1, recent=-1)
+    feedback.round()
+    assert low.fields[RECENT] == -1
+    feedback.release()
+    assert low.fields[RECENT] == 0
+
+
 def test_a_node_without_containers_is_not_an_error(feedback, counters):
     feedback.round()
     assert feedback.counts.states["all"] == 0

@@ -21,6 +21,7 @@ from tests.services.plugin.pluginrun import (
     plugin,
     plugin_at,
 )
+from tests.services.plugin.test_feedback import REAL, RECENT, Container
 from tests.standins.smallapi import small_api
 
 
@@ -248,6 +249,17 @@ def test_feedback_runs_only_if_it_is_switched_on(tmp_path):
     (tmp_path / "off").mkdir()
     with plugin(tmp_path / "off") as running:
         assert "feedback" not in running.page()
+
+
+def test_a_plugin_that_is_stopped_leaves_no_container_blocked(tmp_path):
+    root = tmp_path / "vgpu" / "containers"
+    Container(root, "high", REAL[2], priority=0, recent=1000)
+    low = Container(root, "low", REAL[2], priority=1, recent=2)
+    with plugin(tmp_path, settings="feedback: true") as running:
+        running.kubelet.until(lambda: low.fields[RECENT] == -1)
+        running.process.terminate()
+        assert running.process.wait(30) == 0
+        assert low.fields[RECENT] == 0
 
 
 def test_without_a_driver_nothing_is_registered_until_it_is_loaded(tmp_path):

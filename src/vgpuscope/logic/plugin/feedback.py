@@ -26,6 +26,13 @@ def decide(regions: Iterable[FeedbackRegion]) -> tuple[FeedbackDecision, ...]:
     return tuple(_decision(one, recent, active) for one, recent in counted)
 
 
+def unblocked(one: FeedbackRegion) -> FeedbackDecision:
+    """The decision that lets a container go on, and changes nothing else."""
+    return FeedbackDecision(
+        region=one, recent_kernel=0, utilization_switch=one.utilization_switch, active=False, blocked=False
+    )
+
+
 def _decision(one: FeedbackRegion, recent: int, active: Counter[tuple[DeviceUUID, int]]) -> FeedbackDecision:
     blocked = any(uuid in one.devices and priority < one.priority for uuid, priority in active)
     crowded = any(active[uuid, one.priority] > 1 for uuid in one.devices)

@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from vgpuscope.logic.plugin.feedback import decide
+from vgpuscope.logic.plugin.feedback import decide, unblocked
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, ScopeError
 from vgpuscope.model.plugin import FeedbackDecision, FeedbackMove, FeedbackRegion
 from vgpuscope.model.region import ContainerRegion
@@ -28,25 +28,40 @@ class Feedback:
         self._tell = OnChange(log)
         self._moves: Counter[FeedbackMove] = Counter()
         self._failures = 0
+        self._blocked: frozenset[str] = frozenset()  # the regions of containers that wait because of us
         self.counts = FeedbackCounts(moves=dict.fromkeys(_MOVES, 0), states={})
 
     def round(self) -> None:
         """Read all regions, decide, and write what changes. A region that cannot be written affects no other."""
-        try:
-            found = self._regions.read()
-        except RegionsAbsent:  # no container yet
-            containers: tuple[ContainerRegion, ...] = ()
-        else:
-            containers = found.containers
-        decisions = decide(_fields(one) for one in containers if one.region is not None and one.path is not None)
-        for decision, failure in zip(decisions, store(decisions), strict=True):
-            self._note(decision, failure)
+        decisions = decide(self._read())
+        self._write(decisions)
         states = {
             "all": len(decisions),
             "active": sum(one.active for one in decisions),
             "blocked": sum(one.blocked for one in decisions),
             "enforced": sum(one.utilization_switch for one in decisions),
         }
+        self._publish(states)
+
+    def release(self) -> None:
+        """Let all containers go on that wait because of us: after this, nobody would unblock them."""
+        mine = [one for one in self._read() if one.path in self._blocked and one.recent_kernel < 0]
+        self._write(tuple(unblocked(one) for one in mine))
+        self._publish({})
+
+    def _read(self) -> tuple[FeedbackRegion, ...]:
+        try:
+            found = self._regions.read()
+        except RegionsAbsent:  # no container yet
+            return ()
+        return tuple(_fields(one) for one in found.containers if one.region is not None and one.path is not None)
+
+    def _write(self, decisions: Sequence[FeedbackDecision]) -> None:
+        for decision, failure in zip(decisions, store(decisions), strict=True):
+            self._note(decision, failure)
+        self._blocked = frozenset(one.region.path for one in decisions if one.blocked)
+
+    def _publish(self, states: Mapping[str, int]) -> None:
         moves = {move: self._moves[move] for move in _MOVES}
         self.counts = FeedbackCounts(moves=moves, states=states, failures=self._failures)
 

@@ -51,6 +51,7 @@ TITLE = "vgpuscope plugin"
 _DEADLINE: Seconds = 4.0  # of one read: with a pause of 5 s before it and one more read, still within 15 s
 _NODE_WITHIN: Seconds = 10.0
 _GRACE: Seconds = 20.0  # to end: an allocation takes several requests to the API server; the kubelet waits 30 s
+_RELEASE_WITHIN: Seconds = 3.0
 _TRY_AGAIN: Seconds = 10.0  # at most, a GPU that is down: recovery is known within 30 s
 
 
@@ -145,6 +146,7 @@ class Plugin(Service):
     async def close(self) -> None:
         """Let allocations and threads end, and take our socket from the kubelet's directory."""
         self._stop.set()
+        await self._release_blocked()
         await self.allocator.drain()  # while the kubelet can still get the answer
         await self._side.close()
         await self.allocator.close()
@@ -221,6 +223,14 @@ class Plugin(Service):
         while True:
             await self._feeding.do(self._feedback.round)
             await asyncio.sleep(EVERY)
+
+    async def _release_blocked(self) -> None:
+        if self._feedback is None:
+            return
+        try:
+            await self._feeding.do(self._feedback.release, deadline=_RELEASE_WITHIN)
+        except Exception:  # the allocations still have to be finished
+            log.exception("blocked containers were not released")
 
     def _metrics(self) -> ShardedPage:
         status = PluginStatus(
