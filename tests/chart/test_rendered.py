@@ -417,6 +417,12 @@ def test_the_device_plugin_sees_the_paths_that_containers_will_see():
         assert settings_of(objects, "plugin")["plugin"]["hook_path"] == mount["mountPath"] == volume
 
 
+def test_the_device_plugin_selects_no_node_of_hamis_plugin_by_default():
+    """HAMi's DaemonSet selects gpu=on. The kubelet would use whichever of the two registered last."""
+    spec = pod_specs(template({"plugin": {"enabled": True}}))["plugin"]
+    assert spec["nodeSelector"] == {"vgpuscope.io/plugin": "on"}
+
+
 # --- Prometheus and Grafana -------------------------------------------------------------------------------------------
 
 
