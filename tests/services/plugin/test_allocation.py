@@ -385,12 +385,14 @@ async def test_a_hook_path_that_is_a_file_is_a_failure_with_a_code(world):
     assert world.api.annotations("pods", "p")[PHASE] == "failed"
 
 
-async def test_a_container_that_wants_no_control_gets_no_preload(world):
+async def test_a_container_that_wants_no_control_gets_no_limits_and_no_region(world):
     spec = containers("main")
     spec["containers"][0]["env"] = [{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]
     world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"), spec=spec)
     (answer,) = await allocate(world, [f"{A}-0"])
-    assert "/etc/ld.so.preload" not in {mount.container_path for mount in answer.mounts}
+    assert (dict(answer.envs), list(answer.mounts)) == ({"NVIDIA_VISIBLE_DEVICES": A}, [])
+    assert not (world.hook / "containers").exists()
+    assert world.api.annotations("pods", "p")[PHASE] == "success"
 
 
 async def test_an_old_directory_of_the_container_is_replaced(world):

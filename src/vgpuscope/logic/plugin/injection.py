@@ -27,13 +27,10 @@ def visible(devices: Sequence[DeviceUUID]) -> Injection:
     return Injection(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(devices)})
 
 
-def controlled(
-    devices: Sequence[Assigned], control: Control, *, directory: str, region: str, uncontrolled: bool
-) -> Injection:
+def controlled(devices: Sequence[Assigned], control: Control, *, directory: str, region: str) -> Injection:
     """Shares of GPUs that HAMi's library limits.
 
     `directory` is the container's own on the host, `region` the name of a file in it that no other container has had.
-    `uncontrolled`: the container does not want the library to be loaded.
     """
     envs = dict(visible([device.gpu for device in devices]).envs)
     for number, device in enumerate(devices):
@@ -50,7 +47,6 @@ def controlled(
         Mount(container=f"{control.hook}/libvgpu.so", host=control.library, read_only=True),
         Mount(container=control.hook, host=directory),
         Mount(container=LOCKS, host=LOCKS),
+        Mount(container=PRELOAD, host=control.preload, read_only=True),
     ]
-    if not uncontrolled:
-        mounts.append(Mount(container=PRELOAD, host=control.preload, read_only=True))
     return Injection(envs=envs, mounts=tuple(mounts))

@@ -194,12 +194,10 @@ class Allocator:
     async def _prepared(self, pod: AllocatingPod, segment: Segment, instances: Sequence[StaticInstance]) -> Injection:
         if instances:
             return visible([one.uuid for one in instances])
-        if not self.limits:
+        if segment.uncontrolled or not self.limits:
             return visible([device.gpu for device in segment.devices])
         directory, region = await asyncio.to_thread(self._directory, pod, segment)
-        return controlled(
-            segment.devices, self._control, directory=directory, region=region, uncontrolled=segment.uncontrolled
-        )
+        return controlled(segment.devices, self._control, directory=directory, region=region)
 
     def _directory(self, pod: AllocatingPod, segment: Segment) -> tuple[str, str]:
         try:
