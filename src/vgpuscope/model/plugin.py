@@ -129,17 +129,18 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 class AllocatingPod(Struct, frozen=True, kw_only=True):
-    """A pod that waits on its node for devices that the scheduler assigned."""
+    """A pod that waits on its node for devices, most often for those that the scheduler assigned."""
 
     uid: PodUID
     namespace: str
     name: str
     version: str  # resourceVersion
-    node: str = ""  # that the scheduler chose
+    node: str = ""  # that HAMi's scheduler chose; "": another scheduler placed the pod
     phase: str = ""  # allocating, success, failed
     bound: UnixTime | None = None  # when it was bound
     segment: Segment | None = None  # None: nothing is left to allocate
     migs: str = ""  # hami.io/vgpu-mig-allocations as it is
+    asks: tuple[tuple[str, int], ...] = ()  # its containers with devices, and how many each wants
     wrong: str = ""  # why its annotations cannot be read
 
 

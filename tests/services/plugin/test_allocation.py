@@ -37,8 +37,11 @@ STATES = {
 
 
 @pytest.fixture
-async def world(tmp_path):
-    """A plugin's answers behind its real socket, and a registered kubelet; GPUs can be changed by `states`."""
+async def world(tmp_path, request):
+    """A plugin's answers behind its real socket, and a registered kubelet; GPUs can be changed by `states`.
+
+    Its parameter: whether pods that HAMi did not place get whole GPUs.
+    """
     hook = tmp_path / "vgpu"
     hook.mkdir()
     (hook / "libvgpu.so").touch()
@@ -53,7 +56,7 @@ async def world(tmp_path):
             control=control,
             states=lambda: states,
             devices=lambda: {one.id: one for one in offered(states.values(), split=2)},
-            whole=False,
+            whole=getattr(request, "param", False),
             count=counters.count,
             kept=lambda: kept.append(1),
         )
@@ -402,6 +405,47 @@ async def test_an_old_directory_of_the_container_is_replaced(world):
     world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
     await allocate(world, [f"{A}-0"])
     assert list(old.iterdir()) == []
+
+
+whole_gpus = pytest.mark.parametrize("world", [True], indirect=True)
+
+
+async def whole(world, *ids):
+    """The events after an Allocate."""
+    await allocate(world, ids)
+    await world.allocator.close()
+    return [(event["regarding"]["name"], event["note"]) for event in world.api.events]
+
+
+@whole_gpus
+async def test_the_only_pod_that_asks_for_as_many_whole_gpus_gets_the_event(world, caplog):
+    caplog.set_level("INFO")
+    world.api.pod("other", {}, spec=containers("side"))
+    world.api.pod("placed", assigned(";"))
+    world.api.pod("elsewhere", {}, node="n2")
+    world.api.pod("p", {}, spec=containers("one", "two"))
+    assert await whole(world, f"{B}-0") == [("p", "Allocated GPU-1 on n1")]
+    assert await whole(world, f"{A}-0") == [("p", "Allocated GPU-1 on n1"), ("p", "Allocated GPU-0 on n1")]
+    world.api.pod("next", {})  # while the first one is still pending
+    assert (await whole(world, "MIG-1"))[2:] == [("next", "Allocated GPU-2 on n1")]
+    said = [record.fields for record in caplog.records if record.message == "allocated whole devices"]
+    assert [(one["node"], one["gpus"], one["devices"], one["pod"]) for one in said] == [
+        ("n1", "GPU-1", B, "ml/p"),
+        ("n1", "GPU-0", A, "ml/p"),
+        ("n1", "GPU-2", "MIG-1", "ml/next"),
+    ]
+
+
+@whole_gpus
+@pytest.mark.parametrize("asking", [(), ("p", "q")])
+async def test_whole_gpus_that_may_be_of_several_pods_are_only_logged(world, asking, caplog):
+    caplog.set_level("INFO")
+    for name in asking:
+        world.api.pod(name, {})
+    world.api.pod("more", {}, spec={"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]})
+    assert await whole(world, f"{B}-0") == []
+    (said,) = [record.fields for record in caplog.records if record.message == "allocated whole devices"]
+    assert (said["node"], said["gpus"], said.get("pod")) == ("n1", "GPU-1", None)
 
 
 async def test_mig_instances_are_found_by_profile_and_place_and_named_in_the_annotation(world):

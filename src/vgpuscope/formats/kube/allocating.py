@@ -1,6 +1,7 @@
 """A node and its pods as the device plugin reads them: annotations, versions, and what still has to be allocated."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -173,11 +174,11 @@ def _annotations(meta: _Meta) -> dict[str, str]:
 def _read(found: _Pod, wrong: list[str]) -> AllocatingPod | None:  # noqa: ARG001 - the reason is kept with the pod
     meta, spec = found.metadata, found.spec or _Spec()
     annotations = _annotations(meta)
-    if NODE not in annotations or meta.deletion_timestamp:  # the kubelet admits no pod that is being deleted
+    if meta.deletion_timestamp:  # the kubelet admits no pod that is being deleted
         return None
     reason, segment = "", None
     try:
-        segment = _segment(annotations, spec)
+        segment = _segment(annotations, spec) if NODE in annotations else None
     except AnnotationMalformed as e:
         reason = str(e)
     return AllocatingPod(
@@ -185,10 +186,11 @@ def _read(found: _Pod, wrong: list[str]) -> AllocatingPod | None:  # noqa: ARG00
         namespace=meta.namespace or "default",
         name=meta.name,
         version=meta.resource_version,
-        node=annotations[NODE],
+        node=annotations.get(NODE, ""),
         phase=annotations.get(BIND_PHASE, ""),
         bound=from_unix(annotations.get(BIND_BEGUN)),
         segment=segment,
+        asks=tuple(_asking(spec)),
         migs=annotations.get(MIG_ALLOCATIONS, ""),
         wrong=reason,
     )
@@ -222,12 +224,19 @@ def _instances(annotations: Mapping[str, str], index: int) -> Iterator[AssignedI
 def _containers(spec: _Spec) -> Iterator[Container]:
     for init, group in ((True, spec.init_containers), (False, spec.containers)):
         for one in group or ():
-            yield Container(name=one.name, init=init, gpu_request=_asks(one.resources))
+            yield Container(name=one.name, init=init, gpu_request=_asks(one.resources) not in (None, 0, "0"))
 
 
-def _asks(resources: _Resources | None) -> bool:
+def _asking(spec: _Spec) -> Iterator[tuple[str, int]]:
+    for one in (*(spec.init_containers or ()), *(spec.containers or ())):
+        with suppress(ValueError):
+            if (number := int(str(_asks(one.resources) or 0))) > 0:
+                yield one.name, number
+
+
+def _asks(resources: _Resources | None) -> object:
     named = {**(resources.requests or {}), **(resources.limits or {})} if resources else {}
-    return named.get(RESOURCE) not in (None, 0, "0")
+    return named.get(RESOURCE)
 
 
 def _uncontrolled(spec: _Spec, container: str) -> bool:

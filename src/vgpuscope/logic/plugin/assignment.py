@@ -4,13 +4,13 @@ The kubelet names neither: it only says how many devices it wants. So the pod is
 node for, or else the one that was bound first and waits for as many devices.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from vgpuscope.model.errors import AllocateCountMismatch, AllocateDeviceUnhealthy, AllocateDeviceUnknown
 from vgpuscope.model.plugin import AllocatingPod, AssignedInstance, GpuState, OfferedDevice, Segment, StaticInstance
-from vgpuscope.model.quantity import DeviceUUID
+from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 _WAITING = ("allocating", "success")  # success: a container of the same pod may still wait
 
@@ -30,6 +30,23 @@ def choose(pods: Iterable[AllocatingPod], *, node: str, owner: tuple[str, str] |
         return Choice(pod=locked, sure=True)
     ordered = sorted(waiting, key=lambda pod: (_misfit(pod, count), pod.phase != "allocating", pod.bound or 0.0))
     return Choice(pod=ordered[0], sure=len(ordered) == 1) if ordered else None
+
+
+def only_asking(
+    pods: Iterable[AllocatingPod], *, count: int, held: Container[tuple[PodUID, str]]
+) -> tuple[AllocatingPod, str] | None:
+    """The pod without an assignment, and its container, that wants `count` whole devices; None if it may be another.
+
+    `held`: containers, by pod UID and name, that have their devices already.
+    """
+    found = [
+        (pod, container)
+        for pod in pods
+        if not pod.node
+        for container, number in pod.asks
+        if number == count and (pod.uid, container) not in held
+    ]
+    return found[0] if len({pod.uid for pod, _ in found}) == 1 else None
 
 
 def _waits(pod: AllocatingPod, node: str) -> bool:

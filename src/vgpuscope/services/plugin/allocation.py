@@ -16,7 +16,7 @@ from typing import Any
 from vgpuscope.catalog.plugin import ALLOCATE_BOUNDS
 from vgpuscope.formats.hami.annotation import BIND_PHASE, MIG_ALLOCATIONS, TO_ALLOCATE
 from vgpuscope.formats.kube.allocating import lock_owner, named_instances
-from vgpuscope.logic.plugin.assignment import Choice, check, choose, index_names, instances_of, visible_of
+from vgpuscope.logic.plugin.assignment import Choice, check, choose, index_names, instances_of, only_asking, visible_of
 from vgpuscope.logic.plugin.devices import preferred
 from vgpuscope.logic.plugin.injection import Control, controlled, visible
 from vgpuscope.model.errors import (
@@ -30,7 +30,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.plugin import AllocatingPod, GpuState, Injection, NodeNotes, OfferedDevice, Segment, StaticInstance
-from vgpuscope.model.quantity import DeviceUUID, Seconds
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds
 from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.rollback import Rollbacks
@@ -71,6 +71,7 @@ class Allocator:
         self._later: set[asyncio.Task[None]] = set()
         self._tell = OnChange(log)
         self._choice: Choice | None = None  # the pod that is served now
+        self._held: set[tuple[PodUID, str]] = set()  # containers with whole devices, while their pods are pending
         self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count)
         self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
         self.allocations = 0
@@ -153,12 +154,12 @@ class Allocator:
             notes, pods = await self._cluster.node(), await self._cluster.pods()
             self._choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
             if self._choice is None:
-                return await self._unassigned(ids, notes)
+                return await self._unassigned(ids, notes, pods)
             with suppress(KubeConflict):
                 return await self._give(self._choice.pod, notes, count=len(ids))
         raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served")
 
-    async def _unassigned(self, ids: Sequence[str], notes: NodeNotes) -> Injection:
+    async def _unassigned(self, ids: Sequence[str], notes: NodeNotes, pods: Sequence[AllocatingPod]) -> Injection:
         """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared."""
         owner = lock_owner(notes)
         if owner is not None and await self._cluster.pod(*owner) is None:
@@ -171,7 +172,9 @@ class Allocator:
                 raise AllocateDeviceUnknown(f"{one} is not a device of this node")
             if not known[one].healthy:
                 raise AllocateDeviceUnhealthy(f"{one} is unhealthy")
-        return visible(visible_of(known[one] for one in ids))
+        devices = visible_of(known[one] for one in ids)
+        self._done_whole(pods, devices, count=len(ids))
+        return visible(devices)
 
     async def _give(self, pod: AllocatingPod, notes: NodeNotes, *, count: int) -> Injection:
         segment, states = pod.segment, self._states()
@@ -218,8 +221,26 @@ class Allocator:
     def _done(self, pod: AllocatingPod, segment: Segment, gpus: str) -> None:
         values = {"pod": f"{pod.namespace}/{pod.name}", "container": segment.container, "gpus": gpus}
         log.log(DETAIL, "allocated", extra=fields(**values))
+        self._report_allocated(_ref(pod), gpus)
+
+    def _done_whole(self, pods: Sequence[AllocatingPod], devices: Sequence[DeviceUUID], *, count: int) -> None:
+        """Log whole devices always, and report them to the pod if it is known: the kubelet does not name it."""
+        self._held &= {(pod.uid, container) for pod in pods for container, _ in pod.asks}
+        gpus = index_names(devices, self._states())
+        found = only_asking(pods, count=count, held=self._held)
+        values = {"node": self._cluster.node_name, "gpus": gpus, "devices": ",".join(devices)}
+        if found is None:
+            log.info("allocated whole devices", extra=fields(**values))
+            return
+        pod, container = found
+        self._held.add((pod.uid, container))
+        values |= {"pod": f"{pod.namespace}/{pod.name}", "container": container}
+        log.info("allocated whole devices", extra=fields(**values))
+        self._report_allocated(_ref(pod), gpus)
+
+    def _report_allocated(self, pod: ObjectRef, gpus: str) -> None:
         note = f"Allocated {gpus} on {self._cluster.node_name}"
-        self._report(_ref(pod), EventText("DeviceAllocated", note, "Normal", "Allocating"))
+        self._report(pod, EventText("DeviceAllocated", note, "Normal", "Allocating"))
 
     async def _take_back(self, error: ScopeError) -> None:
         """Tell the scheduler that the pod failed, and let it bind others to this node."""

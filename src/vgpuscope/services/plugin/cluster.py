@@ -43,7 +43,7 @@ class ClusterSide:
         return await self._noted(node_notes(self._api(), self.node_name))
 
     async def pods(self) -> tuple[AllocatingPod, ...]:
-        """The pending pods of the node that HAMi placed, as they are now."""
+        """The pending pods of the node, as they are now."""
         return await self._noted(allocating_pods(self._api(), self.node_name))
 
     async def all_pods(self) -> frozenset[PodUID]:

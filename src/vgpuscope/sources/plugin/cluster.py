@@ -30,7 +30,7 @@ async def pod_notes(api: Api, namespace: str, name: str) -> PodNotes | None:
 
 
 async def allocating_pods(api: Api, node: str) -> tuple[AllocatingPod, ...]:
-    """The pending pods of the node that a scheduler of HAMi placed."""
+    """The pending pods of the node."""
     return await _pods(api, f"spec.nodeName={node},status.phase=Pending", decode_allocating)
 
 
