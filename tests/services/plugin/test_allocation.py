@@ -478,7 +478,8 @@ async def test_a_mig_instance_that_does_not_exist_is_not_given(world):
     assert (await refusal(world, 1)).startswith("ALLOCATE_DEVICE_UNKNOWN")
 
 
-async def test_a_kubelet_that_hangs_up_leaves_no_pod_half_served(world):
+async def hung_up(world):
+    """An Allocate for pod p during which the kubelet hangs up; returns when all work is done."""
     world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
     world.api.annotate("nodes", "n1", **lock("p"))
 
@@ -494,5 +495,38 @@ async def test_a_kubelet_that_hangs_up_leaves_no_pod_half_served(world):
     async with asyncio.timeout(60):
         while LOCK in world.api.annotations("nodes", "n1"):  # noqa: ASYNC110 - the last thing that is done
             await asyncio.sleep(0.01)
+    await world.allocator.close()
+
+
+async def test_a_kubelet_that_hangs_up_leaves_no_pod_half_served(world):
+    await hung_up(world)
     assert world.api.annotations("pods", "p")[PHASE] == "success"
     assert directories(world) == ["uid-p_main"]
+
+
+async def registered_again(world):
+    await world.side.register()
+    async with asyncio.timeout(60):
+        while not world.side.followers:  # noqa: ASYNC110 - another thread does it
+            await asyncio.sleep(0.01)
+
+
+async def test_a_kubelet_that_restarted_gets_the_answer_that_it_has_missed_once(world):
+    await hung_up(world)
+    await registered_again(world)
+    (answer,) = await allocate(world, [f"{B}-0"])
+    assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == A
+    directory = next(mount.host_path for mount in answer.mounts if mount.container_path == str(world.hook))
+    assert directory.endswith("uid-p_main")
+    assert directories(world) == ["uid-p_main"]
+    assert (await refusal(world, 1)).startswith("ALLOCATE_POD_UNKNOWN")
+
+
+async def test_a_missed_answer_is_not_given_to_others(world):
+    await hung_up(world)
+    await registered_again(world)
+    assert (await refusal(world, 2)).startswith("ALLOCATE_POD_UNKNOWN")  # another number of devices
+    world.api.pod("p", assigned(";"), phase="Running")
+    world.api.pod("q", assigned(f"{B},NVIDIA,1,0:;"))
+    (answer,) = await allocate(world, [f"{A}-0"])
+    assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == B

@@ -9,9 +9,10 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from vgpuscope.catalog.plugin import ALLOCATE_BOUNDS
 from vgpuscope.formats.hami.annotation import BIND_PHASE, MIG_ALLOCATIONS, TO_ALLOCATE
@@ -41,8 +42,18 @@ log = logging.getLogger(__name__)
 
 _TRIES = 5  # with a pod that is changed between a look and the allocation
 _PREFER_WITHIN: Seconds = 2.0  # the kubelet waits; without an answer it gets any ids
+_REMEMBERED = 64  # answers, until they have reached the kubelet
 _DRAIN_WITHIN: Seconds = 8.0  # of the plugin's time to end
 _NO_POD = (AllocatePodUnknown, AllocateDeviceUnknown, AllocateDeviceUnhealthy)  # of ids without an assignment
+
+
+class _Served(NamedTuple):
+    """A container that has got its devices."""
+
+    pod: PodUID
+    container: str
+    devices: int
+    injection: Injection
 
 
 class Allocator:
@@ -71,6 +82,8 @@ class Allocator:
         self._later: set[asyncio.Task[None]] = set()
         self._tell = OnChange(log)
         self._choice: Choice | None = None  # the pod that is served now
+        self._served: deque[_Served] = deque(maxlen=_REMEMBERED)
+        self._lost: list[_Served] = []  # that did not reach the kubelet
         self._held: set[tuple[PodUID, str]] = set()  # containers with whole devices, while their pods are pending
         self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count)
         self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
@@ -100,6 +113,10 @@ class Allocator:
         finally:
             self._running.discard(task)
             self.seconds = self.seconds.with_one(time.perf_counter() - began)
+
+    def unanswered(self, injection: Injection) -> None:
+        """Keep an answer that did not reach the kubelet: the pod's annotation has nothing left for that container."""
+        self._lost += [one for one in self._served if one.injection is injection]
 
     async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
         """The ids of the GPUs that the scheduler assigned, as far as they are available."""
@@ -152,12 +169,26 @@ class Allocator:
     async def _serve(self, ids: Sequence[str]) -> Injection:
         for _ in range(_TRIES):
             notes, pods = await self._cluster.node(), await self._cluster.pods()
+            if (again := self._again(pods, count=len(ids))) is not None:
+                return again
             self._choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
             if self._choice is None:
                 return await self._unassigned(ids, notes, pods)
             with suppress(KubeConflict):
                 return await self._give(self._choice.pod, notes, count=len(ids))
         raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served")
+
+    def _again(self, pods: Sequence[AllocatingPod], *, count: int) -> Injection | None:
+        """The answer that a kubelet which restarted did not get; None if there is none for as many devices."""
+        pending = {pod.uid for pod in pods}
+        self._lost = [one for one in self._lost if one.pod in pending]
+        found = next((one for one in self._lost if one.devices == count), None)
+        if found is None:
+            return None
+        self._lost.remove(found)
+        values = {"pod_uid": found.pod, "container": found.container, "node": self._cluster.node_name}
+        log.info("answer is given again: the kubelet did not get it", extra=fields(**values))
+        return found.injection
 
     async def _unassigned(self, ids: Sequence[str], notes: NodeNotes, pods: Sequence[AllocatingPod]) -> Injection:
         """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared."""
@@ -188,6 +219,7 @@ class Allocator:
         except Exception:
             await asyncio.to_thread(self._dirs.remove, pod.uid, segment.container)
             raise
+        self._served.append(_Served(pod.uid, segment.container, count, injection))
         self._rollbacks.served(_ref(pod), notes)
         if segment.last:
             await self._release(pod.namespace, pod.name, notes)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ KUBELET = "kubelet.sock"
 VERSION = "v1beta1"
 _HEALTH = {True: "Healthy", False: "Unhealthy"}
 _MOST_REQUESTS = 256  # containers of one call
+_HUNG_UP = (asyncio.CancelledError, StreamTerminatedError, H2Error, OSError)
 _NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, AssertionError, NotImplementedError)
 
 
@@ -39,6 +40,9 @@ class Allocating(Protocol):
 
     async def allocate(self, ids: Sequence[str]) -> Injection:
         """What a container with these ids gets; AllocateFailed or another of our errors if it cannot have them."""
+
+    def unanswered(self, injection: Injection) -> None:
+        """The kubelet hung up before it got this answer of allocate(): it will ask again for the same container."""
 
     async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
         """The best ids of those available."""
@@ -170,22 +174,31 @@ class _Service(DevicePluginBase):
 
     async def Allocate(self, stream: Any) -> None:  # noqa: N802
         asked = await stream.recv_message()
-        answers = []
-        for one in _bounded(asked.container_requests):
-            ids = list(one.devices_ids)
-            # a kubelet that hangs up must not leave a pod half served
-            answers.append(await _shielded(lambda ids=ids: self._allocating.allocate(ids)))  # type: ignore[misc]
-        await stream.send_message(pb.AllocateResponse(container_responses=map(_response, answers)))
+        served: list[asyncio.Future[Injection]] = []
+        try:
+            for one in _bounded(asked.container_requests):
+                served.append(asyncio.ensure_future(self._allocating.allocate(list(one.devices_ids))))
+                await _shielded(served[-1])
+            answers = [_response(one.result()) for one in served]
+            await stream.send_message(pb.AllocateResponse(container_responses=answers))
+        except _HUNG_UP:
+            for one in served:
+                one.add_done_callback(self._unanswered)
+            raise
+
+    def _unanswered(self, served: asyncio.Future[Injection]) -> None:
+        if not served.cancelled() and served.exception() is None:
+            self._allocating.unanswered(served.result())
 
     async def PreStartContainer(self, stream: Any) -> None:  # noqa: N802
         await stream.recv_message()
         await stream.send_message(pb.PreStartContainerResponse())
 
 
-async def _shielded(work: Callable[[], Awaitable[Injection]]) -> Injection:
-    """The result; the work goes on if the caller is cancelled. Our errors become an answer of gRPC."""
+async def _shielded(work: asyncio.Future[Injection]) -> None:
+    """Wait; a kubelet that hangs up must not leave a pod half served. Our errors become an answer of gRPC."""
     try:
-        return await asyncio.shield(asyncio.ensure_future(work()))
+        await asyncio.shield(work)
     except ScopeError as e:
         raise GRPCError(Status.ABORTED, f"{e.code}: {e}") from e
     except Exception as e:  # the service has logged it; the kubelet gets a code, not a traceback
