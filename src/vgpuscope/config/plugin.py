@@ -96,7 +96,8 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     handshake: Annotated[
         bool,
         Meta(
-            description="Write the handshake annotation every 30 s, for HAMi schedulers up to v2.9.",
+            description="Write the handshake annotation every 30 s, for HAMi schedulers of v2.8 and v2.9. Older ones "
+            "cannot read the registration, with or without it.",
             extra={"flag": None},
         ),
     ] = False

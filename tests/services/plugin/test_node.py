@@ -4,6 +4,7 @@ import asyncio
 import json
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from tests.services.plugin.pluginrun import REGISTER
@@ -106,6 +107,16 @@ async def test_the_handshake_is_written_only_if_it_is_switched_on(world):
     await node.update()
     said = world.api.annotations("nodes", "n1")[HANDSHAKE]
     assert said == "Reported 2024-01-23 04:30:04.000000 +0000 UTC"
+    assert world.api.annotations("nodes", "n1")[REGISTER].startswith("[")  # which HAMi up to v2.7.1 cannot read
+
+
+def test_the_handshake_promises_nothing_to_schedulers_that_cannot_read_the_registration():
+    (text,) = [
+        of.type.extra_json_schema["description"]
+        for of in msgspec.inspect.type_info(PluginConfig).fields
+        if of.name == "handshake"
+    ]
+    assert "v2.8 and v2.9" in text
 
 
 @pytest.mark.parametrize("scaling", [1.0, 0.7, 1.9])

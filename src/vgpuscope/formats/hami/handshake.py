@@ -1,4 +1,4 @@
-"""The handshake that HAMi's schedulers up to v2.9 expect from a node's device plugin."""
+"""The handshake that HAMi's schedulers of v2.8 and v2.9 expect from a node's device plugin."""
 
 from datetime import UTC, datetime
 
