@@ -794,7 +794,8 @@ int nvmlDeviceGetAttributes_v2(void *device, Attributes *a) {
 
 /* ---- GPM: values of a GPU, or of the first compute instance of a GPU instance ----
  * "gpm = 1" makes a GPU support it. "gpm.metric.<id>" is a value, of a GPU or of a MIG index. "gpm.disturbs = 1": from
- * the first sample of a GPU instance on, memory queries of its instances fail, as on some drivers. */
+ * the first sample of a GPU instance on, memory queries of its instances fail, as on some drivers. A fault of a MIG
+ * index is one of the samples of its GPU instance, too. */
 typedef struct { int slot, mig; unsigned session; uint64_t taken; } GpmSample;
 typedef struct { unsigned version, supported; } GpmSupport;
 typedef struct { unsigned id; int code; double value; const char *short_name, *long_name, *unit; } GpmMetric;
@@ -832,6 +833,8 @@ int nvmlGpmMigSampleGet(void *device, unsigned gi, GpmSample *sample) {
     if (!GET(gpm)) LEAVE(NOT_SUPPORTED);
     for (int i = 0; i < MAX_MIG; i++)
         if (card->mig[i] && card->mig[i]->value[F_gi] == gi) {
+            const Fault f = fault_of(CALL_nvmlGpmMigSampleGet, slot_of(device), i);
+            if (f.has_code && f.code) LEAVE(f.code);
             if (GET(gpm_disturbs)) gpm_used[slot_of(device)] = 1;
             *sample = (GpmSample){slot_of(device), i, session, ++gpm_clock};
             LEAVE(OK);

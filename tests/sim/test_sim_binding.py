@@ -186,3 +186,15 @@ def test_xids_come_once_each_and_only_after_registration(node):
     assert (event.device, event.eventData) == (card, 79)
     with pytest.raises(ERRORS.NVMLError_Timeout):
         binding.nvmlEventSetWait_v2(events, 10)
+
+
+def test_a_mig_gpu_may_have_gpm_samples_of_its_instances_only(node):
+    binding, state, path = node(MIG)
+    index = next(at for at, card in enumerate(state.cards) if card.instances)
+    first = msgspec.structs.replace(state.cards[index].instances[0], gpm={2: 50.0})
+    write(path, change(state, index, gpm={2: 10.0}, gpm_instances_only=True, instances=(first,)))
+    gpu, sample = binding.nvmlDeviceGetHandleByIndex(index), binding.nvmlGpmSampleAlloc()
+    assert binding.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice
+    with pytest.raises(ERRORS.NVMLError_NotSupported):
+        binding.nvmlGpmSampleGet(gpu, sample)
+    assert binding.nvmlGpmMigSampleGet(gpu, first.gpu_instance, sample) is sample

@@ -413,7 +413,8 @@ class Binding:
         self._samples.pop(gpmSample.value or 0, None)
 
     def nvmlGpmSampleGet(self, device: _Handle, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:
-        self._samples[gpmSample.value or 0] = _said(self._card(device).gpm)
+        card = self._card(device)
+        self._samples[gpmSample.value or 0] = _said(None if card.gpm_instances_only else card.gpm)
         return gpmSample
 
     def nvmlGpmMigSampleGet(self, device: _Handle, gpuInstanceId: int, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:

@@ -81,6 +81,7 @@ class CardState(Struct, frozen=True, kw_only=True):
     lost: bool = False
     hung: bool = False
     gpm: dict[int, float] | None = None  # by metric, in percent and MiB/s; None: the GPU has no GPM
+    gpm_instances_only: bool = False  # samples of the whole GPU are refused, as some drivers do in MIG mode
 
 
 class XidState(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.native import build
-from tests.native.scenario import FUNCTION_NOT_FOUND, GIB, NO_PERMISSION, UNKNOWN, Scenario, gpu_uuid
+from tests.native.scenario import FUNCTION_NOT_FOUND, GIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Scenario, gpu_uuid
 from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.sources.node.nvml.driver import Nvml
 
@@ -152,6 +152,37 @@ def test_a_driver_that_refuses_is_explained(node, rounds, call, code, reason):
     node.gpm(0, {SM: 25.0}).fail(call, code).write()
     found = rounds(3)
     assert (found.places, found.blind) == ({}, {A: reason})
+
+
+def two_instances(node: Scenario) -> Scenario:
+    node.mig(0, 0, gi=3).mig(0, 1, gi=5)
+    return node.gpm(0, {SM: 30.0}).gpm(0, {SM: 90.0}, index=0).gpm(0, {SM: 80.0}, index=1)
+
+
+def test_a_mig_gpu_that_refuses_samples_of_the_whole_has_those_of_its_instances(node, rounds, lib):
+    two_instances(node).fail("nvmlGpmSampleGet", NOT_SUPPORTED, slot=0).write()
+    before = lib.fakenvml_calls(b"nvmlGpmSampleGet")
+    found = rounds(10)
+    assert found.places == {(A, 3): Activity(sm=0.9), (A, 5): Activity(sm=0.8)}
+    assert found.blind == {}
+    assert found.dropped["gpm-refused"] == lib.fakenvml_calls(b"nvmlGpmSampleGet") - before == 1
+
+
+def test_an_instance_whose_samples_are_refused_is_counted_and_asked_once_a_minute(node, rounds, lib):
+    two_instances(node).fail("nvmlGpmMigSampleGet", NOT_SUPPORTED, slot=0, mig=1).write()
+    before = lib.fakenvml_calls(b"nvmlGpmMigSampleGet")
+    found = rounds(10)
+    assert found.places == {(A, None): Activity(sm=0.3), (A, 3): Activity(sm=0.9)}
+    assert (found.blind, found.dropped["gpm-refused"]) == ({}, 1)
+    assert lib.fakenvml_calls(b"nvmlGpmMigSampleGet") - before == 11
+    node.heal().write()
+    assert (A, 5) in rounds(60).places
+
+
+def test_a_mig_gpu_is_blind_if_all_its_samples_are_refused(node, rounds):
+    two_instances(node).fail("nvmlGpmSampleGet", NOT_SUPPORTED).fail("nvmlGpmMigSampleGet", NO_PERMISSION).write()
+    found = rounds(3)
+    assert (found.places, found.blind) == ({}, {A: "unsupported"})
 
 
 def test_a_binding_without_gpm_is_a_driver_without_the_symbols(node):

@@ -115,6 +115,14 @@ class _Support(Struct):
     there: bool = False
     asked: float = float("-inf")
     blind: Blind = ""
+    refused: Blind = ""  # why there are no samples of it, nor of any of its instances
+
+
+class _Refusal(NamedTuple):
+    """The driver does not support samples of one place."""
+
+    at: float
+    why: Blind
 
 
 class _MemoryWatch(Struct):
@@ -134,6 +142,7 @@ class Gpm:
         self._answers: dict[bool, _Answers] = {}  # of GPUs, and of instances
         self._pairs: dict[ActivityPlace, _Pair] = {}
         self._support: dict[DeviceUUID, _Support] = {}
+        self._refusals: dict[ActivityPlace, _Refusal] = {}
         self._sampled: frozenset[DeviceUUID] = frozenset()  # GPUs of whose instances samples were taken
         self._watches: dict[DeviceUUID, _MemoryWatch] = {}  # only for look_at()
         self._disturbed: frozenset[DeviceUUID] = frozenset()
@@ -159,13 +168,15 @@ class Gpm:
             instances = {instance.gpu_instance for instance in gpu.instances} if gpu.mig_enabled else set()
             if instances and uuid not in self._sampled:
                 self._sampled |= {uuid}
-            for place in ((uuid, None), *((uuid, number) for number in sorted(instances))):
-                places.add(place)
-                if (values := self._measured(place, handle)) is not None:
+            # a GPU in MIG mode may refuse samples of the whole: its instances are sampled all the same
+            mine: list[ActivityPlace] = [(uuid, None), *((uuid, number) for number in sorted(instances))]
+            places.update(mine)
+            for place in mine:
+                if not self._quiet(place) and (values := self._measured(place, handle)) is not None:
                     found[place] = values
-                if self._support[uuid].blind:
-                    break
+            self._support[uuid].refused = self._refused_all(mine)
         self._forget(self._pairs.keys() - places)
+        self._refusals = {place: one for place, one in self._refusals.items() if place in places}
         return ActivityReading(
             source="gpm",
             places=found,
@@ -196,19 +207,20 @@ class Gpm:
     def _begin(self, session: object) -> None:
         """Start again: handles and samples belong to one initialisation of the library."""
         self._forget(list(self._pairs))
-        self._session, self._support = session, {}
+        self._session, self._support, self._refusals = session, {}, {}
 
     def _blind(self, uuid: DeviceUUID) -> Blind:
         if uuid in self._disturbed:
             return "disturbs-memory"
-        return self._support[uuid].blind if uuid in self._support else ""
+        support = self._support.get(uuid)
+        return support.blind or support.refused if support else ""
 
     def _sees(self, uuid: DeviceUUID, handle: Any) -> bool:
         """Whether the GPU has GPM and may be sampled; a GPU without it is asked again from time to time."""
         if uuid in self._disturbed:
             return False
         support = self._support.setdefault(uuid, _Support())
-        if support.there and not support.blind:
+        if support.there:
             return True
         if 0.0 <= self._calls.now - support.asked < QUIET:
             return False
@@ -220,6 +232,16 @@ class Gpm:
         except Refused as e:
             support.there, support.blind = False, _why(e)
         return support.there
+
+    def _quiet(self, place: ActivityPlace) -> bool:
+        """Whether the driver recently refused samples of this place."""
+        refusal = self._refusals.get(place)
+        return refusal is not None and 0.0 <= self._calls.now - refusal.at < QUIET
+
+    def _refused_all(self, places: Iterable[ActivityPlace]) -> Blind:
+        """Why the driver refuses samples of every one of these places; "" if it does not."""
+        whys = [self._refusals[place].why if place in self._refusals else "" for place in places]
+        return whys[0] if all(whys) else ""
 
     def _measured(self, place: ActivityPlace, handle: Any) -> Activity | None:
         """The values of one place since its last sample; None if there are none."""
@@ -234,6 +256,7 @@ class Gpm:
         except Refused as e:
             self._refused(place, e)
             return None
+        self._refusals.pop(place, None)
         pair.old, pair.new, pair.filled = pair.new, pair.old, True
         return values
 
@@ -275,8 +298,11 @@ class Gpm:
             pair.filled = False  # the time between two samples must not include the failure
         if instance is not None and error.code in (INVALID_ARGUMENT, NOT_FOUND):
             self._calls.drop("gpm-instance-gone")
-        elif error.code in UNSUPPORTED and instance is None:
-            self._support[uuid].blind = _why(error)
+        elif error.code in UNSUPPORTED:
+            self._calls.drop("gpm-refused")
+            if place not in self._refusals:
+                log.info("no GPM samples", extra={"gpu": uuid, "gpu_instance": instance, "reason": str(error)})
+            self._refusals[place] = _Refusal(self._calls.now, _why(error))
         else:
             self._calls.drop("gpm-failed")
 
