@@ -19,7 +19,7 @@ from tests.logic.node.builders import (
     slot,
 )
 from vgpuscope.knowledge.mig import instance_share
-from vgpuscope.logic.node.profiling import Measured, Profile, joined, strange
+from vgpuscope.logic.node.profiling import Measured, Profile, Replacements, joined, strange
 from vgpuscope.logic.node.snapshot import NodeTracker
 from vgpuscope.model.activity import Activity, ActivityReading
 
@@ -146,6 +146,38 @@ def test_a_destroyed_instance_takes_its_account_with_it():
         found = mind.conclude(seen(gpu, at=at, profile=profile(gi3=0.5), **WHO), ratio=1.0, errors={}).complete()
     assert found.instances == ()
     assert mind._accounts.instances == {}
+
+
+def test_a_new_instance_with_the_number_of_a_destroyed_one_begins_at_zero():
+    mind = NodeTracker(node="n", window=60)
+    new = cut(instance("MIG-new", gi=3, profile="1g.10gb"))
+    for at, gpu in ((0.0, two_instances()), (10.0, two_instances()), (20.0, new), (30.0, new)):
+        one = seen(gpu, at=at, profile=profile(gi3=0.7, gi5=0.0), **WHO)
+        found = mind.conclude(one, ratio=1.0, errors={}).complete()
+    [usage] = found.instances
+    assert (usage.mig, usage.busy_seconds) == ("MIG-new", pytest.approx(0.1 * 20))
+    assert found.ledgers[0].sm_seconds.total == pytest.approx(0.1 * 30)
+
+
+def test_values_from_before_an_instance_was_replaced_are_not_the_new_ones():
+    replacements = Replacements()
+    reading = ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.5), (A, 5): Activity(sm=0.4)})
+    replacements.look_at([two_instances()], 10.0)
+    assert replacements.own(reading, 9.0) == reading  # the agent has just started
+    silent = card(A, health="unresponsive")
+    replacements.look_at([silent], 15.0)
+    other = cut(instance("MIG-new", gi=3), instance(M2, gi=5))
+    replacements.look_at([other], 20.0)
+    assert replacements.own(reading, 19.0).places == {(A, 5): Activity(sm=0.4)}
+    assert replacements.own(reading, 20.0) == reading
+
+
+def test_values_from_before_all_instances_were_replaced_are_not_the_new_ones():
+    replacements = Replacements()
+    reading = ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.5)})
+    for now, gpu in ((10.0, two_instances()), (11.0, cut()), (12.0, two_instances())):
+        replacements.look_at([gpu], now)
+    assert replacements.own(reading, 10.5).places == {}
 
 
 def test_the_drivers_own_values_come_before_an_exporters():

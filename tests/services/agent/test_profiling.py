@@ -15,7 +15,7 @@ from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
 from tests.services.agent.noderoot import NodeRoot
 from vgpuscope.catalog import node as m
 from vgpuscope.model.activity import Activity, ActivityReading
-from vgpuscope.model.device import DeviceReading, Gpu
+from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff
 from vgpuscope.model.pod import SourceState
 from vgpuscope.services.agent.profiling import Profiling
@@ -169,6 +169,36 @@ def test_an_exporters_values_end_thirty_seconds_after_its_last_page(made):
     assert sampled(profiling).of(A).source == "dcgm"
     clock.now += 31.0
     assert sampled(profiling).of(A) is None
+
+
+def cut(mig):
+    made = MigInstance(uuid=mig, index=0, gpu_instance=3, compute_instance=0)
+    gpu = Gpu(uuid=A, index=0, model="NVIDIA H100 80GB HBM3", mig_enabled=True, instances=(made,))
+    return DeviceReading(at=0.0, gpus=(gpu,))
+
+
+def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_older_page(made):
+    profiling, driver, _, clock = made
+    old, new = cut("MIG-old"), cut("MIG-new")
+    driver.answer = ActivityReading(source="gpm", places={(A, 3): Activity(sm=0.5)})
+    profiling.begin(old)
+    profiling.show(ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.25)}))
+    assert profiling.take(old.gpus).of(A, 3).source == "gpm"
+    driver.hangs = threading.Event()
+    clock.now += 1.0
+    profiling.begin(old)
+    assert profiling.take(old.gpus).of(A, 3).source == "gpm"
+    clock.now += 1.0
+    profiling.begin(new)
+    assert profiling.take(new.gpus).of(A, 3) is None
+    driver.hangs.set()
+    found, rounds = None, driver.rounds
+    while found is None and driver.rounds < rounds + 2:  # the first of these began before
+        clock.now += 0.5
+        profiling.begin(new)
+        found = profiling.take(new.gpus).of(A, 3)
+        threading.Event().wait(0.001)
+    assert (found.source, driver.rounds) == ("gpm", rounds + 1)
 
 
 def test_an_exporters_strangers_are_counted_once_for_each_page(made):

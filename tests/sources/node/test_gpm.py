@@ -235,6 +235,23 @@ def test_a_new_instance_with_the_number_of_a_destroyed_one_does_not_inherit_its_
     assert rounds(1).places[A, 3] == Activity(sm=0.1)
 
 
+def test_an_instance_that_is_replaced_between_two_rounds_does_not_leave_its_sample_to_the_new_one(node, rounds):
+    two_instances(node).write()
+    rounds()
+    node.mig(0, 0, gi=3, uuid="MIG-new").gpm(0, {SM: 10.0}, index=0).write()
+    found = rounds(1)
+    assert found.places == {(A, None): Activity(sm=0.3), (A, 5): Activity(sm=0.8)}
+    assert found.dropped == {"gpm-instance-gone": 1}
+    assert rounds(1).places[A, 3] == Activity(sm=0.1)
+
+
+def test_a_second_compute_instance_does_not_make_another_gpu_instance(node, rounds):
+    node.mig(0, 0, gi=3, ci=0).gpm(0, {SM: 30.0}).gpm(0, {SM: 90.0}, index=0).write()
+    rounds()
+    node.mig(0, 1, gi=3, ci=1).write()
+    assert rounds(1).places[A, 3] == Activity(sm=0.9)
+
+
 def test_a_failed_round_is_no_part_of_the_time_of_a_value(node, rounds):
     node.gpm(0, {SM: 25.0}).write()
     rounds()

@@ -47,6 +47,7 @@ class GpuAccount(Struct, kw_only=True):
 class InstanceAccount(Struct, kw_only=True):
     """The totals of a GPU instance so far."""
 
+    migs: frozenset[DeviceUUID] = frozenset()  # its compute instances: its number may be another's later
     busy_seconds: Seconds | None = None  # in seconds of the whole GPU
     method: Method | None = None
     energy: Joules | None = None
@@ -145,12 +146,18 @@ class Accounts:
                 card.energy_ended += account.energy or 0.0
 
     def _open_instances(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
-        """An account for each GPU instance; that of a destroyed instance is dropped."""
+        """An account for each GPU instance; that of a destroyed instance is dropped, even if its number is in use."""
         if not self.instances and not any(pool.migs for pool in pools):
             return
-        here = {(pool.gpu, pool.migs[0].gpu_instance) for pool in pools if pool.migs}
-        kept = {key: one for key, one in self.instances.items() if key in here or key[0] in silent}
-        self.instances = {**{key: InstanceAccount() for key in here}, **kept}
+        kept = {key: one for key, one in self.instances.items() if key[0] in silent}
+        for pool in pools:
+            if pool.migs:
+                key = (pool.gpu, pool.migs[0].gpu_instance)
+                migs = frozenset(instance.uuid for instance in pool.migs)
+                before = self.instances.get(key)
+                kept[key] = before if before and not before.migs.isdisjoint(migs) else InstanceAccount()
+                kept[key].migs = migs
+        self.instances = kept
 
     def _add_sm(self, card: GpuAccount, pool: GpuPool, seconds: Seconds) -> None:
         if pool.utilization is not None:

@@ -56,6 +56,41 @@ def joined(*readings: ActivityReading | None) -> Profile:
     return Profile(places=places, blind=blind, dropped=dropped)
 
 
+class Replacements:
+    """When each GPU instance took its number: what was measured before is another instance's."""
+
+    def __init__(self) -> None:
+        self._migs: dict[ActivityPlace, frozenset[DeviceUUID]] = {}
+        self._since: dict[ActivityPlace, float] = {}
+        self._newest = float("-inf")
+        self._looked = False
+
+    def look_at(self, gpus: Collection[Gpu], now: float) -> None:
+        """Note which instances are new. Those of the very first look may be old."""
+        found = self._present(gpus)
+        for place, migs in found.items():
+            if self._looked and self._migs.get(place, frozenset()).isdisjoint(migs):
+                self._since[place] = self._newest = now
+        self._since = {place: at for place, at in self._since.items() if place in found}
+        self._migs, self._looked = found, True
+
+    def own(self, reading: ActivityReading, taken: float) -> ActivityReading:
+        """The reading without the values of instances that were made after it was taken."""
+        if taken >= self._newest:
+            return reading
+        late = {place for place, at in self._since.items() if taken < at}
+        return replace(reading, places={place: one for place, one in reading.places.items() if place not in late})
+
+    def _present(self, gpus: Collection[Gpu]) -> dict[ActivityPlace, frozenset[DeviceUUID]]:
+        silent = {gpu.uuid for gpu in gpus if gpu.health != "ok"}  # their instances cannot be seen, and may be the same
+        found = {place: migs for place, migs in self._migs.items() if place[0] in silent}
+        for gpu in gpus:
+            for one in gpu.instances:
+                place = (gpu.uuid, one.gpu_instance)
+                found[place] = found.get(place, frozenset()) | {one.uuid}
+        return found
+
+
 def strange(reading: ActivityReading, gpus: Collection[Gpu]) -> dict[str, int]:
     """How many of a dcgm-exporter's places this node does not have, by reason: they are not used."""
     here = {gpu.uuid: {i.gpu_instance for i in gpu.instances} for gpu in gpus}

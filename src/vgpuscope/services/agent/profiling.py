@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
-from vgpuscope.logic.node.profiling import Profile, joined, strange
+from msgspec.structs import replace
+
+from vgpuscope.logic.node.profiling import Profile, Replacements, joined, strange
 from vgpuscope.model.activity import ActivityReading, Blind
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff, ScopeError
@@ -24,6 +26,7 @@ _PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes m
 _KEPT: Seconds = 5.0  # how long the values of a slow round are shown
 _QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
 _DCGM_KEPT: Seconds = 30.0  # the same of a dcgm-exporter, which is read every ten seconds
+_DCGM_LAG: Seconds = 30.0  # a dcgm-exporter collects so rarely by default, so its page may be that old
 
 
 class Profiling:
@@ -43,6 +46,8 @@ class Profiling:
         self._worker = Worker("profiling")
         self._round: tuple[Future[ActivityReading | None], float] | None = None
         self._latest: tuple[ActivityReading, float] | None = None
+        self._latest_began = 0.0
+        self._replacements = Replacements()
         self._hung = False
         self._due = 0.0  # when the next round may begin
         self._dcgm: tuple[ActivityReading, float] | None = None
@@ -55,7 +60,10 @@ class Profiling:
 
     def begin(self, reading: DeviceReading | None) -> None:
         """Start a round for the GPUs of this reading, unless one is under way."""
-        if reading is None or self._hung:
+        if reading is None:
+            return
+        self._replacements.look_at(reading.gpus, self._clock())
+        if self._hung:
             return
         if (gpu := self._nvml.disturbed(reading)) is not None:
             self._off(f"{gpu}: memory queries of MIG instances fail since profiling counters are read", gpu=gpu)
@@ -89,10 +97,11 @@ class Profiling:
             return
         self._round = None
         if not self._hung and found is not None:
-            self._take_round(found, self._clock() - began)
+            self._take_round(found, began)
 
-    def _take_round(self, found: ActivityReading, seconds: Seconds) -> None:
-        self._latest = found, self._clock()
+    def _take_round(self, found: ActivityReading, began: float) -> None:
+        seconds = self._clock() - began
+        self._latest, self._latest_began = (found, self._clock()), began
         self._due = 0.0 if found.places or not found.blind else self._clock() + _QUIET
         if found.places or not found.blind:
             self._good(seconds)
@@ -114,17 +123,18 @@ class Profiling:
         if self._latest is None:
             return None
         found, at = self._latest
-        return found if self._clock() - at <= _KEPT or self._clock() < self._due else None
+        shown = self._clock() - at <= _KEPT or self._clock() < self._due
+        return self._replacements.own(found, self._latest_began) if shown else None
 
     def _of_exporter(self, gpus: Collection[Gpu]) -> ActivityReading | None:
         """The exporter's values; those of GPUs and instances that the node does not have are counted, page by page."""
         if self._dcgm is None or self._clock() - self._dcgm[1] > _DCGM_KEPT:
             return None
-        reading = self._dcgm[0]
+        reading, read = self._dcgm
         if reading is not self._checked:
             self._checked = reading
             for reason, count in strange(reading, gpus).items():
                 self._strange[reason] = self._strange.get(reason, 0) + count
-        if not self._strange:
-            return reading
-        return ActivityReading(source="dcgm", places=reading.places, dropped={**reading.dropped, **self._strange})
+        if self._strange:
+            reading = replace(reading, dropped={**reading.dropped, **self._strange})
+        return self._replacements.own(reading, read - _DCGM_LAG)

@@ -143,6 +143,7 @@ class Gpm:
         self._pairs: dict[ActivityPlace, _Pair] = {}
         self._support: dict[DeviceUUID, _Support] = {}
         self._refusals: dict[ActivityPlace, _Refusal] = {}
+        self._migs: dict[ActivityPlace, set[DeviceUUID]] = {}  # the MIG UUIDs of each GPU instance at the last round
         self._sampled: frozenset[DeviceUUID] = frozenset()  # GPUs of whose instances samples were taken
         self._watches: dict[DeviceUUID, _MemoryWatch] = {}  # only for look_at()
         self._disturbed: frozenset[DeviceUUID] = frozenset()
@@ -165,9 +166,10 @@ class Gpm:
             gpu = known.get(uuid)
             if gpu is None or not self._sees(uuid, handle):
                 continue
-            instances = {instance.gpu_instance for instance in gpu.instances} if gpu.mig_enabled else set()
+            instances = _gpu_instances(gpu)
             if instances and uuid not in self._sampled:
                 self._sampled |= {uuid}
+            self._forget_replaced(uuid, instances)
             # a GPU in MIG mode may refuse samples of the whole: its instances are sampled all the same
             mine: list[ActivityPlace] = [(uuid, None), *((uuid, number) for number in sorted(instances))]
             places.update(mine)
@@ -177,6 +179,7 @@ class Gpm:
             self._support[uuid].refused = self._refused_all(mine)
         self._forget(self._pairs.keys() - places)
         self._refusals = {place: one for place, one in self._refusals.items() if place in places}
+        self._migs = {place: migs for place, migs in self._migs.items() if place in places}
         return ActivityReading(
             source="gpm",
             places=found,
@@ -207,7 +210,7 @@ class Gpm:
     def _begin(self, session: object) -> None:
         """Start again: handles and samples belong to one initialisation of the library."""
         self._forget(list(self._pairs))
-        self._session, self._support, self._refusals = session, {}, {}
+        self._session, self._support, self._refusals, self._migs = session, {}, {}, {}
 
     def _blind(self, uuid: DeviceUUID) -> Blind:
         if uuid in self._disturbed:
@@ -308,6 +311,16 @@ class Gpm:
 
     # -- samples ------------------------------------------------------------------------------------------------------
 
+    def _forget_replaced(self, gpu: DeviceUUID, instances: dict[int, set[DeviceUUID]]) -> None:
+        """Forget what was sampled of an instance if another one has its number now: it must not inherit a value."""
+        for number, migs in instances.items():
+            before = self._migs.get((gpu, number))
+            self._migs[gpu, number] = migs
+            if before is not None and before.isdisjoint(migs):
+                self._calls.drop("gpm-instance-gone")
+                self._refusals.pop((gpu, number), None)
+                self._forget({(gpu, number)} & self._pairs.keys())
+
     def _forget(self, places: Iterable[ActivityPlace]) -> None:
         for place in places:
             pair = self._pairs.pop(place)
@@ -319,6 +332,14 @@ class Gpm:
             self._calls.call("nvmlGpmSampleFree", sample)
         except Refused as e:
             log.debug("a GPM sample was not freed", extra={"reason": str(e)})
+
+
+def _gpu_instances(gpu: Gpu) -> dict[int, set[DeviceUUID]]:
+    """The GPU instances by number, each with the MIG UUIDs of its compute instances."""
+    found: dict[int, set[DeviceUUID]] = {}
+    for instance in gpu.instances if gpu.mig_enabled else ():
+        found.setdefault(instance.gpu_instance, set()).add(instance.uuid)
+    return found
 
 
 def _why(error: Refused) -> Blind:
