@@ -10,7 +10,9 @@ from vgpuscope.model.quantity import DeviceUUID, Ratio
 ActivitySource = Literal["gpm", "dcgm"]  # the driver itself (Hopper and later), or a dcgm-exporter on the node
 
 # Why a GPU has no profiling values from the driver; "" if it has some.
-Blind = Literal["", "unsupported", "no-symbols", "no-permission", "failed", "hung", "disturbs-memory", "no-driver"]
+Blind = Literal[
+    "", "unsupported", "no-symbols", "no-permission", "failed", "hung", "disturbs-memory", "no-driver", "no-values"
+]
 
 ActivityPlace: TypeAlias = tuple[DeviceUUID, int | None]  # a GPU, or one of its GPU instances by number
 

@@ -189,6 +189,17 @@ def test_the_drivers_own_values_come_before_an_exporters():
     assert found.blind == {B: "unsupported"}
 
 
+@pytest.mark.parametrize("driver", [Activity(), Activity(pcie_sent=1.0)])
+def test_the_exporter_measures_what_the_driver_has_no_busy_time_of(driver):
+    gpm = ActivityReading(source="gpm", places={(A, 3): driver})
+    dcgm = ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.1)})
+    assert joined(gpm, dcgm).of(A, 3) == Measured(Activity(sm=0.1), "dcgm")
+
+
+def test_a_place_without_any_value_is_absent():
+    assert joined(ActivityReading(source="gpm", places={(A, 3): Activity()})).of(A, 3) is None
+
+
 def test_an_exporters_gpus_and_instances_that_the_node_does_not_have_are_counted():
     reading = ActivityReading(
         source="dcgm", places={(A, 3): Activity(sm=0.5), (A, 9): Activity(sm=0.5), ("GPU-x", None): Activity(sm=0.5)}

@@ -152,6 +152,16 @@ def test_gpus_without_counters_are_asked_once_a_minute_and_the_reason_stays_on_t
     assert driver.rounds == 3
 
 
+def test_a_round_without_usable_values_is_not_good_and_is_not_the_last_for_a_minute(made):
+    profiling, driver, told, clock = made
+    driver.answer = ActivityReading(source="gpm", blind={A: "no-values"})
+    for _ in range(3):
+        sampled(profiling)
+        clock.now += 1.0
+    assert ([type(error) for error in told.bad], told.good) == ([ProfilingAbsent] * 3, [])
+    assert driver.rounds == 3
+
+
 def test_a_gpu_that_is_disturbed_is_said_so(made, caplog):
     profiling, driver, told, _ = made
     driver.disturbs = A

@@ -185,6 +185,23 @@ def test_a_mig_gpu_is_blind_if_all_its_samples_are_refused(node, rounds):
     assert (found.places, found.blind) == ({}, {A: "unsupported"})
 
 
+def test_a_gpu_without_any_usable_value_is_absent_counted_and_explained(node, rounds):
+    node.gpm(0, {SM: math.nan, ENGINE: 4294967280.0}).write()
+    assert rounds(1).blind == {}  # there is no value yet
+    found = rounds(2)
+    assert (found.places, found.blind) == ({}, {A: "no-values"})
+    assert found.dropped == {"gpm-nan": 2, "gpm-over-100": 2, "gpm-empty": 2}
+    node.gpm(0, {SM: 25.0}).write()
+    assert rounds(1).blind == {}
+
+
+def test_an_instance_without_any_usable_value_is_absent_and_counted(node, rounds):
+    two_instances(node).gpm(0, {SM: math.nan}, index=1).write()
+    found = rounds()
+    assert found.places == {(A, None): Activity(sm=0.3), (A, 3): Activity(sm=0.9)}
+    assert (found.blind, found.dropped["gpm-empty"]) == ({}, 1)
+
+
 def test_a_binding_without_gpm_is_a_driver_without_the_symbols(node):
     class Old:
         """An nvidia-ml-py from before GPM."""

@@ -51,7 +51,7 @@ def gpm_unsupported(facts: DoctorFacts) -> Judgement:
 
 def gpm_refused(facts: DoctorFacts) -> Judgement:
     """GPUs whose counters the driver does not let the agent read."""
-    return _blind(facts, warned, "no-symbols", "no-permission", "failed")
+    return _blind(facts, warned, "no-symbols", "no-permission", "failed", "no-values")
 
 
 def gpm_hung(facts: DoctorFacts) -> Judgement:

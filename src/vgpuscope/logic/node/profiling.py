@@ -15,6 +15,7 @@ from vgpuscope.model.device import Gpu, MigInstance
 from vgpuscope.model.quantity import DeviceUUID, Ratio
 
 _IDLE = 1e-6  # a ratio below this is 0
+_NO_VALUE = Activity()
 
 
 class Measured(Struct, frozen=True):
@@ -40,7 +41,10 @@ NO_PROFILE = Profile()
 
 
 def joined(*readings: ActivityReading | None) -> Profile:
-    """One profile from several sources; where two have the same place, the first of them is used."""
+    """One profile from several sources; where two have the same place, the first with busy time, else the first.
+
+    The values of one place are never mixed: they have one source, and they were measured over the same time.
+    """
     there = [reading for reading in readings if reading is not None]
     if not there:
         return NO_PROFILE
@@ -49,7 +53,9 @@ def joined(*readings: ActivityReading | None) -> Profile:
     dropped: dict[str, int] = {}
     for reading in there:
         for place, activity in reading.places.items():
-            if place not in places:
+            before = places.get(place)
+            better = before is None or (before.activity.busy is None and activity.busy is not None)
+            if better and activity != _NO_VALUE:
                 places[place] = Measured(activity, reading.source)
         blind.update(reading.blind)
         dropped.update(reading.dropped)

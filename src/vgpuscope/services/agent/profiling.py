@@ -102,14 +102,15 @@ class Profiling:
     def _take_round(self, found: ActivityReading, began: float) -> None:
         seconds = self._clock() - began
         self._latest, self._latest_began = (found, self._clock()), began
-        self._due = 0.0 if found.places or not found.blind else self._clock() + _QUIET
+        lasting = bool(found.blind) and "no-values" not in found.blind.values()
+        self._due = self._clock() + _QUIET if lasting and not found.places else 0.0
         if found.places or not found.blind:
             self._good(seconds)
         elif "disturbs-memory" in found.blind.values():
             self._bad(ProfilingOff("profiling counters disturbed memory queries of MIG instances"))
         else:
             reasons = ", ".join(sorted(set(found.blind.values())))
-            self._bad(ProfilingAbsent(f"no GPU has profiling counters: {reasons}"))
+            self._bad(ProfilingAbsent(f"no GPU has profiling values: {reasons}"))
 
     def _off(self, why: str, *, gpu: str | None) -> None:
         log.warning("profiling is switched off", extra=fields(reason=why, gpu=gpu, error_code=ProfilingOff.code))

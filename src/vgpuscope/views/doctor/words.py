@@ -175,10 +175,11 @@ SAID: Final[dict[str, Said]] = {
     "GPM_REFUSED": Said(
         _W("The driver lets the agent read profiling counters", "驱动允许 agent 读取性能剖析计数器"),
         _W(
-            "The driver rejects calls for profiling counters of {count:GPU|GPUs}. no-symbols: the driver is too old "
-            "for GPM. no-permission: the agent may not read them. failed: the driver answers with an error.",
-            "驱动拒绝读取 {count} 个 GPU 的性能剖析计数器。no-symbols：驱动太旧，没有 GPM；no-permission：agent "
-            "无权读取；failed：驱动返回错误。",
+            "The driver has no profiling counters for the agent on {count:GPU|GPUs}. no-symbols: the driver is too old "
+            "for GPM. no-permission: the agent may not read them. failed: the driver answers with an error. no-values: "
+            "no value of the last sample can be used.",
+            "驱动没有向 agent 提供 {count} 个 GPU 的性能剖析计数器。no-symbols：驱动太旧，没有 GPM；"
+            "no-permission：agent 无权读取；failed：驱动返回错误；no-values：最近一次采样没有可用的数值。",
         ),
         _W(
             "For no-symbols, update the driver. For no-permission, run the agent as root, or set "

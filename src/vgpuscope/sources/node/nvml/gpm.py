@@ -115,7 +115,7 @@ class _Support(Struct):
     there: bool = False
     asked: float = float("-inf")
     blind: Blind = ""
-    refused: Blind = ""  # why there are no samples of it, nor of any of its instances
+    silent: Blind = ""  # why there are no values of it, nor of any of its instances
 
 
 class _Refusal(NamedTuple):
@@ -143,6 +143,7 @@ class Gpm:
         self._pairs: dict[ActivityPlace, _Pair] = {}
         self._support: dict[DeviceUUID, _Support] = {}
         self._refusals: dict[ActivityPlace, _Refusal] = {}
+        self._begun: set[ActivityPlace] = set()  # places with the first of two samples since this round
         self._migs: dict[ActivityPlace, set[DeviceUUID]] = {}  # the MIG UUIDs of each GPU instance at the last round
         self._sampled: frozenset[DeviceUUID] = frozenset()  # GPUs of whose instances samples were taken
         self._watches: dict[DeviceUUID, _MemoryWatch] = {}  # only for look_at()
@@ -159,6 +160,7 @@ class Gpm:
         if session is not self._session:
             self._begin(session)
         self._calls.now = self._clock()
+        self._begun = set()
         known = {gpu.uuid: gpu for gpu in gpus if gpu.health == "ok"}
         found: dict[ActivityPlace, Activity] = {}
         places: set[ActivityPlace] = set()
@@ -176,7 +178,8 @@ class Gpm:
             for place in mine:
                 if not self._quiet(place) and (values := self._measured(place, handle)) is not None:
                     found[place] = values
-            self._support[uuid].refused = self._refused_all(mine)
+            silent = not any(place in found for place in mine) and not any(place in self._begun for place in mine)
+            self._support[uuid].silent = self._refused_all(mine) or ("no-values" if silent else "")
         self._forget(self._pairs.keys() - places)
         self._refusals = {place: one for place, one in self._refusals.items() if place in places}
         self._migs = {place: migs for place, migs in self._migs.items() if place in places}
@@ -216,7 +219,7 @@ class Gpm:
         if uuid in self._disturbed:
             return "disturbs-memory"
         support = self._support.get(uuid)
-        return support.blind or support.refused if support else ""
+        return support.blind or support.silent if support else ""
 
     def _sees(self, uuid: DeviceUUID, handle: Any) -> bool:
         """Whether the GPU has GPM and may be sampled; a GPU without it is asked again from time to time."""
@@ -260,6 +263,8 @@ class Gpm:
             self._refused(place, e)
             return None
         self._refusals.pop(place, None)
+        if not pair.filled:
+            self._begun.add(place)
         pair.old, pair.new, pair.filled = pair.new, pair.old, True
         return values
 
@@ -273,7 +278,8 @@ class Gpm:
         self._pairs[place] = pair
         return pair
 
-    def _between(self, pair: _Pair, uuid: DeviceUUID, *, whole: bool) -> Activity:
+    def _between(self, pair: _Pair, uuid: DeviceUUID, *, whole: bool) -> Activity | None:
+        """The values between two samples; None if none of them can be used."""
         answers = self._answers.get(whole)
         if answers is None:
             answers = self._answers[whole] = _Answers(self._binding, _OF_GPU if whole else _OF_INSTANCE)
@@ -282,7 +288,9 @@ class Gpm:
         for metric, (code, value) in answers.values():
             if code == SUCCESS:
                 self._put(found, metric, value)
-        return Activity(**found)
+        if not found:
+            self._calls.drop("gpm-empty")
+        return Activity(**found) if found else None
 
     def _put(self, found: dict[str, float], metric: _Metric, value: float) -> None:
         if math.isnan(value):
