@@ -48,5 +48,6 @@ class ActivityReading(Struct, frozen=True, kw_only=True):
     source: ActivitySource
     places: Mapping[ActivityPlace, Activity] = {}
     blind: Mapping[DeviceUUID, Blind] = {}  # GPUs without values from the driver, and why
+    waiting: frozenset[DeviceUUID] = frozenset()  # GPUs whose first values come with the next reading
     dropped: Mapping[str, int] = {}  # values and series rejected so far, by reason
     rejected: frozenset[str] = frozenset()  # the reasons of this reading alone; only of a dcgm-exporter

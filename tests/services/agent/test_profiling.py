@@ -22,7 +22,7 @@ from vgpuscope.services.agent.profiling import Profiling
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sources.node.nvml.driver import Nvml
 
-A = gpu_uuid(0)
+A, B = gpu_uuid(0), gpu_uuid(1)
 ENGINE, SM, PCIE_TX = 1, 2, 20
 GPU = Gpu(uuid=A, index=0, model="NVIDIA H100 80GB HBM3")
 READING = DeviceReading(at=0.0, gpus=(GPU,))
@@ -150,6 +150,19 @@ def test_gpus_without_counters_are_asked_once_a_minute_and_the_reason_stays_on_t
         assert sampled(profiling).blind == {A: "unsupported"}
         clock.now += 1.0
     assert driver.rounds == 3
+
+
+def test_on_a_mixed_node_the_first_round_without_values_does_not_stop_profiling(made):
+    profiling, driver, told, clock = made
+    answer, driver.answer = (
+        driver.answer,
+        ActivityReading(source="gpm", blind={B: "unsupported"}, waiting=frozenset({A})),
+    )
+    sampled(profiling)
+    driver.answer = answer
+    clock.now += 1.0
+    assert sampled(profiling).of(A) is not None
+    assert (driver.rounds, told.bad) == (2, [])
 
 
 def test_a_round_without_usable_values_is_not_good_and_is_not_the_last_for_a_minute(made):
@@ -286,6 +299,24 @@ def test_a_hang_leaves_the_rest_of_the_page_and_the_agent_ready(node):
     assert f'{m.MIG_MEMORY_USED.name}{{node="n",gpu_uuid="{A}",mig_uuid="{mig_uuid(0, 0)}"}}' in text
     assert m.MIG_ENGINE_ACTIVE.name not in text
     assert sampler.counters.errors[ProfilingOff.code] == 1
+
+
+def test_an_older_gpu_beside_it_does_not_pause_the_profiling_of_a_gpu(tmp_path, monkeypatch):
+    build.preload(build.library_or_skip())
+    scenario = Scenario(tmp_path / "nvml").gpu(0).gpu(1, name="NVIDIA H100 80GB HBM3").gpm(1, {SM: 10.0}).write()
+    monkeypatch.setenv("FAKENVML_STATE", str(scenario.path))
+    told, nvml, clock = Told(), Nvml(), Clock()
+    profiling = Profiling(nvml, deadline=5.0, good=told.good.append, bad=told.bad.append, clock=clock)
+    try:
+        for _ in range(2):
+            reading = nvml.read()
+            profiling.begin(reading)
+            found = profiling.take(reading.gpus)
+            clock.now += 1.0
+    finally:
+        nvml.close()
+    assert found.of(B).activity == Activity(sm=0.1)
+    assert (found.blind, told.bad) == ({A: "unsupported"}, [])
 
 
 def test_garbage_is_absent_and_counted_by_reason(node):

@@ -89,7 +89,8 @@ def test_percent_and_mebibytes_become_ratios_and_bytes(node, rounds):
 def test_the_first_round_has_no_values_because_a_value_lies_between_two_samples(node, rounds):
     node.gpm(0, {SM: 25.0}).write()
     first = rounds(1)
-    assert (first.places, first.blind) == ({}, {})
+    assert (first.places, first.blind, first.waiting) == ({}, {}, {A})
+    assert rounds(1).waiting == set()
 
 
 def test_a_metric_that_the_driver_does_not_have_is_absent_and_the_others_are_there(node, rounds):

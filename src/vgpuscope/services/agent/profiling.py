@@ -102,9 +102,10 @@ class Profiling:
     def _take_round(self, found: ActivityReading, began: float) -> None:
         seconds = self._clock() - began
         self._latest, self._latest_began = (found, self._clock()), began
-        lasting = bool(found.blind) and "no-values" not in found.blind.values()
-        self._due = self._clock() + _QUIET if lasting and not found.places else 0.0
-        if found.places or not found.blind:
+        seeing = found.places or found.waiting or not found.blind
+        lasting = not seeing and "no-values" not in found.blind.values()
+        self._due = self._clock() + _QUIET if lasting else 0.0
+        if seeing:
             self._good(seconds)
         elif "disturbs-memory" in found.blind.values():
             self._bad(ProfilingOff("profiling counters disturbed memory queries of MIG instances"))

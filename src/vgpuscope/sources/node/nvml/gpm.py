@@ -187,6 +187,7 @@ class Gpm:
             source="gpm",
             places=found,
             blind={uuid: blind for uuid in known if (blind := self._blind(uuid))},
+            waiting=frozenset(uuid for uuid, _ in self._begun),
             dropped=dict(self._calls.dropped),
         )
 
