@@ -127,11 +127,12 @@ def test_a_slow_round_keeps_the_values_before_it_for_a_few_seconds(made):
 
 
 def test_an_unexpected_error_of_a_round_costs_that_round_only(made):
-    profiling, driver, told, _ = made
+    profiling, driver, told, clock = made
     answer, driver.answer = driver.answer, RuntimeError("boom")
     assert sampled(profiling).of(A) is None
     assert "boom" in str(told.bad[0])
     driver.answer = answer
+    clock.now += 1.0
     assert sampled(profiling).of(A) is not None
 
 
@@ -150,6 +151,29 @@ def test_gpus_without_counters_are_asked_once_a_minute_and_the_reason_stays_on_t
         assert sampled(profiling).blind == {A: "unsupported"}
         clock.now += 1.0
     assert driver.rounds == 3
+
+
+@pytest.mark.parametrize("answer", [ActivityReading(source="gpm"), None, RuntimeError("boom")])
+def test_two_rounds_are_never_closer_than_the_driver_needs(made, answer):
+    profiling, driver, _, clock = made
+    driver.answer = answer
+    for _ in range(100):
+        sampled(profiling)
+        clock.now += 1 / 16
+    assert driver.rounds == 25
+
+
+def test_the_gap_between_two_rounds_begins_when_the_first_has_ended(made):
+    profiling, driver, _, clock = made
+    profiling.begin(READING)
+    clock.now += 0.19
+    profiling.take((GPU,))
+    clock.now += 0.19
+    sampled(profiling)
+    assert driver.rounds == 1
+    clock.now += 0.02
+    sampled(profiling)
+    assert driver.rounds == 2
 
 
 def test_on_a_mixed_node_the_first_round_without_values_does_not_stop_profiling(made):
@@ -263,6 +287,7 @@ def node(tmp_path, monkeypatch):
 
 def pages(sampler, count):
     for _ in range(count):
+        threading.Event().wait(0.21)  # two samples of the driver are never closer
         page = sampler.cycle()[1].text().decode()
     return page
 

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 _PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes milliseconds
 _KEPT: Seconds = 5.0  # how long the values of a slow round are shown
 _QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
+_GAP: Seconds = 0.2  # between two rounds: the driver needs 0.1 s between two samples to make a value of them
 _DCGM_KEPT: Seconds = 30.0  # the same of a dcgm-exporter, which is read every ten seconds
 _DCGM_LAG: Seconds = 30.0  # a dcgm-exporter collects so rarely by default, so its page may be that old
 
@@ -59,7 +60,7 @@ class Profiling:
         self._dcgm = reading, self._clock()
 
     def begin(self, reading: DeviceReading | None) -> None:
-        """Start a round for the GPUs of this reading, unless one is under way."""
+        """Start a round for the GPUs of this reading, unless one is under way or has just ended."""
         if reading is None:
             return
         self._replacements.look_at(reading.gpus, self._clock())
@@ -92,10 +93,10 @@ class Profiling:
                 return
             found = None
         except Exception as e:
-            self._round = None
+            self._round, self._due = None, self._clock() + _GAP
             self._bad(ProfilingOff(f"unexpected: {type(e).__name__}: {e}"))
             return
-        self._round = None
+        self._round, self._due = None, self._clock() + _GAP
         if not self._hung and found is not None:
             self._take_round(found, began)
 
@@ -104,7 +105,8 @@ class Profiling:
         self._latest, self._latest_began = (found, self._clock()), began
         seeing = found.places or found.waiting or not found.blind
         lasting = not seeing and "no-values" not in found.blind.values()
-        self._due = self._clock() + _QUIET if lasting else 0.0
+        if lasting:
+            self._due = self._clock() + _QUIET
         if seeing:
             self._good(seconds)
         elif "disturbs-memory" in found.blind.values():
