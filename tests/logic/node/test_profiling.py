@@ -1,6 +1,7 @@
 """Profiling values in the ledger: whose the work of a MIG instance is, and how sure that is."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.logic.node.builders import (
     GIB,
@@ -94,6 +95,61 @@ def test_busy_time_and_energy_of_instances_are_counted_with_their_method():
     assert rows(found)["a"].energy == pytest.approx(500.0)
     assert rows(found)["a"].energy_certainty == "shared-out"
     assert found.ledgers[0].sm_seconds.total == pytest.approx(2.0)
+
+
+def busy_times(*samples):
+    """Of the last sample: the busy time of the GPU, of its two instances, of both tenants, and in the ledger."""
+    found = conclude(*samples)
+    ledger = found.ledgers[0].sm_seconds
+    of = {one.mig: one.busy_seconds for one in found.instances}
+    tenants = [rows(found)[name].sm_seconds for name in "ab"]
+    return [found.gpus[0].busy_seconds, of[M1], of[M2], *tenants, ledger and ledger.total]
+
+
+def profiled(*times, **busy):
+    return [seen(two_instances(), at=at, profile=profile(**busy), **WHO) for at in times]
+
+
+def test_busy_time_that_is_no_longer_measured_is_absent_and_comes_back_as_it_was():
+    before = profiled(0.0, 10.0, gi3=0.7, gi5=0.35)
+    known = [pytest.approx(one) for one in (2.0, 1.0, 1.0, 1.0, 1.0, 2.0)]
+    assert busy_times(*before, *profiled(14.0)) == known  # one slow round does not matter
+    assert busy_times(*before, *profiled(16.0)) == [None] * 6
+    assert busy_times(*before, *profiled(16.0, 90.0), *profiled(90.0, gi3=0.7, gi5=0.35)) == known
+
+
+def test_a_mig_gpu_has_a_busy_time_only_while_all_its_instances_are_measured():
+    before = profiled(0.0, 10.0, gi3=0.7, gi5=0.35)
+    gpu, first, second, tenant, other, ledger = busy_times(*before, *profiled(20.0, gi3=0.7))
+    assert (gpu, second, other, ledger) == (None, None, None, None)
+    assert (first, tenant) == (pytest.approx(2.0), pytest.approx(2.0))
+
+
+def test_an_instance_that_was_not_measured_has_no_method_of_its_busy_time_but_its_energy():
+    found = conclude(
+        *[
+            seen(two_instances(energy=at, power=300.0), at=at, profile=one, **WHO)
+            for at, one in ((0.0, profile(gi3=0.7, gi5=0.7)), (10.0, profile(gi3=0.7, gi5=0.7)), (20.0, Profile()))
+        ]
+    )
+    assert [(one.method, one.energy_method) for one in found.instances] == [(None, "share")] * 2
+    assert found.gpus[0].energy == pytest.approx(20.0)
+
+
+def test_a_tenant_without_a_process_has_its_busy_time_without_profiling_too():
+    empty = cut(instance(M1, gi=3, profile="1g.10gb"), instance(M2, gi=5, profile="2g.20gb", index=1))
+    found = conclude(*profiled(0.0, 10.0, gi3=0.7, gi5=0.7), seen(empty, at=20.0, profile=Profile(), **WHO))
+    assert rows(found)["a"].sm_seconds == pytest.approx(1.0)
+
+
+def test_the_busy_time_of_a_gpu_without_mig_does_not_need_profiling():
+    gpu = card(used=GIB, utilization=0.5, processes=(process(1, GIB, 0.5),))
+    who = {"owners": [owner(1, "a")], "pods": [pod("a")]}
+    samples = [seen(gpu, at=at, profile=Profile(), **who) for at in (0.0, 10.0)]
+    blind = replace(gpu, utilization=None, processes=(process(1, GIB),))
+    found = conclude(*samples, seen(blind, at=60.0, profile=Profile(), **who))
+    assert (found.gpus[0].busy_seconds, rows(found)["a"].sm_seconds) == (5.0, 5.0)
+    assert found.ledgers[0].sm_seconds.total == 5.0
 
 
 def test_two_compute_instances_that_both_run_have_no_value_of_their_own():

@@ -18,11 +18,14 @@ from vgpuscope.model.usage import Burst, Certainty, Method
 
 _WindowKey: TypeAlias = tuple[object, str]
 
+_RECENT: Seconds = 5.0  # busy time that profiling counters show is published so long after it was measured last
+
 
 class Account(Struct, kw_only=True):
     """What one container has used of one GPU so far."""
 
     sm_seconds: Seconds | None = None
+    sm_at: float | None = None  # when it was last known how much to add
     energy: Joules | None = None
     energy_method: Method | None = None
     energy_certainty: Certainty | None = None
@@ -34,6 +37,8 @@ class GpuAccount(Struct, kw_only=True):
     """The totals of a GPU so far, and the parts that belong to no running container."""
 
     busy_seconds: Seconds | None = None
+    by_instances: bool = False  # busy_seconds is the sum of MIG instances, which only profiling counters measure
+    busy_at: float | None = None  # when all of them were last measured
     sm_system: Seconds = 0.0
     sm_unattributed: Seconds = 0.0
     sm_ended: Seconds = 0.0
@@ -49,6 +54,7 @@ class InstanceAccount(Struct, kw_only=True):
 
     migs: frozenset[DeviceUUID] = frozenset()  # its compute instances: its number may be another's later
     busy_seconds: Seconds | None = None  # in seconds of the whole GPU
+    busy_at: float | None = None  # when it was last measured
     method: Method | None = None
     energy: Joules | None = None
 
@@ -99,6 +105,7 @@ class Accounts:
             card = self.cards.setdefault(gpu.uuid, GpuAccount())
             for pool in mine:
                 self._add_sm(card, pool, seconds)
+            self._note_measured(card, gpu, mine)
             self._add_energy(card, gpu, mine)
         for pool in pools:
             for row in pool.rows.values():
@@ -116,6 +123,33 @@ class Accounts:
         window.add(self.at, value, self.window)
         values = window.values
         return Burst(mean=sum(values) / len(values), max=max(values))
+
+    def busy_seconds(self, gpu: DeviceUUID) -> Seconds | None:
+        """The busy time of a GPU; None while that of one of its MIG instances is not measured.
+
+        A counter that stands still means "idle" to rate(), so one that is not being measured must be absent.
+        """
+        card = self.cards.get(gpu)
+        if card is None or (card.by_instances and not self._recent(card.busy_at)):
+            return None
+        return card.busy_seconds
+
+    def instance(self, gpu: DeviceUUID, number: int) -> InstanceAccount | None:
+        """The account of a GPU instance; without busy time while that is not measured."""
+        account = self.instances.get((gpu, number))
+        if account is None or self._recent(account.busy_at):
+            return account
+        return replace(account, busy_seconds=None, method=None)
+
+    def sm_seconds(self, place: ContainerOnGpu) -> Seconds | None:
+        """The busy time of a container; None while that of a container in a MIG instance is not measured."""
+        account = self.containers[place]
+        if not account.started or (place.mig is not None and not self._recent(account.sm_at)):
+            return None
+        return account.sm_seconds
+
+    def _recent(self, at: float | None) -> bool:
+        return self.at is not None and at is not None and self.at - at <= _RECENT
 
     def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
         """The accounts of the containers that have not ended, by GPU."""
@@ -168,10 +202,20 @@ class Accounts:
                 instance = self.instances[pool.gpu, pool.migs[0].gpu_instance]
                 instance.busy_seconds = (instance.busy_seconds or 0.0) + pool.utilization * seconds
                 instance.method = pool.sm_source
+                instance.busy_at = self.at
         for row in pool.rows.values():
             account = self._account(row.place)
             if row.sm is not None and pool.utilization is not None:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
+            if row.sm is not None and (pool.utilization is not None or row.processes == 0):
+                account.sm_at = self.at  # without a process the busy time does not grow, which needs no counter
+
+    def _note_measured(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
+        if gpu.health != "ok":
+            return
+        card.by_instances = bool(gpu.mig_enabled)
+        if all(pool.utilization is not None for pool in pools):
+            card.busy_at = self.at
 
     def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
         """Divide the energy drawn since the last sample. A lower counter was reset: counting continues from it."""

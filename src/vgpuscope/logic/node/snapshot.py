@@ -169,7 +169,7 @@ class NodeTracker:
             sm_certainty=row.sm_certainty if sm is not None else None,
             sm_error=row.sm_error if sm is not None else None,
             sm_burst=burst,
-            sm_seconds=account.sm_seconds if account.started else None,
+            sm_seconds=self._accounts.sm_seconds(row.place),
             instance_sm=inside,
             instance_sm_burst=self._accounts.burst(row.place, "instance_sm", inside),
             energy=account.energy if drew else None,
@@ -194,7 +194,7 @@ class NodeTracker:
             memory_burst=burst(gpu.uuid, "memory", gpu.memory.used if gpu.memory else None),
             power_burst=burst(gpu.uuid, "power", gpu.power),
             sm_clock_burst=burst(gpu.uuid, "sm_clock", gpu.sm_clock),
-            busy_seconds=account.busy_seconds if account else None,
+            busy_seconds=self._accounts.busy_seconds(gpu.uuid),
             energy=account.energy if account else None,
             activity=activity,
             activity_source=measured.source if measured else None,
@@ -209,8 +209,8 @@ class NodeTracker:
             for instance in pool.migs:
                 measured = profile.of(pool.gpu, instance.gpu_instance)
                 activity = own_activity(instance, pool.migs, measured.activity) if measured else None
-                account = self._accounts.instances.get((pool.gpu, instance.gpu_instance))
-                account = account if len(pool.migs) == 1 else None
+                alone = len(pool.migs) == 1
+                account = self._accounts.instance(pool.gpu, instance.gpu_instance) if alone else None
                 yield MigUsage(
                     gpu=pool.gpu,
                     mig=instance.uuid,
@@ -239,11 +239,11 @@ class NodeTracker:
                     yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
 
     def _sm_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
-        card = self._accounts.cards.get(gpu)
-        if card is None or card.busy_seconds is None:
+        card, total = self._accounts.cards.get(gpu), self._accounts.busy_seconds(gpu)
+        if card is None or total is None:
             return None
         return Split(
-            total=card.busy_seconds,
+            total=total,
             containers=sum(account.sm_seconds or 0.0 for account in used),
             system=card.sm_system,
             unattributed=card.sm_unattributed,

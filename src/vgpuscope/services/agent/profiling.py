@@ -26,7 +26,7 @@ _PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes m
 _KEPT: Seconds = 5.0  # how long the values of a slow round are shown
 _QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
 _GAP: Seconds = 0.2  # between two rounds: the driver needs 0.1 s between two samples to make a value of them
-_DCGM_KEPT: Seconds = 30.0  # the same of a dcgm-exporter, which is read every ten seconds
+_DCGM_KEPT: Seconds = 30.0  # how long a dcgm-exporter's values are shown; it is read every ten seconds
 _DCGM_LAG: Seconds = 30.0  # a dcgm-exporter collects so rarely by default, so its page may be that old
 
 
