@@ -44,19 +44,103 @@ def test_a_whole_gpu_has_links_in_bytes_per_second():
     assert found.places == {(A, None): Activity(sm=0.5, pcie_received=97863601.0)}
 
 
-def test_the_names_of_dcgm_4_7_mean_the_same():
-    found = DcgmPages().read(
-        page(("DCGM_FI_PROF_SM_UTIL_RATIO", WHOLE, 0.5), ("DCGM_FI_PROF_TENSOR_UTIL_RATIO", WHOLE, 0.25))
-    )
-    assert found.places == {(A, None): Activity(sm=0.5, tensor=0.25)}
+OTHER = WHOLE.replace(A, "GPU-other")
+SM_4_7, TENSOR_4_7 = "DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"
 
 
-def test_a_ratio_of_4_7_that_is_in_percent_is_converted_for_all_gpus_of_the_page():
-    other = WHOLE.replace(A, "GPU-other")
-    found = DcgmPages().read(
-        page(("DCGM_FI_PROF_SM_UTIL_RATIO", WHOLE, 50), ("DCGM_FI_PROF_SM_UTIL_RATIO", other, 0.5))
-    )
-    assert found.places == {(A, None): Activity(sm=0.5), ("GPU-other", None): Activity(sm=0.005)}
+def after(*values: float | tuple[float, float], pages: DcgmPages | None = None):
+    """The last of these pages: SM activity under its name of DCGM 4.7, of one GPU or of two."""
+    pages = pages or DcgmPages()
+    for one in values:
+        some = one if isinstance(one, tuple) else (one,)
+        found = pages.read(page(*((SM_4_7, gpu, value) for gpu, value in zip((WHOLE, OTHER), some, strict=False))))
+    return found
+
+
+def sm(reading) -> list[float | None]:
+    return [reading.places.get((gpu, None), Activity()).sm for gpu in (A, "GPU-other")]
+
+
+def test_the_names_of_dcgm_4_7_mean_the_same_once_pages_agree_that_they_are_ratios():
+    pages = DcgmPages()
+    lines = (SM_4_7, WHOLE, 0.7), (TENSOR_4_7, WHOLE, 0.25)
+    first, _, third = [pages.read(page(*lines)) for _ in range(3)]
+    assert (first.places, first.rejected) == ({}, {"dcgm-scale-unclear"})
+    assert third.places == {(A, None): Activity(sm=0.7, tensor=0.25)}
+    assert third.dropped == {"dcgm-scale-unclear": 4}
+
+
+def test_a_ratio_of_4_7_that_is_in_percent_is_converted_once_pages_agree():
+    assert sm(after(50, 60)) == [None, None]
+    assert sm(after(50, 60, 40)) == [0.4, None]
+    assert sm(after((50, 40), (50, 40), (50, 40), (50, 0.5))) == [0.5, 0.005]
+
+
+def test_garbage_on_one_gpu_does_not_make_percent_of_anothers_ratio():
+    assert sm(after((0.95, 1.4))) == [None, None]
+    assert sm(after(*[(0.95, 1.4)] * 20)) == [None, None]
+    known = after(0.95, 0.9, 0.95, (0.95, 1.4))
+    assert sm(known) == [0.95, None]
+    assert known.dropped["dcgm-over-1"] == 1
+    assert sm(after(0.95, 0.9, 0.95, *[(0.95, 50)] * 20)) == [0.95, None]
+
+
+def test_percent_below_1_is_not_taken_for_a_ratio():
+    found = after(*[(0.4, 0.02)] * 100)
+    assert (sm(found), found.dropped) == ([None, None], {"dcgm-scale-unclear": 200})
+    assert sm(after(50, 50, 50, 0.95)) == [None, None]  # a new release of the exporter looks the same
+    assert sm(after(50, 50, 50, 0.95, 0.0)) == [0.0, None]
+
+
+def test_a_field_without_evidence_of_its_own_is_unclear_beside_one_in_percent():
+    pages = DcgmPages()
+    for _ in range(5):
+        found = pages.read(page((SM_4_7, WHOLE, 60), (TENSOR_4_7, WHOLE, 0.7)))
+    assert found.places == {(A, None): Activity(sm=0.6)}
+
+
+@pytest.mark.parametrize("before", [0.9, 50.0])
+def test_pages_that_contradict_what_was_known_are_not_used_until_they_have_done_so_for_long(before):
+    now = 50.9 - before
+    pages = DcgmPages()
+    after(*[before] * 3, pages=pages)
+    used = [sm(after(now, pages=pages))[0] for _ in range(40)]
+    right = now if now < 1 else now / 100
+    assert used == [None] * (used.count(None)) + [pytest.approx(right)] * (40 - used.count(None))
+    assert used.count(None) in range(9, 25)
+
+
+def test_zero_is_no_evidence_and_stays_absent_while_the_scale_is_unclear():
+    assert sm(after(*[(0.0, 0.0)] * 50)) == [None, None]
+    assert sm(after(0.9, 0.0, 0.9, 0.0, 0.9, 0.0)) == [0.0, None]
+
+
+def test_the_same_page_read_again_is_no_further_evidence():
+    pages, text = DcgmPages(), page((SM_4_7, WHOLE, 50))
+    reads = [pages.read(text, at=at).places for at in (0.0, 10.0, 20.0, 30.0, 40.0, 50.0)]
+    assert reads == [{}] * 6
+    assert pages.read(text, at=60.0).places == {(A, None): Activity(sm=0.5)}
+
+
+def test_after_an_interruption_the_scale_is_not_known_any_more():
+    pages = DcgmPages()
+    after(50, 50, 50, pages=pages)
+    pages.interrupted()
+    assert sm(after(0.9, pages=pages)) == [None, None]
+    assert sm(after(0.9, 0.9, pages=pages)) == [0.9, None]
+
+
+def test_a_field_that_also_has_its_old_name_needs_no_scale():
+    found = DcgmPages().read(page((SM_4_7, WHOLE, 70), ("DCGM_FI_PROF_SM_ACTIVE", WHOLE, 0.7)))
+    assert (found.places, found.dropped) == ({(A, None): Activity(sm=0.7)}, {})
+
+
+@given(st.lists(st.floats(0, 1), max_size=40), st.sampled_from([1.0, 100.0]))
+def test_a_value_is_right_or_absent_whatever_work_comes_first(work, scale):
+    """Of work that passes 2 % whenever it is not 0: below that, nothing shows the scale."""
+    pages = DcgmPages()
+    for busy in (one if one > 0.02 else 0.0 for one in work):
+        assert sm(after(busy * scale, pages=pages))[0] in (None, pytest.approx(busy))
 
 
 @pytest.mark.parametrize("value", [93, -0.1, "NaN", "+Inf", 2147483632, 9223372036854775792, 140737488355328])

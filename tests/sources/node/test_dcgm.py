@@ -1,6 +1,8 @@
 """A dcgm-exporter on the node: read, late, too large, wrong, or not there."""
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
@@ -98,6 +100,48 @@ def test_an_exporter_that_does_not_answer_is_given_up_at_the_deadline():
 def test_nobody_listening_is_unreadable():
     with pytest.raises(DcgmUnreadable):
         asyncio.run(first("http://127.0.0.1:1/metrics"))
+
+
+async def values_of(pages: list[bytes | None], find: Callable[[], str] | None = None) -> list[float | None]:
+    """What an exporter's reader makes of one page after the other; None: the exporter does not answer."""
+    body: list[bytes | None] = [b""]
+
+    async def talk(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        if body[0] is not None:
+            writer.write(
+                f"HTTP/1.1 200 X\r\nconnection: close\r\ncontent-length: {len(body[0])}\r\n\r\n".encode() + body[0]
+            )
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    at = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    times = itertools.count(0.0, 60.0)
+    reader = DcgmExporter(lambda: at + (find() if find else ""), poll=0.0, clock=lambda: next(times))
+    found = []
+    for body[0] in pages:
+        try:
+            async with aclosing(reader.follow()) as readings:
+                found.append((await anext(readings)).places.get(("GPU-a", None), Activity()).sm)
+        except DcgmUnreadable:
+            found.append(None)
+    server.close()
+    return found
+
+
+RATIO, PERCENT = (b'DCGM_FI_PROF_SM_UTIL_RATIO{UUID="GPU-a"} %g\n' % value for value in (0.9, 50))
+
+
+def test_an_exporter_that_was_away_may_have_come_back_with_another_scale():
+    assert asyncio.run(values_of([PERCENT] * 4 + [RATIO] * 4))[4:] == [None] * 4  # it has not been away
+    found = asyncio.run(values_of([PERCENT] * 4 + [None] + [RATIO] * 3))
+    assert found == [None, None, 0.5, 0.5, None, None, None, 0.9]
+
+
+def test_an_exporter_at_another_address_may_have_another_scale():
+    addresses = iter(["/a"] * 4 + ["/b"] * 3)
+    found = asyncio.run(values_of([PERCENT] * 4 + [RATIO] * 3, lambda: next(addresses)))
+    assert found == [None, None, 0.5, 0.5, None, None, 0.9]
 
 
 @pytest.mark.parametrize(

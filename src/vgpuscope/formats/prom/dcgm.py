@@ -3,7 +3,8 @@
     FIELD{gpu="0",UUID="GPU-…",GPU_I_PROFILE="1g.10gb",GPU_I_ID="9",…} 0.42
 
 Profiling fields are ratios 0-1 and bytes per second. Under their names of DCGM 4.7 (…_UTIL_RATIO) some releases wrote
-0-100; only the values show it. With a pod's name in the labels, one GPU may have several series of the same value.
+0-100; only the values show it (dcgm_scale). With a pod's name in the labels, one GPU may have several series of one
+value.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
+from vgpuscope.formats.prom.dcgm_scale import Scale, Scales
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.model.activity import Activity, ActivityPlace, ActivityReading
 from vgpuscope.model.quantity import UnixTime
@@ -68,29 +70,40 @@ class DcgmPages:
 
     def __init__(self) -> None:
         self._pages = PageReader(wanted=frozenset(_FIELDS), meaning=_meaning)
+        self._scales = Scales()
         self._dropped: dict[str, int] = {}
 
     def read(self, page: bytes, *, at: UnixTime | None = None) -> ActivityReading:
         """The profiling values of a page; without places if it has none that can be used."""
         samples = self._pages.read(page, at=at, late=_LATE)
-        percent = _percents(samples)
+        self._scales.learn(_of_unknown_scale(samples), at)
         found: dict[ActivityPlace, dict[str, float]] = {}
+        sure: set[tuple[ActivityPlace, str]] = set()
         rejected: set[str] = set()
-        for series, value in samples:
-            reason = series.reason or _fault(series, value, percent=series.field in percent)
-            if not reason and series.place not in found and len(found) >= MOST_PLACES:
+        # first the names that are sure: of a field that has both names, the other one is not needed
+        for series, value in sorted(samples, key=lambda sample: sample[0].field.by_values):
+            field, place = series.field, series.place
+            if field.by_values and (place, field.field) in sure:
+                continue
+            scale = self._scales.of(field.field) if field.by_values else "ratio"
+            reason = series.reason or _fault(field, value, scale)
+            if not reason and place not in found and len(found) >= MOST_PLACES:
                 reason = "dcgm-too-many"
             if reason:
                 self._dropped[reason] = self._dropped.get(reason, 0) + 1
                 rejected.add(reason)
                 continue
-            ours = value / _PERCENT if series.field in percent else value
-            ours = min(1.0, ours) if series.field.ratio else ours
-            values = found.setdefault(series.place, {})
+            if not field.by_values:
+                sure.add((place, field.field))
+            values = found.setdefault(place, {})
             # of two series the higher value is kept: work must not be hidden
-            values[series.field.field] = max(ours, values.get(series.field.field, 0.0))
+            values[field.field] = max(_ours(field, value, scale), values.get(field.field, 0.0))
         places = {place: Activity(**values) for place, values in found.items()}
         return ActivityReading(source="dcgm", places=places, dropped=dict(self._dropped), rejected=frozenset(rejected))
+
+    def interrupted(self) -> None:
+        """The exporter did not answer, or is another one: the next pages may have another scale."""
+        self._scales.forget()
 
 
 def _meaning(name: str, labels: dict[str, str]) -> _Series:
@@ -106,18 +119,27 @@ def _meaning(name: str, labels: dict[str, str]) -> _Series:
     return _Series((uuid, int(number)), field)
 
 
-def _percents(samples: Iterable[tuple[_Series, float]]) -> frozenset[_Field]:
-    """The fields whose values show that they are 0-100 though their names say ratio."""
-    return frozenset(
-        series.field for series, value in samples if series.field.by_values and _ROUNDING < value <= _PERCENT
-    )
+def _of_unknown_scale(samples: Iterable[tuple[_Series, float]]) -> dict[str, list[float]]:
+    """The values of the fields whose names do not say their scale."""
+    found: dict[str, list[float]] = {}
+    for series, value in samples:
+        if series.field.by_values and not series.reason:
+            found.setdefault(series.field.field, []).append(value)
+    return found
 
 
-def _fault(series: _Series, value: float, *, percent: bool) -> str:
+def _ours(field: _Field, value: float, scale: Scale) -> float:
+    ours = value / _PERCENT if scale == "percent" else value
+    return min(1.0, ours) if field.ratio else ours
+
+
+def _fault(field: _Field, value: float, scale: Scale) -> str:
     """Why a value cannot be used; "" if it can. DCGM's blank values are far above every bound."""
     if math.isnan(value):
         return "dcgm-nan"
-    if series.field.ratio:
-        most = _PERCENT if percent else 1.0
-        return "" if 0.0 <= value <= most * _ROUNDING else "dcgm-over-1"
-    return "" if 0.0 <= value <= _MOST_TRAFFIC else "dcgm-traffic-implausible"
+    if not field.ratio:
+        return "" if 0.0 <= value <= _MOST_TRAFFIC else "dcgm-traffic-implausible"
+    most = 1.0 if scale == "ratio" else _PERCENT
+    if not 0.0 <= value <= most * _ROUNDING:
+        return "dcgm-over-1"
+    return "dcgm-scale-unclear" if scale == "unclear" else ""

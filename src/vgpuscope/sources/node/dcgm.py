@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpuscope.formats.prom.dcgm import DcgmPages
 from vgpuscope.model.activity import ActivityReading
-from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields
+from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields, SourceDown
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import DeviceUUID, Seconds
 from vgpuscope.sources.bodies import BodyRefused, plain_body
@@ -33,6 +33,7 @@ class DcgmExporter:
     ) -> None:
         self._find, self._poll, self._timeout, self._clock = find, poll, timeout, clock
         self._pages = DcgmPages()
+        self._url = ""
 
     async def follow(self) -> AsyncGenerator[ActivityReading, None]:
         """What was read at every poll, even if nothing of it can be used; DcgmNotFound or DcgmUnreadable."""
@@ -40,9 +41,21 @@ class DcgmExporter:
 
         async with httpx2.AsyncClient(timeout=self._timeout, trust_env=False) as client:
             while True:
-                url = self._find()
-                yield self._pages.read(await self._get(client, url), at=self._clock())
+                yield self._pages.read(await self._page(client), at=self._clock())
                 await asyncio.sleep(self._poll)
+
+    async def _page(self, client: "httpx2.AsyncClient") -> bytes:
+        """The newest page. After an interruption or at another address it may be that of another release."""
+        try:
+            url = self._find()
+            page = await self._get(client, url)
+        except SourceDown:
+            self._pages.interrupted()
+            raise
+        if url != self._url:
+            self._pages.interrupted()
+            self._url = url
+        return page
 
     async def _get(self, client: "httpx2.AsyncClient", url: str) -> bytes:
         import httpx2  # noqa: PLC0415
