@@ -165,21 +165,8 @@ class Gpm:
         found: dict[ActivityPlace, Activity] = {}
         places: set[ActivityPlace] = set()
         for uuid, handle in handles:
-            gpu = known.get(uuid)
-            if gpu is None or not self._sees(uuid, handle):
-                continue
-            instances = _gpu_instances(gpu)
-            if instances and uuid not in self._sampled:
-                self._sampled |= {uuid}
-            self._forget_replaced(uuid, instances)
-            # a GPU in MIG mode may refuse samples of the whole: its instances are sampled all the same
-            mine: list[ActivityPlace] = [(uuid, None), *((uuid, number) for number in sorted(instances))]
-            places.update(mine)
-            for place in mine:
-                if not self._quiet(place) and (values := self._measured(place, handle)) is not None:
-                    found[place] = values
-            silent = not any(place in found for place in mine) and not any(place in self._begun for place in mine)
-            self._support[uuid].silent = self._refused_all(mine) or ("no-values" if silent else "")
+            if uuid in known and self._sees(uuid, handle):
+                places.update(self._sample(known[uuid], handle, found))
         self._forget(self._pairs.keys() - places)
         self._refusals = {place: one for place, one in self._refusals.items() if place in places}
         self._migs = {place: migs for place, migs in self._migs.items() if place in places}
@@ -239,6 +226,23 @@ class Gpm:
         except Refused as e:
             support.there, support.blind = False, _why(e)
         return support.there
+
+    def _sample(self, gpu: Gpu, handle: Any, found: dict[ActivityPlace, Activity]) -> list[ActivityPlace]:
+        """Add the values of a GPU and of its instances to `found`; the places that it has.
+
+        A GPU in MIG mode may refuse samples of the whole: its instances are sampled all the same.
+        """
+        instances = _gpu_instances(gpu)
+        if instances and gpu.uuid not in self._sampled:
+            self._sampled |= {gpu.uuid}
+        self._forget_replaced(gpu.uuid, instances)
+        places: list[ActivityPlace] = [(gpu.uuid, None), *((gpu.uuid, number) for number in sorted(instances))]
+        for place in places:
+            if not self._quiet(place) and (values := self._measured(place, handle)) is not None:
+                found[place] = values
+        silent = not any(place in found or place in self._begun for place in places)
+        self._support[gpu.uuid].silent = self._refused_all(places) or ("no-values" if silent else "")
+        return places
 
     def _quiet(self, place: ActivityPlace) -> bool:
         """Whether the driver recently refused samples of this place."""
