@@ -125,6 +125,12 @@ def test_a_mig_gpu_has_a_busy_time_only_while_all_its_instances_are_measured():
     assert (first, tenant) == (pytest.approx(2.0), pytest.approx(2.0))
 
 
+def test_instances_that_are_measured_in_turn_are_all_measured():
+    first, second = {"gi3": 0.7}, {"gi5": 0.7}
+    samples = [one for at in range(0, 20, 2) for one in (*profiled(at, **first), *profiled(at + 1.0, **second))]
+    assert None not in busy_times(*samples)
+
+
 def test_an_instance_that_was_not_measured_has_no_method_of_its_busy_time_but_its_energy():
     found = conclude(
         *[

@@ -38,7 +38,6 @@ class GpuAccount(Struct, kw_only=True):
 
     busy_seconds: Seconds | None = None
     by_instances: bool = False  # busy_seconds is the sum of MIG instances, which only profiling counters measure
-    busy_at: float | None = None  # when all of them were last measured
     sm_system: Seconds = 0.0
     sm_unattributed: Seconds = 0.0
     sm_ended: Seconds = 0.0
@@ -105,7 +104,8 @@ class Accounts:
             card = self.cards.setdefault(gpu.uuid, GpuAccount())
             for pool in mine:
                 self._add_sm(card, pool, seconds)
-            self._note_measured(card, gpu, mine)
+            if gpu.health == "ok":
+                card.by_instances = bool(gpu.mig_enabled)
             self._add_energy(card, gpu, mine)
         for pool in pools:
             for row in pool.rows.values():
@@ -130,7 +130,7 @@ class Accounts:
         A counter that stands still means "idle" to rate(), so one that is not being measured must be absent.
         """
         card = self.cards.get(gpu)
-        if card is None or (card.by_instances and not self._recent(card.busy_at)):
+        if card is None or (card.by_instances and not self._instances_recent(gpu)):
             return None
         return card.busy_seconds
 
@@ -147,6 +147,9 @@ class Accounts:
         if not account.started or (place.mig is not None and not self._recent(account.sm_at)):
             return None
         return account.sm_seconds
+
+    def _instances_recent(self, gpu: DeviceUUID) -> bool:
+        return all(self._recent(one.busy_at) for (mine, _), one in self.instances.items() if mine == gpu)
 
     def _recent(self, at: float | None) -> bool:
         return self.at is not None and at is not None and self.at - at <= _RECENT
@@ -209,13 +212,6 @@ class Accounts:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
             if row.sm is not None and (pool.utilization is not None or row.processes == 0):
                 account.sm_at = self.at  # without a process the busy time does not grow, which needs no counter
-
-    def _note_measured(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
-        if gpu.health != "ok":
-            return
-        card.by_instances = bool(gpu.mig_enabled)
-        if all(pool.utilization is not None for pool in pools):
-            card.busy_at = self.at
 
     def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
         """Divide the energy drawn since the last sample. A lower counter was reset: counting continues from it."""
