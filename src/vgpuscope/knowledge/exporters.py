@@ -171,6 +171,7 @@ DCGM: Final = Group(
         _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
         _dcgm("sm_active", m.GPU_SM_ACTIVE, *STATISTICS),
         _dcgm("engine_active", m.GPU_ENGINE_ACTIVE, *STATISTICS),
+        _dcgm("dram_active", m.GPU_DRAM_ACTIVE, "mean", "max"),
         _twin("gpu_util", "DCGM_FI_DEV_GPU_UTIL_RATIO", *STATISTICS),
         _twin("mem_copy", "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "mean", "max"),
         _twin("mem_used", "DCGM_FI_DEV_FB_USED_BYTES", "mean", high=_MOST_MEMORY),
@@ -186,6 +187,7 @@ DCGM: Final = Group(
         _twin("decoder", "DCGM_FI_DEV_DEC_UTIL_RATIO", "mean", "max"),
         _twin("sm_active", "DCGM_FI_PROF_SM_UTIL_RATIO", *STATISTICS),
         _twin("engine_active", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", *STATISTICS),
+        _twin("dram_active", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "mean", "max"),
     ),
     xids=m.GPU_LAST_XID.name,
 )
@@ -244,6 +246,8 @@ INSTANCES: Final = Group(
             (m.MIG_SM_ACTIVE_MEAN, m.MIG_SM_ACTIVE_MAX, m.MIG_SM_ACTIVE),
             (m.MIG_ENGINE_ACTIVE_MEAN, m.MIG_ENGINE_ACTIVE_MAX, m.MIG_ENGINE_ACTIVE),
         ),
+        # the only sign of a tenant that copies or, before Hopper, decodes video: no SM and no engine is busy then
+        _ours("dram_active", mean=m.MIG_DRAM_ACTIVE, max=m.MIG_DRAM_ACTIVE),
         _ours("decoder", mean=m.MIG_DECODER, max=m.MIG_DECODER),
         _ours("jpeg", mean=m.MIG_JPEG, max=m.MIG_JPEG),
         _ours("ofa", mean=m.MIG_OFA, max=m.MIG_OFA),

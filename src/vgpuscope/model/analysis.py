@@ -22,6 +22,7 @@ Term: TypeAlias = Literal[
     "sm_clock",  # hertz
     "sm_active",  # ratio of SMs that were busy (profiling metric)
     "engine_active",  # ratio of time in which the graphics or compute engine was busy (profiling metric)
+    "dram_active",  # ratio of the memory bandwidth that was used (profiling metric); also known of MIG instances
     "process_sm",  # ratio of the GPU's SM time that the tenant's own processes used
     "process_sm_error",  # how far process_sm can be off, as our agent reports it
     "encoder",  # ratio of time in which video was encoded: work that no other signal shows

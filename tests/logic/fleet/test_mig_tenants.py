@@ -43,6 +43,7 @@ def instance(engine: float, *, pod: str = "p", name: str = "MIG-1", share: float
         m.MIG_SM_ACTIVE_MEAN: engine / 2,
         m.MIG_SM_ACTIVE_MAX: engine / 2,
         m.MIG_DECODER: more.get("decoder", 0.0),
+        m.MIG_DRAM_ACTIVE: more.get("dram", 0.0),
     }
     lines = [f"{metric.name}{{{tenant(pod, name)}}} {value}" for metric, value in own.items()]
     return lines + [f"{metric.name}{{{mig(name)}}} {value}" for metric, value in shown.items()]
@@ -94,6 +95,37 @@ def test_a_burst_between_two_scrapes_is_in_the_agents_maximum():
 
 def test_video_that_an_instance_decodes_is_work():
     assert judged(*instance(0.0, decoder=0.4))["MIG-1"].verdict == "in_use"
+
+
+def test_a_tenant_that_only_copies_is_not_idle_though_no_sm_is_busy():
+    use = judged(*instance(0.0, dram=0.3))["MIG-1"]
+    assert verdicts(use) == ("in_use", ["unknown"])  # the driver does not say whose copies these are
+    assert (use.evidence.reasons[0], use.evidence.other_max) == ("VERDICT_MEMORY_TRAFFIC", 0.3)
+
+
+def dcgm(**fields: float) -> list[str]:
+    """What a dcgm-exporter shows of an instance of an A100, with the zeros that it writes for fields of whole GPUs."""
+    labels = 'UUID="GPU-1",gpu="0",Hostname="n1",GPU_I_ID="7",GPU_I_PROFILE="1g.5gb",namespace="ml",pod="p"'
+    idle = {"PROF_GR_ENGINE_ACTIVE": 0.0, "DEV_MEM_COPY_UTIL": 0.0, "DEV_FB_USED": 4000.0, "DEV_FB_FREE": 800.0}
+    return [f"DCGM_FI_{name}{{{labels}}} {value}" for name, value in (idle | fields).items()]
+
+
+@pytest.mark.parametrize("name", ["PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"])
+def test_the_same_where_only_a_dcgm_exporter_sees_the_instance(name):
+    busy, idle = (judged(*dcgm(**{name: value}))["GI-7"] for value in (0.3, 0.004))
+    assert (verdicts(idle), idle.use_class) == (("idle", ["idle"]), "idle-held")
+    assert verdicts(busy) == ("in_use", ["in_use"])
+    assert (busy.evidence.reasons[0], busy.evidence.other_max) == ("VERDICT_MEMORY_TRAFFIC", 0.3)
+
+
+@pytest.mark.parametrize("lines", [instance(0.0), dcgm(), without(instance(0.0), "_active", "_sm_", "decoder")])
+@pytest.mark.parametrize("dram", [0.0, 0.01, 0.04, 0.06, 1.0])
+def test_memory_bandwidth_never_makes_an_instance_idle_and_never_lowers_its_score(lines, dram):
+    plain = without(lines, "dram")
+    shown = [f"{m.MIG_DRAM_ACTIVE.name}{{{mig()}}} {dram}"] if "MIG-1" in lines[0] else dcgm(PROF_DRAM_ACTIVE=dram)[-1:]
+    ((before,), (after,)) = (judged(*given).values() for given in (plain, [*plain, *shown]))
+    assert after.verdict in {before.verdict, "in_use"}
+    assert (after.score, after.tenants[0].score) == (before.score, before.tenants[0].score)
 
 
 def test_without_a_value_that_shows_computing_the_instance_and_its_tenant_are_unknown():

@@ -131,6 +131,17 @@ async def test_every_term_is_read_in_base_units(engine, either):
     assert reading.schemas == ("dcgm",)
 
 
+@pytest.mark.parametrize("name", ["DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"])
+async def test_a_burst_on_the_memory_of_an_instance_is_read_beside_the_zeros_for_whole_gpus(engine, either, name):
+    at = labels(GPU_I_ID="7", GPU_I_PROFILE="1g.5gb")
+    engine.add(COPY, [0.0] * FULL, **at)
+    engine.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", [0.0] * FULL, **at)
+    engine.add(name, [0.0] * (FULL - 1) + [0.4], **at)
+    [track] = (await read(either)).tracks
+    assert (track.mig, track.terms["mem_copy"].max) == ("GI-7", 0.0)
+    assert bare(track.terms["dram_active"]) == Stat(mean=about(0.02), max=0.4, samples=FULL)
+
+
 async def test_the_number_of_requests_does_not_depend_on_the_number_of_cards(engine, either):
     add(engine)
     alone = await read(either)

@@ -1451,7 +1451,7 @@ export interface components {
             /** @default null */
             min_coverage: number | null;
             /** @default null */
-            other: ("cpu" | "decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock") | null;
+            other: ("cpu" | "decoder" | "dram_active" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock") | null;
             /** @default null */
             other_max: number | null;
             /** @default null */
@@ -1510,7 +1510,7 @@ export interface components {
             /** @default null */
             schema: ("dcgm" | "vgpuscope") | null;
             /** @default [] */
-            terms: ("cpu" | "decoder" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock")[];
+            terms: ("cpu" | "decoder" | "dram_active" | "encoder" | "energy" | "engine_active" | "gpu_util" | "jpeg" | "mem_copy" | "mem_total" | "mem_used" | "ofa" | "pcie_in" | "pcie_out" | "power" | "power_limit" | "process_sm" | "process_sm_error" | "sm_active" | "sm_clock")[];
         };
         /** Features */
         Features: {

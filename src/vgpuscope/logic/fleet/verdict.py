@@ -27,7 +27,8 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime, Watts
 
-ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder", "jpeg", "ofa")  # all terms that can show work
+# all terms that can show work
+ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "dram_active", "encoder", "decoder", "jpeg", "ofa")
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 
 
@@ -315,6 +316,7 @@ _BY_CLASS: dict[UseClass, str] = {
 }
 _WORK_BESIDE: dict[Term, str] = {
     "mem_copy": "VERDICT_MEMORY_TRAFFIC",
+    "dram_active": "VERDICT_MEMORY_TRAFFIC",
     "encoder": "VERDICT_VIDEO_WORK",
     "jpeg": "VERDICT_VIDEO_WORK",
     "ofa": "VERDICT_VIDEO_WORK",

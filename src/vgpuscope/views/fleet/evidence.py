@@ -180,6 +180,7 @@ SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
     "engine_active": ("engine activity", "引擎活跃度"),
     "process_sm": ("SM time of the processes", "进程 SM 时间占比"),
     "mem_copy": ("memory traffic", "显存读写"),
+    "dram_active": ("memory bandwidth", "显存带宽占用"),
     "encoder": ("the video encoder", "视频编码器"),
     "decoder": ("the video decoder", "视频解码器"),
     "jpeg": ("the JPEG engine", "JPEG 引擎"),
