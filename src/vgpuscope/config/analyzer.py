@@ -285,7 +285,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             gt=0,
             le=100_000,
             description="Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are "
-            "not. Without CPU metrics of the agent no tenant has this class.",
+            "not. The highest value in the window counts. Without CPU metrics of the agent no tenant has this class.",
             extra={"flag": None},
         ),
     ] = 0.25

@@ -278,7 +278,7 @@ CONTAINERS: Final = Group(
         _ours("process_sm_error", mean=m.CONTAINER_SM_ERROR),
         _ours("mem_used", high=_MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
         _ours("mem_total", high=_MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
-        _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU),
+        _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU, max=m.CONTAINER_CPU),
     ),
 )
 GROUPS: Final = (DCGM, CARDS, INSTANCES, CONTAINERS)

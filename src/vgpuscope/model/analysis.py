@@ -221,6 +221,7 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     power_limit: str = ""  # "limit 400 W (metric)", "400 W (table: NVIDIA A100…)", "250 W (default)"
     pcie_traffic: float | None = None  # bytes per second, in the busier direction
     cpu: float | None = None  # CPU cores that the tenant used on average; None: not measured
+    cpu_max: float | None = None  # and at most; the larger one decides whether it prepares data
     steady_for: int = 0  # cycles for which the raw finding has been the same as the verdict
 
 

@@ -18,14 +18,14 @@ LEAST = VerdictRules().preparing_cpu
 HELD = {"mem_used": Stat(mean=9.0 * GIB, samples=20), "mem_total": Stat(mean=80.0 * GIB, samples=20)}
 
 
-def using(cores, base):
+def using(cores, base, most=None):
     """The track of a tenant that uses so many CPU cores."""
-    return replace(base, terms={**base.terms, "cpu": Stat(mean=cores, samples=20)})
+    return replace(base, terms={**base.terms, "cpu": Stat(mean=cores, max=most, samples=20)})
 
 
-@given(readings, circumstances, st.none() | st.floats(0, 1000))
-def test_cpu_use_never_changes_a_verdict(terms, around, cores):
-    without, with_it = found(terms, **around), found(terms, **around, cpu=cores)
+@given(readings, circumstances, st.none() | st.floats(0, 1000), st.none() | st.floats(0, 1000))
+def test_cpu_use_never_changes_a_verdict(terms, around, cores, most):
+    without, with_it = found(terms, **around), found(terms, **around, cpu=cores, cpu_max=most)
     assert with_it[0] == without[0]
     assert with_it[1] == without[1] or (without[0] == "idle" and with_it[1] == "idle-preparing")
 
@@ -56,6 +56,29 @@ def test_busy_cpus_say_more_than_memory_that_is_held_and_both_are_told():
 @pytest.mark.parametrize(("lang", "words"), [("en", "used 3.2 CPU cores"), ("zh", "3.2 个 CPU 核")])
 def test_the_evidence_says_how_busy_the_cpus_were(lang, words):
     assert words in sentences(found(IDLE, cpu=3.2)[2], lang)[1]
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"),
+    [("en", "used up to 2 CPU cores (0.2 on average)"), ("zh", "最多使用了 2 个 CPU 核（平均 0.2 个）")],
+)
+def test_a_loader_that_has_just_begun_prepares_though_the_mean_of_the_window_is_low(lang, words):
+    use = only(track(0.0, schema="vgpuscope"), using(0.2, own(0.0, A), most=2.0))
+    (tenant,) = use.tenants
+    assert (use.use_class, tenant.use_class) == ("idle-preparing", "idle-preparing")
+    assert (tenant.evidence.cpu, tenant.evidence.cpu_max) == (0.2, 2.0)
+    assert words in sentences(tenant.evidence, lang)[1]
+
+
+def test_of_tenants_that_prepare_the_gpu_names_the_one_with_the_most_cores():
+    use = only(track(0.0, schema="vgpuscope"), using(1.0, own(0.0, A), most=1.5), using(0.3, own(0.0, B), most=4.0))
+    assert (use.evidence.cpu, use.evidence.cpu_max) == (0.3, 4.0)
+
+
+@pytest.mark.parametrize("nonsense", [nan, inf, -1.0])
+def test_a_highest_value_that_is_nonsense_leaves_the_mean_to_decide(nonsense):
+    use = only(track(0.0, schema="vgpuscope"), using(3.0, own(0.0, A), most=nonsense))
+    assert (use.tenants[0].use_class, use.tenants[0].evidence.cpu_max) == ("idle-preparing", None)
 
 
 def test_a_tenant_with_its_own_numbers_prepares_by_its_own_cpus():

@@ -210,6 +210,14 @@ async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_ow
     assert bare(container.terms["process_sm"]) == Stat(mean=0.2, max=0.7, p95=0.2, samples=20)
 
 
+async def test_the_highest_cpu_use_of_a_tenant_is_read_beside_its_mean(engine, either):
+    who = {"node": "n1", "gpu_uuid": "GPU-a", "namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u"}
+    engine.add(m.CONTAINER_PROCESSES.name, [1.0] * FULL, **who)
+    engine.add(m.CONTAINER_CPU.name, [0.0] * (FULL - 2) + [2.0] * 2, **who)
+    [track] = (await read(either)).tracks
+    assert bare(track.terms["cpu"]) == Stat(mean=about(0.2), max=2.0, samples=FULL)
+
+
 async def test_both_schemas_are_delivered_side_by_side(engine, either):
     add(engine)
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="node-1", gpu_uuid="GPU-00000000")

@@ -1432,6 +1432,8 @@ export interface components {
             coverage: number | null;
             /** @default null */
             cpu: number | null;
+            /** @default null */
+            cpu_max: number | null;
             /** @default 0 */
             dropped: number;
             /** @default 0 */
@@ -3671,7 +3673,7 @@ export interface components {
             min_coverage?: number;
             /** @description Without compute activity, a power draw above this share of the limit means unknown, 0-1. */
             power_contradiction?: number;
-            /** @description Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are not. Without CPU metrics of the agent no tenant has this class. */
+            /** @description Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are not. The highest value in the window counts. Without CPU metrics of the agent no tenant has this class. */
             preparing_cpu?: number;
             /** @description Maximum power draw of the class stalled, as a share of the limit, 0-1. */
             stalled_power?: number;

@@ -29,7 +29,7 @@ from vgpuscope.logic.fleet.sightings import (
     case_of,
     units_of,
 )
-from vgpuscope.logic.fleet.tenants import Concluded, former_use, key_of, not_started, own_cpu, tenant_uses, unknown
+from vgpuscope.logic.fleet.tenants import Concluded, busiest_cpu, former_use, key_of, not_started, tenant_uses, unknown
 from vgpuscope.logic.fleet.verdict import VerdictRules, highest, judge
 from vgpuscope.model.analysis import GpuUse, Reading, Score, Stat, Tenant, TenantUse, Term, Track
 from vgpuscope.model.quantity import Bytes, DeviceUUID, UnixTime, Watts
@@ -141,6 +141,7 @@ def _score(case: Case, context: Context) -> Score:
 def _judged(case: Case, found: Score, context: Context) -> Concluded:
     base, tenancies = case.base, case.tenancies
     past = context.previous.get((base.gpu_id, base.mig), NEW)
+    cpu = busiest_cpu(tenancies)
     concluded = judge(
         _of_instance(base.terms) if base.mig else base.terms,
         window=context.pace(base).window,
@@ -160,7 +161,8 @@ def _judged(case: Case, found: Score, context: Context) -> Concluded:
         held_since=tenancies[0].since if len(tenancies) == 1 else _latest([tenancy.since for tenancy in tenancies]),
         handed_over=_handover(base, tenancies, case.seen_since, context) if case.several else None,
         steady=past.steady,
-        cpu=max([cores for tenancy in tenancies if (cores := own_cpu(tenancy)) is not None], default=None),
+        cpu=cpu.mean,
+        cpu_max=cpu.max,
     )
     if base.health in UNUSABLE:
         return unknown(concluded[2], "VERDICT_GPU_LOST")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.scoring import believable, share, status, tenant_score
 from vgpuscope.logic.fleet.sightings import NEW, Case, Context, Key, Tenancy
-from vgpuscope.logic.fleet.verdict import cpu_cores, highest, holds_memory, idle_class, judge, measured
+from vgpuscope.logic.fleet.verdict import CpuUse, cpu_use, highest, holds_memory, idle_class, judge, measured
 from vgpuscope.model.analysis import SIGNALS, Evidence, Score, Stat, Tenant, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio
 
@@ -73,9 +73,17 @@ def not_started(tenancy: Tenancy) -> bool:
     return tenancy.track.own and tenancy.track.state == "not-started"
 
 
-def own_cpu(tenancy: Tenancy) -> float | None:
-    """The CPU cores that the tenant used; None if no source reports it."""
-    return cpu_cores(tenancy.track.terms) if tenancy.track.own else None
+def own_cpu(tenancy: Tenancy) -> CpuUse:
+    """The CPU cores that the tenant used, if a source reports them."""
+    return cpu_use(tenancy.track.terms) if tenancy.track.own else _NO_CPU
+
+
+def busiest_cpu(tenancies: Iterable[Tenancy]) -> CpuUse:
+    """The CPU cores of the tenant that used most."""
+    return max(map(own_cpu, tenancies), key=lambda cpu: cpu.most, default=_NO_CPU)
+
+
+_NO_CPU = CpuUse()
 
 
 def key_of(gpu_id: str, mig: str, tenant: Tenant) -> Key:
@@ -153,6 +161,7 @@ def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Conclu
     """The verdict by the tenant's own numbers. Its power is not compared with the limit, which is the whole GPU's."""
     track = tenancy.track
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
+    cpu = own_cpu(tenancy)
     return judge(
         {name: stat for name, stat in track.terms.items() if name not in _OF_CARDS},
         window=context.pace(track).window,
@@ -169,7 +178,8 @@ def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Conclu
         held_since=tenancy.since,
         handed_over=tenancy.since if context.later(tenancy.since, case.seen_since) else None,
         steady=past.steady,
-        cpu=own_cpu(tenancy),
+        cpu=cpu.mean,
+        cpu_max=cpu.max,
     )
 
 
@@ -264,7 +274,7 @@ def _its_idle_class(tenancy: Tenancy, evidence: Evidence, context: Context) -> C
     its = idle_class(cpu, holds=holds, rules=context.rules)
     deciding, *others = [code for code in evidence.reasons if code not in (_HELD, _CPU_BUSY)]
     own = ((_CPU_BUSY,) if its == "idle-preparing" else ()) + ((_HELD,) if holds else ())
-    return "idle", its, replace(evidence, reasons=(deciding, *own, *others), cpu=cpu)
+    return "idle", its, replace(evidence, reasons=(deciding, *own, *others), cpu=cpu.mean, cpu_max=cpu.max)
 
 
 _HELD, _CPU_BUSY = "VERDICT_IDLE_MEMORY_HELD", "VERDICT_IDLE_CPU_BUSY"

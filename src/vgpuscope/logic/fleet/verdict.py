@@ -6,7 +6,7 @@ the whole window, up to now, and none of them shows work or contradicts. Otherwi
 
 from collections.abc import Mapping
 from math import inf, isfinite
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -108,6 +108,7 @@ def judge(
     handed_over: UnixTime | None = None,
     steady: int = 0,
     cpu: float | None = None,
+    cpu_max: float | None = None,
 ) -> tuple[Verdict, UseClass, Evidence]:
     """The verdict, its class and its evidence.
 
@@ -116,8 +117,8 @@ def judge(
     `failed`: terms that could not be read, as opposed to terms that the GPU does not have.
     `origins`: the tracks of terms that come from another track than `schema`, `first` and `last`.
     `beside`: the highest activity of a tenant's own processes. `handed_over`: when the GPU last changed tenants, if
-    that was seen. `steady`: for how many analyses the verdict was `previous`. `cpu`: the CPU cores that the tenant
-    used; nothing follows if that was not measured.
+    that was seen. `steady`: for how many analyses the verdict was `previous`. `cpu` and `cpu_max`: the CPU
+    cores that the tenant used, on average and at most; nothing follows if neither was measured.
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
@@ -144,7 +145,7 @@ def judge(
     if verdict == "in_use":
         use_class = _busy_class(terms, status, drawn, window, rules)
     else:
-        use_class = idle_class(cpu, holds=holds, rules=rules) if verdict == "idle" else verdict
+        use_class = idle_class(CpuUse(cpu, cpu_max), holds=holds, rules=rules) if verdict == "idle" else verdict
     base = _base(seen, window=window, last=last, schema=schema, rules=rules)
     kept = verdict == "idle" and work.most >= rules.idle_enter
     beyond = work.term if seen and work.term != seen.name else None
@@ -162,6 +163,7 @@ def judge(
         power_limit=drawn.reference if drawn else "",
         pcie_traffic=traffic or None,
         cpu=cpu,
+        cpu_max=cpu_max,
         steady_for=steady + 1 if verdict == previous else 1,
     )
     return verdict, use_class, evidence
@@ -446,17 +448,34 @@ def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
     return not stat.holes and stat.samples >= rules.min_coverage * window.expected
 
 
-def idle_class(cpu: float | None, *, holds: bool, rules: VerdictRules) -> UseClass:
-    """The class of an idle tenant or GPU. Busy CPUs say more than memory that is held: something is being done."""
-    if cpu is not None and cpu >= rules.preparing_cpu:
+class CpuUse(NamedTuple):
+    """The CPU cores that a tenant used in the window, on average and at most; None: not measured."""
+
+    mean: float | None = None
+    max: float | None = None
+
+    @property
+    def most(self) -> float:
+        """The larger one; 0 if neither was measured."""
+        return max(self.mean or 0.0, self.max or 0.0)
+
+
+def idle_class(cpu: CpuUse, *, holds: bool, rules: VerdictRules) -> UseClass:
+    """The class of an idle tenant or GPU. Busy CPUs say more than memory that is held: something is being done.
+
+    The highest value counts too: the mean of the window is still low if a data loader has only just begun. The agent's
+    values are means themselves, so noise does not reach the threshold.
+    """
+    if cpu.most >= rules.preparing_cpu:
         return "idle-preparing"
     return "idle-held" if holds else "idle"
 
 
-def cpu_cores(terms: Mapping[Term, Stat]) -> float | None:
-    """The CPU cores that a tenant used on average; None if that was not measured."""
-    stat = terms.get("cpu")
-    return stat.mean if stat is not None and stat.mean is not None and 0 <= stat.mean < inf else None
+def cpu_use(terms: Mapping[Term, Stat]) -> CpuUse:
+    """The CPU cores that a tenant used, as far as they were measured."""
+    stat = terms.get("cpu", _NOTHING)
+    mean, most = (value if value is not None and 0 <= value < inf else None for value in (stat.mean, stat.max))
+    return CpuUse(mean, most)
 
 
 def holds_memory(terms: Mapping[Term, Stat], rules: VerdictRules) -> bool:

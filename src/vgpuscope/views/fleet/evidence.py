@@ -24,8 +24,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "占用显存但没有计算：平均占用 {held}。",
     ),
     "VERDICT_IDLE_CPU_BUSY": (
-        "The GPU is idle, but its tenant used {cpu} CPU cores on average: it may be loading or preparing data.",
-        "GPU 空闲，但租户平均使用了 {cpu} 个 CPU 核：可能正在加载或准备数据。",
+        "The GPU is idle, but its tenant used {cpu}: it may be loading or preparing data.",
+        "GPU 空闲，但租户{cpu}：可能正在加载或准备数据。",
     ),
     "VERDICT_IDLE_KEPT": (
         "The last verdict was idle, and stays so until some activity reaches {threshold}.",
@@ -232,7 +232,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "power_limit": evidence.power_limit or None,
         "other": _name(evidence.other, which),
         "other_max": _percent(evidence.other_max),
-        "cpu": None if evidence.cpu is None else f"{evidence.cpu:.2g}" if evidence.cpu < 10 else f"{evidence.cpu:.0f}",
+        "cpu": _cpu(evidence, which),
         "source": evidence.source or None,
     }
     return {key: not_known if value is None else value for key, value in values.items()}
@@ -240,6 +240,24 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
 
 def _name(term: Term | None, which: int) -> str | None:
     return SIGNAL_NAMES[term][which] if term in SIGNAL_NAMES else None
+
+
+def _cpu(evidence: Evidence, which: int) -> str | None:
+    """The figure that decided: the highest, with the mean beside it, or the mean if that is as high."""
+    mean, most = evidence.cpu, evidence.cpu_max
+    if most is None or (mean is not None and mean >= most):
+        return None if mean is None else _CPU_MEAN[which].format(mean=_cores(mean))
+    beside = "" if mean is None else _CPU_BESIDE[which].format(mean=_cores(mean))
+    return _CPU_MAX[which].format(most=_cores(most), beside=beside)
+
+
+_CPU_MEAN = ("{mean} CPU cores on average", "平均使用了 {mean} 个 CPU 核")
+_CPU_MAX = ("up to {most} CPU cores{beside}", "最多使用了 {most} 个 CPU 核{beside}")
+_CPU_BESIDE = (" ({mean} on average)", "（平均 {mean} 个）")
+
+
+def _cores(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def _percent(value: Ratio | None) -> str | None:
