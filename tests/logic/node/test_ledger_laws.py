@@ -201,14 +201,18 @@ def test_every_value_that_is_there_says_how_it_was_found_out(history):
 
 
 @given(histories())
-def test_a_bound_is_never_negative_and_only_of_a_figure_that_was_not_shared_out(history):
+def test_a_bound_is_never_negative_and_every_figure_that_was_cut_has_one_that_reaches_down_to_nothing(history):
     for snapshot in replay(history):
         for row in snapshot.containers:
             for value, error, certainty in (
                 (row.memory, row.memory_error, row.memory_certainty),
                 (row.sm, row.sm_error, row.sm_certainty),
             ):
-                assert error is None or (value is not None and error >= 0 and certainty != "shared-out")
+                assert error is None or (value is not None and error >= 0)
+                assert certainty != "shared-out" or error is not None
+            if row.sm_certainty == "shared-out":
+                assert row.sm_error >= row.sm  # a cut figure is proven by nothing
+                assert row.sm_error <= 1
 
 
 @given(histories())

@@ -17,6 +17,7 @@ from tests.logic.node.builders import (
     process,
     readings,
     region,
+    share,
     slot,
 )
 from vgpuscope.knowledge.mig import instance_share
@@ -304,9 +305,22 @@ def test_the_rest_that_the_only_holder_gets_is_derived_and_may_be_off_by_that_re
     assert (row.sm, row.sm_certainty, row.sm_error) == (0.5, "derived", pytest.approx(0.11))
 
 
-def test_figures_that_were_cut_in_proportion_are_shared_out_without_a_bound():
+def test_figures_of_the_driver_that_contradict_each_other_may_be_off_by_all_that_is_in_use():
     gpu = card(used=2 * GIB, utilization=0.3, processes=(process(1, 2 * GIB, 0.3), process(2, 2 * GIB, 0.3)))
     who = {"owners": [owner(1, "a"), owner(2, "b")], "pods": [pod("a"), pod("b")]}
     row = rows(conclude(seen(gpu, profile=Profile(), **who)))["a"]
-    assert (row.memory_certainty, row.memory_error) == ("shared-out", None)
-    assert (row.sm_certainty, row.sm_error) == ("shared-out", None)
+    assert (row.memory, row.memory_certainty, row.memory_error) == (GIB, "shared-out", GIB)
+    assert (row.sm, row.sm_certainty, row.sm_error) == (0.15, "shared-out", pytest.approx(0.16))
+
+
+def test_claims_that_were_cut_in_proportion_may_be_off_by_what_the_driver_leaves_over():
+    gpu = card(used=40 * GIB, utilization=0.9, processes=(process(1, 30 * GIB, 0.5),))
+    pods = [pod("a"), *(pod(name, shares=[share(memory=20 * GIB)]) for name in "bc")]
+    regions = [region("b", slot(0, 5 * GIB, 0.2)), region("c", slot(0, 15 * GIB, 0.6))]
+    readings = seen(gpu, profile=Profile(), owners=[owner(1, "a")], pods=pods, regions=regions)
+    found = {name: row for name, row in rows(conclude(readings)).items() if name in "bc"}
+    assert {name: row.memory / GIB for name, row in found.items()} == {"b": 2.5, "c": 7.5}
+    assert {name: row.memory_error / GIB for name, row in found.items()} == {"b": 7.5, "c": 7.5}
+    assert {name: row.sm for name, row in found.items()} == {"b": pytest.approx(0.1), "c": pytest.approx(0.3)}
+    assert {name: row.sm_error for name, row in found.items()} == {"b": pytest.approx(0.31), "c": pytest.approx(0.31)}
+    assert {(row.memory_certainty, row.sm_certainty) for row in found.values()} == {("shared-out", "shared-out")}

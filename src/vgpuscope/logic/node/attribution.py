@@ -85,6 +85,7 @@ class GpuPool(Struct, kw_only=True):
     unattributed_memory: Bytes = 0
     unattributed_sm: Ratio = 0.0
     scaled: set[str] = set()
+    contradicted: set[str] = set()  # resources whose total the driver's own figures exceed: none of them is proven
     memory_left: Bytes = 0  # in use, and not proven to be anyone's
     sm_left: Ratio = 0.0
     share: Ratio = 1.0  # the part of the GPU that the pool is
@@ -363,7 +364,7 @@ def _cut_measured(pool: GpuPool, used: Bytes, system: Bytes) -> Bytes:
     whole = system + sum([row.measured for row in pool.rows.values()])
     if whole <= used:
         return system
-    pool.scaled = pool.scaled | {"memory"}
+    pool.scaled, pool.contradicted = pool.scaled | {"memory"}, pool.contradicted | {"memory"}
     for row in pool.rows.values():
         row.memory_cut = row.measured > 0
         row.measured = row.measured * used // whole
@@ -475,6 +476,8 @@ def _cut_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> Ratio:
     proven = [row for row in pool.rows.values() if row.sm_proven]
     claims = [row for row in pool.rows.values() if row.sm is not None and not row.sm_proven]
     measured = system + sum([row.sm or 0.0 for row in proven])
+    if measured > utilization + _ROUNDING:
+        pool.contradicted = pool.contradicted | {"sm"}
     system *= _cut(pool, proven, measured, utilization)
     left = pool.sm_left = max(0.0, utilization - system - sum([row.sm or 0.0 for row in proven]))
     _cut(pool, claims, sum([row.sm or 0.0 for row in claims]), left)
@@ -499,7 +502,8 @@ def _judge(pool: GpuPool) -> None:
     """Say of each figure whether it was measured, and how far it can be off.
 
     What is not proven to be anyone's may be that of any container that runs here. What a container has beyond what was
-    measured of it may be another's. So nothing that a region claims changes what is said of another container.
+    measured of it may be another's. So nothing that a region claims changes what is said of another container. A figure
+    that was cut because the driver's own figures contradict each other may be anything up to all that is in use.
     """
     for row in pool.rows.values():
         runs = row.processes > 0 or not pool.listed
@@ -511,25 +515,29 @@ def _judge(pool: GpuPool) -> None:
 
 def _judge_memory(row: ContainerShare, pool: GpuPool, *, runs: bool) -> None:
     assert row.memory is not None
-    beyond = max(0, row.memory - row.measured)
+    beyond, left = max(0, row.memory - row.measured), pool.memory_left
     row.memory_certainty = "derived" if beyond or row.memory_method in _BY_RULE else "measured"
     if row.memory_cut:
         row.memory_certainty = "shared-out"
-    elif pool.memory is not None:
-        row.memory_error = max(beyond, pool.memory_left - beyond) if runs else 0
+    if pool.memory is None:
+        return
+    if row.memory_cut and "memory" in pool.contradicted:
+        beyond, left = row.memory, pool.memory.used
+    row.memory_error = max(beyond, left - beyond) if runs else 0
 
 
 def _judge_sm(row: ContainerShare, pool: GpuPool, *, runs: bool) -> None:
     assert row.sm is not None
-    beyond = max(0.0, row.sm - row.sm_measured)
-    if row.sm_cut:
-        row.sm_certainty = "shared-out"
-    elif pool.sm_source is not None and runs:
+    beyond, left = max(0.0, row.sm - row.sm_measured), pool.sm_left
+    if pool.sm_source is not None and runs and not row.sm_cut:
         row.sm_certainty, row.sm_error = "derived", row.sm * SLICE_ERROR
-    else:
-        row.sm_certainty = "derived" if beyond > _ROUNDING else "measured"
-        if pool.utilization is not None:
-            row.sm_error = min(1.0, max(beyond, pool.sm_left - beyond) + _ROUNDING) if runs else 0.0
+        return
+    row.sm_certainty = "shared-out" if row.sm_cut else "derived" if beyond > _ROUNDING else "measured"
+    if pool.utilization is None:
+        return
+    if row.sm_cut and "sm" in pool.contradicted:
+        beyond, left = row.sm, pool.utilization
+    row.sm_error = min(1.0, max(beyond, left - beyond) + _ROUNDING) if runs else 0.0
 
 
 _BY_RULE: frozenset[Method] = frozenset({"podresources", "mig"})
