@@ -187,6 +187,27 @@ def test_a_container_has_the_devices_of_its_own_request(cluster, root, tmp_path)
         }
 
 
+def test_a_device_of_a_request_that_no_container_uses_is_the_pods(cluster, root, tmp_path):
+    uuids = four_gpus(cluster)
+    for slot, one in enumerate(uuids):
+        root.nvml.gpu(slot, uuid=one)
+    gpu_class(cluster)
+    both = wanting("both")
+    requests = both["spec"]["devices"]["requests"]
+    requests.append({**copy.deepcopy(requests[0]), "name": "second"})
+    cluster.create(both)
+    with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
+        schedule(cluster, user("a", main="both/gpu"))
+        agree(here, all_nodes, holders=2)
+        claim = cluster.get("resourceclaims", "both", namespace="ml")
+        results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
+        uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
+        assert containers(here) == {
+            ("a", "main", uuid_of[results["gpu"]], "exclusive"),
+            ("a", "", uuid_of[results["second"]], "exclusive"),
+        }
+
+
 def test_a_gpu_requested_as_an_extended_resource_and_allocated_by_a_claim(cluster, root, tmp_path):
     uuids = four_gpus(cluster)
     for slot, one in enumerate(uuids):

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from tests.logic.node.builders import card, instance, pod, sample, usage
 from tests.paths import TESTS
 from vgpuscope.formats.kube.dra import decode_slices
+from vgpuscope.logic.node.beside import sought
 from vgpuscope.logic.node.claims import ClaimBook
+from vgpuscope.logic.node.holdings import PodIndex
 from vgpuscope.model.dra import AllocatedClaim, ClaimedDevice, DraDevice, SliceState
 from vgpuscope.model.pod import ClaimUse, Container, Grant, Pod
 
@@ -210,6 +212,75 @@ def test_a_container_holds_only_the_devices_of_the_requests_that_it_uses():
         ("all", FIRST),
         ("all", SECOND),
     }
+
+
+BOTH = holding(of("gpu-0"), replace(of("gpu-1"), request="second"))  # a claim with two requests
+
+
+def using(name, **requests):
+    """A pod whose containers use requests of the claim c."""
+    made = tuple(Container(name=container, claims=(ClaimUse("c", one),)) for container, one in requests.items())
+    return Pod(uid=f"uid-{name}", namespace="ml", name=name, phase="Running", containers=made)
+
+
+def listed(*pods):
+    """The kubelet's list: for each container all devices of the claim."""
+    return [granted(one.name, device, container=c.name) for one in pods for c in one.containers for device in GPUS]
+
+
+GPUS = ("gpu-0", "gpu-1")
+
+
+def test_a_device_of_a_request_that_no_container_uses_is_held_by_the_pod():
+    pods = [using("a", main="gpu", side="gpu")]
+    found = held(book_of(slices("nvidia_gpus"), c=BOTH), listed(*pods), card(FIRST), card(SECOND, index=1), pods=pods)
+    assert found == {
+        ("a", "main", FIRST, "time-slicing"),
+        ("a", "side", FIRST, "time-slicing"),
+        ("a", "", SECOND, "exclusive"),
+    }
+
+
+def test_each_pod_of_a_shared_claim_holds_all_its_devices_and_the_container_that_uses_one_has_it_to_itself():
+    pods = [using("a", main="gpu"), using("b", main="second")]
+    gpus = card(FIRST, used=30 * GIB, processes=None), card(SECOND, index=1)
+    found = sample(*gpus, pods=pods, grants=book_of(slices("nvidia_gpus"), c=BOTH).resolve(listed(*pods)))
+    holders = {(u.key.pod, u.key.container, u.gpu, u.mode) for u in found.containers if u.allocated}
+    assert holders == {
+        ("a", "main", FIRST, "exclusive"),
+        ("a", "", SECOND, "time-slicing"),
+        ("b", "main", SECOND, "exclusive"),
+        ("b", "", FIRST, "time-slicing"),
+    }
+    assert usage(found, "a").memory == 30 * GIB
+
+
+def test_what_a_pod_holds_of_a_shared_gpu_by_an_unused_request_has_the_memory_that_the_claim_consumes():
+    shares = [of("hami-gpu-0", driver=HAMI, memory=10 * GIB), of("hami-gpu-1", driver=HAMI, memory=4 * GIB)]
+    claim = holding(shares[0], replace(shares[1], request="second"))
+    pods = [using("a", main="gpu")]
+    grants = [granted("a", name, driver=HAMI) for name in ("hami-gpu-0", "hami-gpu-1")]
+    (published,) = slices("hami_core")
+    second = replace(published.devices[0], name="hami-gpu-1", card=SECOND, uuid=SECOND)
+    book = book_of([replace(published, devices=(published.devices[0], second))], c=claim)
+    found = sample(card(FIRST), card(SECOND, index=1), pods=pods, grants=book.resolve(grants))
+    assert {(u.key.container, u.gpu, u.memory_total) for u in found.containers} == {
+        ("main", FIRST, 10 * GIB),
+        ("", SECOND, 4 * GIB),
+    }
+
+
+def test_no_cgroup_is_looked_for_where_only_the_pod_holds_a_device():
+    pods = [using("a", main="gpu")]
+    index = PodIndex(pods)
+    found = sample(
+        card(FIRST),
+        card(SECOND, index=1),
+        pods=pods,
+        grants=book_of(slices("nvidia_gpus"), c=BOTH).resolve(listed(*pods)),
+    )
+    assert {u.key.container for u in found.containers} == {"main", ""}
+    assert [one.key.container for one in sought(found.containers, {}, index)] == ["main"]
 
 
 def test_a_claim_that_was_made_again_under_the_same_name_is_read_again():

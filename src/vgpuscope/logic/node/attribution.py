@@ -285,8 +285,12 @@ def _find_rows(pool: GpuPool, claims: Collection[_Claim]) -> None:
 
 
 def _sole_holder(pool: GpuPool) -> ContainerShare | None:
-    """The one container that was given the whole pool, whatever else sneaks in."""
+    """The one container that was given the whole pool, whatever else sneaks in.
+
+    A pod that holds a device of a claim without using it counts only where no container uses the device.
+    """
     held = [row for row in pool.rows.values() if row.allocated]
+    held = [row for row in held if row.place.key.container] or held
     if len(held) == 1 and held[0].mode in {"exclusive", "mig"} and len(pool.migs) <= 1:
         return held[0]
     return None

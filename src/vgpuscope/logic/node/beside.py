@@ -18,7 +18,10 @@ from vgpuscope.model.usage import ContainerUsage
 def sought(
     containers: Iterable[ContainerUsage], owners: Mapping[Pid, ProcessOwner] | None, pod_index: PodIndex
 ) -> tuple[SoughtContainer, ...]:
-    """The containers that hold or use a GPU, once each, with what is known of where their cgroups are."""
+    """The containers that hold or use a GPU, once each, with what is known of where their cgroups are.
+
+    A pod that holds the device of a claim which none of its containers uses has no container to look at.
+    """
     running: dict[ContainerKey, list[tuple[Pid, str]]] = {}
     for owner in (owners or {}).values():
         if owner.pod_uid is not None or owner.container_id is not None:
@@ -26,7 +29,8 @@ def sought(
             running.setdefault(key, []).append((owner.pid, pod_index.container_id_of(owner)))
     found: dict[ContainerKey, SoughtContainer] = {}
     for usage in containers:
-        if usage.key not in found and len(found) < HOST_CONTAINERS.most:
+        named = usage.key.container or usage.key in running
+        if named and usage.key not in found and len(found) < HOST_CONTAINERS.most:
             found[usage.key] = _sought(usage.key, running.get(usage.key, ()), pod_index)
     return tuple(found.values())
 

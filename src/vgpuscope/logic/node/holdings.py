@@ -269,8 +269,20 @@ def _granted(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Gran
 
 def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> Iterator[Allocation]:
     used = [grant for grant in grants if grant.claim is None or _uses(pod_index, grant)]
-    shared_claims = _shared_claims(used)
-    for grant in used:
+    unused = _of_pods(grants, used) if len(used) < len(grants) else []
+    shared = _shared_claims(used)  # a container that alone uses a device has it to itself, whoever else may hold it
+    yield from _allocations(used, gpus, pod_index, shared)
+    if unused:
+        yield from _allocations(unused, gpus, pod_index, _shared_claims([*used, *unused]))
+
+
+def _allocations(
+    grants: Iterable[Grant],
+    gpus: Collection[Gpu],
+    pod_index: PodIndex,
+    shared_claims: Collection[tuple[str | None, ...]],
+) -> Iterator[Allocation]:
+    for grant in grants:
         key = pod_index.key_of_grant(grant)
         place = _place(grant, gpus)
         if key is None or place is None:
@@ -291,6 +303,20 @@ def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[
 def _uses(pod_index: PodIndex, grant: Grant) -> bool:
     """Whether the container uses a request of the claim that has this device: the kubelet lists the whole claim."""
     return not grant.requests or bool(_used_requests(pod_index, grant))
+
+
+def _of_pods(grants: Iterable[Grant], used: Iterable[Grant]) -> list[Grant]:
+    """Devices of claims that no container of the pod uses, for the pod: "" as container, as at the cluster exporter.
+
+    The claim holds the device for the pod, so the device is not free.
+    """
+    taken = {_of_pod(grant) for grant in used}
+    found = {_of_pod(grant): grant for grant in grants if grant.claim is not None and _of_pod(grant) not in taken}
+    return [replace(grant, container="") for grant in found.values()]
+
+
+def _of_pod(grant: Grant) -> tuple[str | None, ...]:
+    return grant.namespace, grant.pod, *_claimed_device(grant)
 
 
 def _claimed_memory(pod_index: PodIndex, grant: Grant) -> Bytes | None:
