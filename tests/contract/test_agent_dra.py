@@ -228,6 +228,27 @@ def test_a_gpu_requested_as_an_extended_resource_and_allocated_by_a_claim(cluste
         }
 
 
+def test_devices_of_a_slice_that_names_a_node_for_each_of_them(cluster, root, tmp_path):
+    (made,) = copy.deepcopy(recorded("nvidia_gpus.json"))
+    del made["spec"]["nodeName"]
+    made["spec"] |= {"perDeviceNodeSelection": True}
+    made["spec"]["pool"]["name"] = "rack"
+    for device, name in zip(made["spec"]["devices"], ("n2", "n1"), strict=True):
+        device["nodeName"] = name
+    cluster.create(made)
+    uuids = [device["attributes"]["uuid"]["string"] for device in made["spec"]["devices"]]
+    root.nvml.gpu(0, uuid=uuids[1])  # by its name, gpu-1, it would be the one with minor number 1
+    whole = copy.deepcopy(recorded("claims.json")[0])
+    whole["status"]["allocation"]["devices"]["results"][0] |= {"pool": "rack", "device": "gpu-1"}
+    cluster.create(whole)
+    bound = user("train", main="whole")
+    bound["spec"]["nodeName"] = "n1"
+    give(cluster, whole, [cluster.create(bound)])
+    with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
+        agree(here, all_nodes, holders=1)
+        assert containers(here) == {("train", "main", uuids[1], "exclusive")}
+
+
 # --- MIG --------------------------------------------------------------------------------------------------------------
 
 

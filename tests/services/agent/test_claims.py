@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from vgpuscope.model.dra import AllocatedClaim, ClaimedDevice, DraDevice, SliceState
 from vgpuscope.model.errors import KubeForbidden
@@ -20,9 +21,9 @@ def granted(claim, device="gpu-0", **more):
     return Grant(device_id=device, claim=claim and f"ml/{claim}", **fields)
 
 
-def published(*names):
-    devices = tuple(DraDevice(name=name, card=f"{UUID}{name}", uuid=f"{UUID}{name}", node="n1") for name in names)
-    return SliceState(name="s", driver=DRIVER, pool="n1", devices=devices)
+def published(*names, node="n1", **more):
+    devices = tuple(DraDevice(name=name, card=f"{UUID}{name}", uuid=f"{UUID}{name}", node=node) for name in names)
+    return SliceState(**{"name": "s", "driver": DRIVER, "pool": "n1", "devices": devices, **more})
 
 
 class Server:
@@ -30,6 +31,7 @@ class Server:
 
     def __init__(self):
         self.slices_now, self.claims_now, self.refuses = (published("gpu-0"),), {}, set()
+        self.without_node = ()  # their devices name nodes, each for itself
         self.asked, self.opened, self.closed = [], 0, False
 
     def open(self):
@@ -40,6 +42,11 @@ class Server:
         self.asked.append("slices")
         self._refuse("slices")
         return self.slices_now
+
+    async def slices_without_node(self):
+        self.asked.append("slices without node")
+        self._refuse("slices without node")
+        return self.without_node
 
     async def claim(self, whole_name):
         self.asked.append(whole_name)
@@ -90,8 +97,8 @@ def world():
     return found
 
 
-def holding(*devices):
-    return AllocatedClaim(devices=tuple(ClaimedDevice(driver=DRIVER, pool="n1", device=one) for one in devices))
+def holding(*devices, pool="n1"):
+    return AllocatedClaim(devices=tuple(ClaimedDevice(driver=DRIVER, pool=pool, device=one) for one in devices))
 
 
 def test_a_node_without_claims_asks_for_nothing(world):
@@ -134,10 +141,66 @@ def test_all_is_read_again_from_time_to_time(world):
 def test_what_the_server_does_not_have_is_asked_for_again_after_a_pause(world):
     for _ in range(3):
         world.resolve(granted("gone", "gpu-7"))
-    assert world.server.questions() == ["slices", "ml/gone"]
+    assert world.server.questions() == ["slices", "slices without node", "ml/gone"]
     world.now += module._AGAIN
     world.resolve(granted("gone", "gpu-7"))
     assert world.server.questions() == ["slices", "ml/gone"]
+
+
+def rack(*names):
+    """A pool of a rack, whose slices name a node for each device."""
+    return published(*names, name="r1", pool="rack"), published("gpu-0", node="n2", name="r2", pool="rack")
+
+
+def in_rack(device, claim="c"):
+    return granted(claim, device, pool="rack")
+
+
+def gpus(found):
+    return [one.published and one.published.gpu for one in found]
+
+
+def test_a_device_whose_slice_names_no_node_is_found_and_stays_known(world):
+    world.server.without_node = rack("gpu-4", "gpu-5")
+    world.server.claims_now = {"ml/c": holding("gpu-4", pool="rack"), "ml/d": holding("gpu-5", pool="rack")}
+    assert gpus(world.resolve(in_rack("gpu-4"))) == [f"{UUID}gpu-4"]
+    assert world.server.questions() == ["slices", "slices without node", "ml/c"]
+    assert gpus(world.resolve(in_rack("gpu-4"), in_rack("gpu-5", "d"))) == [f"{UUID}gpu-4", f"{UUID}gpu-5"]
+    assert world.server.questions() == ["ml/d"]
+    world.now += RESYNC
+    world.server.without_node = (replace(rack("gpu-4")[0], generation=2), *rack()[1:])
+    world.resolve(in_rack("gpu-4"))
+    assert world.server.questions() == ["slices", "slices without node", "ml/c"]
+    assert gpus(world.resolve(in_rack("gpu-5"))) == [None]  # the newest generation does not have it
+
+
+def test_a_device_of_the_same_pool_on_another_node_is_not_taken_for_one_of_this_node(world):
+    world.server.without_node = rack("gpu-4")
+    assert gpus(world.resolve(in_rack("gpu-0"))) == [None]
+
+
+def test_slices_without_a_node_are_asked_for_only_if_a_device_is_missing_and_then_seldom(world):
+    world.resolve(granted("c"))
+    assert "slices without node" not in world.server.questions()
+    began, asked = world.now, []
+    while world.now < began + 3 * module._SELDOM:
+        world.resolve(granted("gone", f"gpu-{world.now:.0f}"))  # each time another one
+        asked += [world.now for one in world.server.questions() if one == "slices without node"]
+        world.now += 10
+    assert asked == [began, began + module._SELDOM, began + 2 * module._SELDOM]
+
+
+def test_a_node_that_has_no_claims_for_a_while_does_not_ask_more_often(world):
+    for _ in range(5):
+        world.resolve(granted("gone", "gpu-7"))
+        world.resolve()
+    assert world.server.questions().count("slices without node") == 1
+
+
+def test_slices_without_a_node_that_are_refused_cost_no_other_slice(world):
+    world.server.refuses = {"slices without node"}
+    assert gpus(world.resolve(granted("c"), granted("gone", "gpu-7"))) == [f"{UUID}gpu-0", None]
+    assert world.errors == ["no right to slices without node"]
 
 
 @pytest.mark.parametrize("refused", ["slices", "ml/c"])

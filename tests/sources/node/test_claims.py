@@ -69,6 +69,19 @@ async def test_only_slices_of_the_node_and_only_the_claim_are_asked_for(tmp_path
     assert asked == [GROUP, f"{SLICES}?fieldSelector=spec.nodeName%3Dn1&limit=500&resourceVersion=0", CLAIM]
 
 
+async def test_slices_without_a_node_are_asked_for_by_that_and_devices_say_where_they_are(tmp_path):
+    status, found = slices()
+    spec = found["items"][0]["spec"]
+    del spec["nodeName"]
+    spec["perDeviceNodeSelection"] = True
+    for device, node in zip(spec["devices"], ("n1", "n2"), strict=True):
+        device["nodeName"] = node
+    async with server(tmp_path, {GROUP: served("v1"), SLICES: (status, found)}) as (source, asked):
+        (one,) = await source.slices_without_node()
+    assert [(device.name, device.node) for device in one.devices] == [("gpu-0", "n1"), ("gpu-1", "n2")]
+    assert asked == [GROUP, f"{SLICES}?fieldSelector=spec.nodeName%3D&limit=500&resourceVersion=0"]
+
+
 async def test_the_newest_version_that_is_served_is_used(tmp_path):
     old = f"{GROUP}/v1beta1/resourceslices"
     async with server(tmp_path, {GROUP: served("v1beta1"), old: slices()}) as (source, _):

@@ -95,6 +95,16 @@ class ClaimBook:
         )
 
 
+def on_node(slices: Iterable[SliceState], *, node: str) -> tuple[SliceState, ...]:
+    """All slices of pools with devices on the node, without devices of other nodes.
+
+    A slice that has no device left still shows the newest generation of its pool.
+    """
+    found = [replace(one, devices=tuple([d for d in one.devices if d.node == node])) for one in slices]
+    pools = {(one.driver, one.pool) for one in found if one.devices}
+    return tuple([one for one in found if (one.driver, one.pool) in pools])
+
+
 def published(slices: Iterable[SliceState], *, node: str) -> Iterator[tuple[DeviceKey, PublishedDevice]]:
     """The devices on a node that can be told apart by a UUID or a placement, by driver, pool and name."""
     pools: dict[PoolKey, list[SliceState]] = {}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WITHIN: Seconds = 10.0  # the kubelet's list waits for the API server no longer than this
 _AGAIN: Seconds = 60.0  # between two requests for something that the API server does not have, or does not give
+_SELDOM: Seconds = 300.0  # between two requests for the slices of all nodes together
 
 
 class ClaimSource(Protocol):
@@ -25,6 +26,9 @@ class ClaimSource(Protocol):
 
     async def slices(self) -> tuple[SliceState, ...]:
         """The slices of the node that have GPUs."""
+
+    async def slices_without_node(self) -> tuple[SliceState, ...]:
+        """The slices of the cluster that have GPUs and name no node."""
 
     async def claim(self, whole_name: str) -> AllocatedClaim | None:
         """The claim by namespace/name."""
@@ -59,6 +63,8 @@ class Claims:
         self._health, self._failed = health, failed
         self._source: ClaimSource | None = None
         self._book: ClaimBook | None = None
+        self._nodeless: tuple[SliceState, ...] = ()  # slices that name no node, with the devices of this node only
+        self._searched: Seconds | None = None  # when they were last asked for; also after a failure, and after _forget
         self._missed: frozenset[object] = frozenset()  # what the last request did not answer
         self._asked: Seconds | None = None
         self._renewed: Seconds | None = None  # when all was read; None: never, or the last request failed
@@ -119,7 +125,7 @@ class Claims:
         first: SourceDown | None = None
         if renew or book.unknown_devices(grants):
             try:
-                book.take_slices(await source.slices())
+                await self._read_slices(source, book, grants)
             except SourceDown as error:
                 first = error
         for name in sorted(book.gpu_claims(grants) if renew else book.unknown_claims(grants)):
@@ -131,6 +137,17 @@ class Claims:
                 book.take_claims({name: found} if found is not None else {})
         return first
 
+    async def _read_slices(self, source: ClaimSource, book: "ClaimBook", grants: Collection[Grant]) -> None:
+        """Reads the slices of the node; if a device is in none of them, those that name a node for each device."""
+        of_node = await source.slices()
+        book.take_slices((*of_node, *self._nodeless))
+        now, wanted = self._clock(), bool(self._nodeless or book.unknown_devices(grants))
+        if not wanted or (self._searched is not None and now - self._searched < _SELDOM):
+            return
+        self._searched = now
+        self._nodeless = _on_node(await source.slices_without_node(), self._node)
+        book.take_slices((*of_node, *self._nodeless))
+
 
 _NO_CLAIMS = "no container of this node has a ResourceClaim"
 _NO_ACCESS = "without --pods kube, devices of ResourceClaims are identified by their names only"
@@ -138,6 +155,12 @@ _NO_ACCESS = "without --pods kube, devices of ResourceClaims are identified by t
 
 def _missing(book: "ClaimBook", grants: Collection[Grant]) -> frozenset[object]:
     return frozenset((*book.unknown_devices(grants), *book.unknown_claims(grants)))
+
+
+def _on_node(slices: tuple[SliceState, ...], node: str) -> tuple[SliceState, ...]:
+    from vgpuscope.logic.node.claims import on_node
+
+    return on_node(slices, node=node)
 
 
 def _new_book(node: str) -> "ClaimBook":

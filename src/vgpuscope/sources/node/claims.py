@@ -28,8 +28,15 @@ class KubeClaims:
 
     async def slices(self) -> tuple[SliceState, ...]:
         """The slices of the node that have GPUs; raises KubeForbidden or KubeUnreadable."""
+        return await self._slices_of(self._node)
+
+    async def slices_without_node(self) -> tuple[SliceState, ...]:
+        """The slices of the cluster that name no node, so that each of their devices may. Raises as `slices` does."""
+        return await self._slices_of("")
+
+    async def _slices_of(self, node: str) -> tuple[SliceState, ...]:
         path = f"{await self._group()}/resourceslices"
-        first = {"fieldSelector": f"spec.nodeName={self._node}", "limit": _PAGE}
+        first = {"fieldSelector": f"spec.nodeName={node}", "limit": _PAGE}
 
         async def page(token: str) -> ObjectPage[SliceState]:
             more = {"continue": token} if token else {"resourceVersion": "0"}  # 0: from the server's cache
