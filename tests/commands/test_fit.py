@@ -18,6 +18,7 @@ from tests.ports import free_port
 from tests.services.extender.serving import Served
 from tests.services.extender.test_fit_api import api, books, full, manifest
 from vgpuscope.model.decision_answers import FitAnswer
+from vgpuscope.model.words import Language
 from vgpuscope.views.scheduler.fitting import fit_view
 
 
@@ -69,10 +70,11 @@ def test_replicas_that_were_not_tried_in_time_are_told():
         found = msgspec.convert(httpx2.post(f"{served.url}/api/v1/fit", json=body).json(), FitAnswer)
     finally:
         served.stop()
-    for language, head, rest in (
-        ("en", "fits at least 3 of 9 replicas", "the other 6 replicas were not tried"),
-        ("zh", "9 个副本中至少放得下 3 个", "其余 6 个副本没有尝试"),
-    ):
+    words: dict[Language, tuple[str, str]] = {
+        "en": ("fits at least 3 of 9 replicas", "the other 6 replicas were not tried"),
+        "zh": ("9 个副本中至少放得下 3 个", "其余 6 个副本没有尝试"),
+    }
+    for language, (head, rest) in words.items():
         text = io.StringIO()
         Console(file=text, width=200).print(fit_view(found, 200, language=language))
         assert head in text.getvalue()

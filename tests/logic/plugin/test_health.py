@@ -127,7 +127,7 @@ LOST = PluginGpu(uuid=B, index=1, model="T4", memory=1 << 30)
 def test_a_gpu_from_before_a_restart_that_the_driver_does_not_report_is_lost():
     book = HealthBook()
     assert not book.expect([LOST, PluginGpu(uuid=A, index=0, model="old")])
-    assert book.states == ()  # the driver was not asked yet
+    assert not book.states  # the driver was not asked yet
     assert seen(book, gpu(A), gpu("unknown-1", "lost", index=1)) == {A: "", B: "lost"}
     assert [state.gpu.model for state in book.states] == ["T4", "T4"]
     assert seen(book, gpu(A), gpu(B, index=1)) == {A: "", B: ""}
@@ -145,7 +145,7 @@ def test_without_an_answer_of_the_driver_gpus_from_before_are_unhealthy():
     book = HealthBook()
     book.expect([LOST])
     book.miss()
-    assert book.states == ()
+    assert not book.states
     book.miss()
     assert [state.reason for state in book.states] == ["unresponsive"]
 

@@ -8,6 +8,7 @@ import pytest
 from tests.logic.scheduler.clusters import node
 from tests.services.extender.test_binding import Server
 from vgpuscope.formats.kube.extender import decode_args, decode_pod_head
+from vgpuscope.logic.scheduler import place
 from vgpuscope.logic.scheduler.place import Checked
 from vgpuscope.model.cluster_event import NodeSet
 from vgpuscope.model.placement import Policies
@@ -26,8 +27,10 @@ class World:
     """A decider beside a server with one pod and one node."""
 
     def __init__(self):
-        self.server, self.cache, self.decided = Server(), Cache(resync=1800.0), []
-        self.now, self.not_now = 0.0, None
+        self.server, self.cache = Server(), Cache(resync=1800.0)
+        self.decided: list[Any] = []
+        self.now = 0.0
+        self.not_now: Exception | None = None
         self.cache.state.apply(NodeSet(node("n1")))
         api: Any = self.server
         self.decider = Decider(
@@ -51,7 +54,7 @@ class World:
 
 @pytest.mark.parametrize("args", [{"NodeNames": ["n1"]}, {"Nodes": {"items": [NODE]}}], ids=["names", "nodes"])
 async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, args):
-    world, checks, ranks = World(), deciding.check_nodes, Checked.best
+    world, checks, ranks = World(), place.check_nodes, Checked.best
 
     def slow_check(*told, **more):
         world.now += 5.0
@@ -67,7 +70,7 @@ async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, arg
     assert (answer.outcome, answer.ranked) == ("ok", 0.25)
 
 
-async def test_a_take_over_while_an_assignment_is_cleared_does_no_harm():
+async def test_a_take_over_while_an_assignment_is_cleared_does_no_harm(monkeypatch):
     world = World()
     head = decode_pod_head(json.dumps(world.server.pod).encode())
     world.decider.unsettled["u1"] = head
@@ -77,14 +80,15 @@ async def test_a_take_over_while_an_assignment_is_cleared_does_no_harm():
         world.decider.unsettled.clear()
         return await find(path, **more)
 
-    world.server.find = taken_over
+    monkeypatch.setattr(world.server, "find", taken_over)
     await world.decider.settle()
     assert not world.decider.unsettled
 
 
 async def test_a_pod_that_another_scheduler_has_bound_is_an_error_that_kube_scheduler_can_read():
     world = World()
-    world.server.pod["spec"]["nodeName"] = "n9"
+    spec: Any = world.server.pod["spec"]
+    spec["nodeName"] = "n9"
     answer = await world.filter()
     assert (answer.outcome, answer.error) == ("error", None)
     assert json.loads(answer.body)["Error"].startswith("KUBE_CONFLICT: pod ml/train is already bound to n9")

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import httpx2
 import pytest
@@ -192,7 +193,11 @@ async def test_a_body_that_is_no_pod_is_rejected_with_a_code(body, code):
 
 async def test_a_pod_is_judged_as_the_webhook_would_have_completed_it():
     alone = {"nvidia.com/gpumem": "12000"}
-    pod = {"kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "main", "resources": {}}]}}
+    pod: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"name": "new"},
+        "spec": {"containers": [{"name": "main", "resources": {}}]},
+    }
     async with serving(api(books())) as client:
         for resources, count, cores in (({"limits": alone}, 1, 0), ({"limits": {"nvidia.com/gpu": 2}}, 2, 100)):
             pod["spec"]["containers"][0]["resources"] = resources

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -111,11 +112,8 @@ async def test_the_handshake_is_written_only_if_it_is_switched_on(world):
 
 
 def test_the_handshake_promises_nothing_to_schedulers_that_cannot_read_the_registration():
-    (text,) = [
-        of.type.extra_json_schema["description"]
-        for of in msgspec.inspect.type_info(PluginConfig).fields
-        if of.name == "handshake"
-    ]
+    fields: Any = msgspec.inspect.type_info(PluginConfig)
+    (text,) = [of.type.extra_json_schema["description"] for of in fields.fields if of.name == "handshake"]
     assert "v2.8 and v2.9" in text
 
 

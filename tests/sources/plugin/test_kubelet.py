@@ -24,6 +24,9 @@ class Nobody:
     async def prefer(self, available, required, size):
         return tuple(available[:size])
 
+    def unanswered(self, injection):
+        pass
+
 
 @asynccontextmanager
 async def side(path, *, patience=60.0):
