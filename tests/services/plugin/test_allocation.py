@@ -519,6 +519,7 @@ async def test_a_kubelet_that_restarted_gets_the_answer_that_it_has_missed_once(
     directory = next(mount.host_path for mount in answer.mounts if mount.container_path == str(world.hook))
     assert directory.endswith("uid-p_main")
     assert directories(world) == ["uid-p_main"]
+    assert world.allocator.allocations == 1
     assert (await refusal(world, 1)).startswith("ALLOCATE_POD_UNKNOWN")
 
 

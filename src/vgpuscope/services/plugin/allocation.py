@@ -155,16 +155,16 @@ class Allocator:
     async def _counted(self, ids: Sequence[str]) -> Injection:
         self._choice = None
         try:
-            injection = await self._serve(ids)
+            return await self._serve(ids)
         except Exception as e:
             error = e if isinstance(e, ScopeError) else AllocateFailed(f"{type(e).__name__}: {e}")
             if error is not e:
                 log.exception("allocation broke", extra=fields(error_code=error.code))
             self._failed(error, ids)
             await self._take_back(error)
+            if error is e:
+                raise
             raise error from e
-        self.allocations += 1
-        return injection
 
     async def _serve(self, ids: Sequence[str]) -> Injection:
         for _ in range(_TRIES):
@@ -253,10 +253,12 @@ class Allocator:
     def _done(self, pod: AllocatingPod, segment: Segment, gpus: str) -> None:
         values = {"pod": f"{pod.namespace}/{pod.name}", "container": segment.container, "gpus": gpus}
         log.log(DETAIL, "allocated", extra=fields(**values))
+        self.allocations += 1
         self._report_allocated(_ref(pod), gpus)
 
     def _done_whole(self, pods: Sequence[AllocatingPod], devices: Sequence[DeviceUUID], *, count: int) -> None:
         """Log whole devices always, and report them to the pod if it is known: the kubelet does not name it."""
+        self.allocations += 1
         self._held &= {(pod.uid, container) for pod in pods for container, _ in pod.asks}
         gpus = index_names(devices, self._states())
         found = only_asking(pods, count=count, held=self._held)
