@@ -1,10 +1,17 @@
 """What the terminal says about verdicts."""
 
-import pytest
+import io
 
+import pytest
+from rich.console import Console
+
+from tests.logic.scheduler.decided import decision
 from vgpuscope.model.decision_answers import DecidedNode
+from vgpuscope.model.logged_decision import logged
+from vgpuscope.model.placement import NodeVerdict
 from vgpuscope.model.verdict_words import said
-from vgpuscope.views.scheduler.why import message_of
+from vgpuscope.views.scheduler.decisions import decision_bodies
+from vgpuscope.views.scheduler.why import message_of, why_view
 
 
 @pytest.mark.parametrize(
@@ -39,3 +46,15 @@ def test_other_sentences_have_their_numbers():
         score=None,
     )
     assert message_of(one, "en") == words.en
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "ml/train could not be decided"), ("zh", "未能做出决定")], ids=["en", "zh"]
+)
+def test_a_filter_that_could_not_be_decided_is_no_failed_binding(language, text):
+    verdict = NodeVerdict(node="n1", code="SCHED_NO_EXTENDER", message="EXTENDER_STANDBY: the lease is not held")
+    made = decision(1, pod="train", outcome="failed", nodes=(verdict,))
+    out = io.StringIO()
+    Console(file=out, width=200).print(why_view(decision_bodies([logged(made)]), 5.0, 200, language=language))
+    assert text in out.getvalue()
+    assert "EXTENDER_STANDBY: the lease is not held" in out.getvalue()
