@@ -78,7 +78,7 @@ def test_lock_phase_annotation_and_event_of_a_good_and_a_failed_allocation(empty
         assert "KUBE_FORBIDDEN" not in running.log
 
 
-def test_while_the_api_server_is_away_nothing_is_given_and_the_kubelet_keeps_its_devices(empty_cluster, tmp_path):
+def test_while_the_api_server_is_away_nothing_is_given_and_what_failed_is_taken_back_after_it(empty_cluster, tmp_path):
     cluster = empty_cluster
     cluster.create(node("n1"))
     kubeconfig = cluster.user("plugin", rights())
@@ -93,6 +93,11 @@ def test_while_the_api_server_is_away_nothing_is_given_and_the_kubelet_keeps_its
             assert set(running.kubelet.devices.values()) == {"Healthy"}
         finally:
             cluster.start_apiserver()
+        # the kubelet fails such a pod for good, so its binding is ended as soon as the API server answers
+        until(lambda: annotations(cluster, "pods", "early", "ml")[PHASE] == "failed")
+        until(lambda: LOCK not in annotations(cluster, "nodes", "n1"))
+        until(lambda: "DeviceAllocationFailed" in [event[0] for event in events(cluster)])
+        bound(cluster, "late", f"{FIRST},NVIDIA,1,0:;")
         (answer,) = running.kubelet.allocate([f"{FIRST}-0"])
         assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == FIRST
         until(lambda: running.ready()[0] == 200)

@@ -158,3 +158,14 @@ def test_the_record_is_client_gos():
     body = json.dumps({"kind": "Lease", "metadata": {"resourceVersion": "7"}, "spec": spec}).encode()
     found = decode_lease(body)
     assert (found.holder, found.transitions, found.version, found.renewed) == ("a", 3, "7", 1794767071.5)
+
+
+async def test_a_lease_that_lapsed_before_its_renewal_begins_a_new_turn(lease):
+    """A take-over that saw the lapse has given up: nothing else would begin it again."""
+    one, turns = Replica(lease, "one"), list[bool]()
+    one.leadership.on_turn.append(lambda: turns.append(one.leadership.leads))
+    await one.at(0)
+    await one.at(2)
+    assert turns == [True]
+    await one.at(2 + DURATION * 2 / 3 + 0.1)
+    assert (turns, one.leadership.term) == ([True, False, True], 1)

@@ -168,6 +168,7 @@ class Leadership:
         self._unsure = True  # until the answer is here
         written = await self._lease.write(wanted)
         self._unsure = False
+        self._turn()  # a lease that lapsed before it was renewed has ended what this replica had begun as its leader
         if not same:
             self.takes_over, self.term = bool(before.holder), self.term + int(self._elect)
         self._record, self._changed, self._until = written, self._clock(), began + self._duration * _STOP_AFTER
