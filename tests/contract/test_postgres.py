@@ -81,7 +81,7 @@ async def history(url, **keep):
 # ── the same laws ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(runs(), st.data())
 async def test_what_a_file_would_say_the_database_says(postgres, tmp_path_factory, found, data):
     file = tmp_path_factory.mktemp("history") / "h.db"
@@ -96,7 +96,7 @@ async def test_what_a_file_would_say_the_database_says(postgres, tmp_path_factor
         assert await store.latest() == await plain.latest()
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(runs())
 async def test_hours_and_days_are_the_sums_of_their_analyses(postgres, found):
     async with history(new_url(postgres)) as store:
