@@ -17,7 +17,7 @@ from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real
 
-NODES = [200, pytest.param(1000, marks=pytest.mark.long)]
+NODES = [400, pytest.param(1000, marks=pytest.mark.long)]
 PODS = 8
 CARD = 81920  # MiB
 NAMESPACES = [f"team-{i}" for i in range(10)]
