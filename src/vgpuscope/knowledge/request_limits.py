@@ -1,6 +1,6 @@
 """The largest amounts of NVIDIA GPUs that a pod can request: the webhook and the filter refuse the same.
 
-More than 100 percent of the cores is no error: HAMi takes it for 100.
+HAMi counts more than 100 percent of the cores as 100, so that is accepted.
 """
 
 from collections.abc import Mapping
