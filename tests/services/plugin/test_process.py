@@ -181,8 +181,10 @@ def test_directories_of_pods_that_are_gone_are_removed(tmp_path):
     left.mkdir(parents=True)
     os.utime(left, (1.7e9, 1.7e9))
     with plugin(tmp_path) as running:
-        running.kubelet.until(lambda: not left.exists(), within=20)
-        assert running.value('vgpuscope_plugin_container_dirs_removed_total{node="n1"}') == 1
+        # The directory goes first and is counted after it.
+        removed = 'vgpuscope_plugin_container_dirs_removed_total{node="n1"}'
+        running.kubelet.until(lambda: running.value(removed) == 1, within=20)
+        assert not left.exists()
 
 
 def test_a_gpu_that_was_lost_before_the_start_is_counted_and_unhealthy(tmp_path):
