@@ -32,8 +32,10 @@ def test_it_is_ready_after_the_first_sample_and_says_what_it_lacks(node):
     with node.agent() as agent:
         agent.wait(lambda: agent.status("/readyz") == 200)
         node.pods_file.write_text("{ not json")
-        agent.wait(lambda: agent.status("/readyz") == 503)
-        assert json.loads(agent.get("/readyz")[2]) == {"ready": False, "missing": ["source pods"]}
+        # On a busy machine another source may be late too, for a moment.
+        missing = {"ready": False, "missing": ["source pods"]}
+        agent.wait(lambda: json.loads(agent.get("/readyz")[2]) == missing)
+        assert agent.status("/readyz") == 503
         node.write()
         agent.wait(lambda: agent.status("/readyz") == 200)
 
@@ -53,7 +55,7 @@ def test_the_whole_snapshot_is_served_as_json(node):
     import msgspec
 
     with node.agent() as agent:
-        agent.until(lambda page: page.has(m.CONTAINER_INFO.name))
+        agent.until(lambda page: page.has(m.CONTAINER_INFO.name, pod="train"))
         snapshot = msgspec.json.decode(agent.get("/api/v1/node")[2], type=NodeSnapshot)
         assert [(u.key.pod, u.memory) for u in snapshot.containers] == [("train", 3 * GIB)]
 
@@ -331,7 +333,11 @@ def test_a_pods_file_that_is_not_json_costs_the_names_only(node):
     with node.agent() as agent:
         agent.until(lambda page: page.has(m.CONTAINER_MEMORY_USED.name, pod="train"))
         node.pods_file.write_text("not json")
-        page = agent.until(lambda page: page.one(m.SOURCE_UP.name, source="pods") == 0)
+        # A sample that was under way may show the state of the source before the count of its errors.
+        page = agent.until(
+            lambda page: page.one(m.SOURCE_UP.name, source="pods") == 0
+            and page.has(m.ERRORS.name, code="KUBE_UNREADABLE")
+        )
         assert page.has(m.CONTAINER_MEMORY_USED.name, pod="train")  # the last good list stays, its age says how old
         assert page.one(m.ERRORS.name, code="KUBE_UNREADABLE") >= 1
 

@@ -76,6 +76,7 @@ def _cores(page: Samples) -> float:
 def test_the_api_lists_processes_under_their_container(tmp_path, chosen, line):
     node, uid = a_node(tmp_path)
     with node.agent("--command-lines", chosen) as agent:  # which listens on a loopback address
+        agent.until(lambda page: page.has("vgpuscope_container_memory_used_bytes", pod="loader"))
         (process,) = json.loads(agent.get("/api/v1/node")[2])["processes"]
     assert process["pid"] == 101
     assert (process["key"]["pod"], process["key"]["pod_uid"]) == ("loader", uid)
