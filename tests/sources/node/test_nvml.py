@@ -942,6 +942,27 @@ def test_a_card_that_came_back_is_heard_again(node, nvml, calls, listener, clock
     until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 62): 1})
 
 
+def test_xids_that_are_queued_when_the_gpus_change_are_counted(node, nvml, monkeypatch):
+    node.write()
+    nvml.read()
+    register, hear = nvml._register, nvml._hear
+
+    def then_three_xids(session, events):
+        heard = register(session, events)
+        node.xid(0, 31).xid(1, 43).xid(0, 48).write()
+        return heard
+
+    def then_other_gpus(session, events, wait_ms):
+        heard = hear(session, events, wait_ms)
+        nvml._session = None
+        return heard
+
+    monkeypatch.setattr(nvml, "_register", then_three_xids)
+    monkeypatch.setattr(nvml, "_hear", then_other_gpus)
+    assert nvml._follow(nvml._session, threading.Event())
+    assert nvml._xids == {(gpu_uuid(0), 31): 1, (gpu_uuid(1), 43): 1, (gpu_uuid(0), 48): 1}
+
+
 def test_a_listener_that_waits_is_not_a_call_that_hangs(node, nvml, calls, listener):
     waits = calls("nvmlEventSetWait_v2")
     node.write()

@@ -40,6 +40,7 @@ log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
 _RESCAN = 60.0  # seconds between two scans for GPUs
 _LONGEST_WAIT = 60.0  # seconds; maximum of every back-off, unless a reader is less patient
 _LISTEN_MS = 1000  # the time a listener needs to notice that it should end
+_MOST_QUEUED = 1000  # events that are still counted when the GPUs change
 _CLOSE = 1.0  # seconds that close() waits for a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
 _NO_PCI = "00000000:00:00.0"  # reported by boards without PCI
@@ -401,7 +402,8 @@ class Nvml:
                 if not self._register(session, events):
                     return False
                 while self._session is session and not stop.is_set():
-                    self._hear(session, events)
+                    self._hear(session, events, _LISTEN_MS)
+                self._drain(session, events)
             except Refused as e:
                 log.debug("event set failed", extra={"reason": str(e)})
                 return False
@@ -424,17 +426,26 @@ class Nvml:
                     return False  # such an event set is unusable; the next one is made without this GPU
         return heard > 0
 
-    def _hear(self, session: _Session, events: Any) -> None:
+    def _drain(self, session: _Session, events: Any) -> None:
+        """Count what is queued already: events that are in an event set when it is freed are lost."""
+        for _ in range(_MOST_QUEUED):
+            if not self._hear(session, events, 0):
+                return
+
+    def _hear(self, session: _Session, events: Any, wait_ms: int) -> bool:
+        """Whether an event came within the time."""
         try:
-            event = self._ears.call("nvmlEventSetWait_v2", events, _LISTEN_MS)
+            event = self._ears.call("nvmlEventSetWait_v2", events, wait_ms)
         except Refused as e:
             if e.code == TIMEOUT:
-                return
+                return False
             raise
         uuid = session.by_handle.get(_address(event.device))
-        if uuid is None or event.eventType != _XID_CRITICAL:
-            return
-        xid = int(event.eventData)
+        if uuid is not None and event.eventType == _XID_CRITICAL:
+            self._count_xid(uuid, int(event.eventData))
+        return True
+
+    def _count_xid(self, uuid: DeviceUUID, xid: int) -> None:
         key = (uuid, xid)
         self._xids = {**self._xids, key: self._xids.get(key, 0) + 1}
         self._last_xid = {**self._last_xid, uuid: xid}
