@@ -69,7 +69,9 @@ class Registration:
         except SourceDown as e:
             self._count(e)
             self.results["failure"] += 1
-            self._tell.tell("kubelet", e.code, level=logging.WARNING, message="kubelet down", **error_fields(e))
+            self._tell.tell(
+                "kubelet", (e.code, str(e)), level=logging.WARNING, message="kubelet down", **error_fields(e)
+            )
             return _RETRY
         if kubelet is None:
             self._with = None
