@@ -199,7 +199,8 @@ class ControlPlane:
     def user(self, name: str, rights: Mapping[str, Sequence[str]] | None = None) -> str:
         """The kubeconfig of a service account with these rights: {"pods": ["list"], "leases.coordination.k8s.io": …}.
 
-        They hold when this returns. A name that comes again gets these rights and loses the others.
+        They hold when this returns. A name that comes again gets these rights and loses the others. The server learns
+        of the role by a watch of its own; one right more, of this call alone, shows that it has read this version.
         """
         rules = [
             {"apiGroups": [group], "resources": [kind], "verbs": list(verbs)}
@@ -208,15 +209,16 @@ class ControlPlane:
         ]
         subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        self._replace(
-            {"kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
-        )
-        self._replace({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
-        self._replace({"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}})
+        mark = {"apiGroups": ["tests.vgpuscope.io"], "resources": [secrets.token_hex(8)], "verbs": ["get"]}
+        bound = {"kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+        for same in (bound, {"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}):
+            with _except_for(409):
+                self.create(same)
+        self._replace({"kind": "ClusterRole", "metadata": {"name": name}, "rules": [*rules, mark]})
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.call("POST", f"/api/v1/namespaces/default/serviceaccounts/{name}/token", asked)
         token = answer["status"]["token"]
-        self._until_allowed(token, rules)
+        self._until_allowed(token, mark)
         return self.kubeconfig_of(name, token)
 
     def kubeconfig_of(self, name: str, token: str) -> str:
@@ -240,18 +242,12 @@ class ControlPlane:
             self.delete(kind, meta["name"], namespace=meta.get("namespace"))
         self.create(item)
 
-    def _until_allowed(self, token: str, rules: list[Object]) -> None:
-        """The server learns of new rights by a watch of its own, so they are there a moment later."""
+    def _until_allowed(self, token: str, rule: Object) -> None:
         review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        for rule in rules:
-            asked = {"verb": rule["verbs"][-1], "resource": rule["resources"][0], "group": rule["apiGroups"][0]}
-            body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-            body["spec"] = {"resourceAttributes": asked}
-
-            def allowed(body: Object = body) -> Any:
-                return self.call("POST", review, body, token=token)["status"]["allowed"]
-
-            until(allowed)
+        asked = {"verb": rule["verbs"][-1], "resource": rule["resources"][0], "group": rule["apiGroups"][0]}
+        body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body["spec"] = {"resourceAttributes": asked}
+        until(lambda: self.call("POST", review, body, token=token)["status"]["allowed"])
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
@@ -306,10 +302,13 @@ class ControlPlane:
 
             until(gone)  # what the server has in memory follows
 
-    def reset(self) -> None:
-        """As it was after the start, whatever a test did to it."""
-        if self._apiserver is None or self._apiserver.poll() is not None or self._extra_flags:
-            self.restart_apiserver()
+    def reset(self, *flags: str) -> None:
+        """As it was after the start, whatever a test did to it, with these flags beside the usual ones.
+
+        A server that has these flags goes on: a start costs several seconds.
+        """
+        if self._apiserver is None or self._apiserver.poll() is not None or self._extra_flags != flags:
+            self.restart_apiserver(*flags)
         self.clear()
 
     def seed(self, items: Iterable[Object]) -> None:
@@ -438,6 +437,7 @@ _TOGETHER = (
     ("console", "browser and demo"),
     ("dashboards", "demo and Prometheus"),
     ("release", "image"),
+    ("sim/test_usual_demo", "demo"),
     ("repo/test_site", "site"),
 )
 

@@ -15,7 +15,7 @@ from tests.contract.alertpath import Page, alertmanager, asked, with_rules
 from tests.needed import needed
 from tests.paths import REPOSITORY
 from tests.ports import free_port
-from tests.sim.test_sim_demo import END, Running
+from tests.sim.demorun import END, Running
 from tests.store import fleets
 from tools.alerting.tables import by_name
 from tools.alerting.workload import RULES
@@ -24,7 +24,7 @@ from vgpuscope.views.fleet.metrics import cards_page
 pytestmark = pytest.mark.real
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not come true in {seconds:g} s"
@@ -98,7 +98,8 @@ def demo(tmp_path_factory) -> Iterator[str]:
             "vgpuscope-analyzer": [urlsplit(demo.analyzer).netloc],
             "vgpuscope-extender": [urlsplit(demo.extender).netloc],
         }
-        with with_rules(tmp_path_factory.mktemp("demo") / "prom", jobs, seconds=2) as url:
+        # a scrape may take as long: one that is too late would raise alerts of its own
+        with with_rules(tmp_path_factory.mktemp("demo") / "prom", jobs, seconds=5) as url:
             yield url
     finally:
         demo.process.terminate()

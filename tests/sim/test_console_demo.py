@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from tests.sim.test_sim_demo import END, eventually, page, short, started
+from tests.sim.demorun import END, eventually, page, short, started
 
 __all__ = ["short", "started"]  # fixtures
 
@@ -46,11 +46,13 @@ def test_the_console_says_what_the_exporters_say(demo):
     eventually(lambda: waiting_agrees(api, cluster))
     for agent in agents:
         eventually(lambda agent=agent: ledgers_agree(api, agent))
-    pod = next(row for row in got(f"{api}/workloads")["rows"] if row["state"] == "running" and row["memory_allocated"])
+    pod = next(row for row in got(f"{api}/workloads")["rows"] if row["pod"] == "train-bert-0")  # it does not end
+    assert pod["state"] == "running"
+    assert pod["memory_allocated"]
     detail = got(f"{api}/workloads/{pod['namespace']}/{pod['pod']}")
     assert detail["gpus"][0]["detail"]["why"]
     assert detail["workload"]["memory_allocated"] == pod["memory_allocated"]
-    waits = got(f"{api}/scheduling")["pending"][0]
+    waits = next(one for one in got(f"{api}/scheduling")["pending"] if one["pod"] == "sweep-12")  # it fits nowhere
     why = got(f"{api}/scheduling/{waits['namespace']}/{waits['pod']}")
     assert why["pod"]["code"] == waits["code"]
     assert why["pod"]["meaning"]["zh"]
