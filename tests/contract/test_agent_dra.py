@@ -32,14 +32,14 @@ GIB = 1 << 30
 
 
 @pytest.fixture
-def cluster(empty_cluster, monkeypatch):
+def cluster(control_plane, monkeypatch):
     """A cluster with one node, whose server and scheduler have all features of DRA."""
     names = (*GATES, "DRAExtendedResource")
-    gates, run = "--feature-gates=" + ",".join(f"{gate}=true" for gate in names), empty_cluster._run
-    empty_cluster.restart_apiserver(gates)
-    monkeypatch.setattr(empty_cluster, "_run", lambda program, *flags: run(program, *flags, gates))
-    empty_cluster.create(node("n1"))
-    return empty_cluster
+    gates, run = "--feature-gates=" + ",".join(f"{gate}=true" for gate in names), control_plane._run
+    control_plane.reset(gates)
+    monkeypatch.setattr(control_plane, "_run", lambda program, *flags: run(program, *flags, gates))
+    control_plane.create(node("n1"))
+    return control_plane
 
 
 @pytest.fixture
@@ -65,6 +65,11 @@ def at_agent(running: RunningAgent) -> list[Object]:
     return [one for one in found if one["allocated"]]
 
 
+def claims_source(running: RunningAgent) -> Object:
+    (found,) = [one for one in json.loads(running.get("/api/v1/node")[2])["sources"] if one["source"] == "claims"]
+    return found
+
+
 def at_cluster(running: RunningAgent) -> Object:
     (found,) = [one for one in json.loads(running.get("/api/v1/nodes")[2]) if one["name"] == "n1"]
     return found
@@ -86,6 +91,11 @@ def containers(running: RunningAgent) -> set[tuple[str, str, str, str]]:
     return {
         (one["key"]["pod"], one["key"]["container"], one["mig"] or one["gpu"], one["mode"]) for one in at_agent(running)
     }
+
+
+def comes_to_show(running: RunningAgent, wanted: set[tuple[str, str, str, str]]) -> None:
+    """The GPU of a holder may be known before its instance and its mode."""
+    running.wait(lambda: containers(running) == wanted)
 
 
 def schedule(cluster: ControlPlane, *pods: Object) -> dict[str, list[str]]:
@@ -151,14 +161,17 @@ def test_gpus_of_claims_shared_claims_and_admin_access(cluster, root, tmp_path):
         agree(here, all_nodes, holders=5)  # a, b, c, and d twice
         uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
         ((one,), (shared,), two) = ([uuid_of[name] for name in given[claim]] for claim in ("one", "shared", "two"))
-        assert containers(here) == {
-            ("a", "main", one, "exclusive"),
-            ("b", "main", shared, "time-slicing"),
-            ("c", "main", shared, "time-slicing"),
-            ("c", "side", shared, "time-slicing"),
-            *(("d", "main", gpu, "exclusive") for gpu in two),
-        }
-        assert here.page().one(m.SOURCE_UP.name, source="claims") == 1
+        comes_to_show(
+            here,
+            {
+                ("a", "main", one, "exclusive"),
+                ("b", "main", shared, "time-slicing"),
+                ("c", "main", shared, "time-slicing"),
+                ("c", "side", shared, "time-slicing"),
+                *(("d", "main", gpu, "exclusive") for gpu in two),
+            },
+        )
+        here.until(lambda page: page.one(m.SOURCE_UP.name, source="claims") == 1)
         cluster.delete("pods", "b", namespace="ml")
         cluster.delete("pods", "a", namespace="ml")
         free = {"status": {"allocation": None, "reservedFor": None}}
@@ -181,10 +194,13 @@ def test_a_container_has_the_devices_of_its_own_request(cluster, root, tmp_path)
         claim = cluster.get("resourceclaims", "both", namespace="ml")
         results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
         uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
-        assert containers(here) == {
-            ("a", "main", uuid_of[results["gpu"]], "exclusive"),
-            ("a", "side", uuid_of[results["second"]], "exclusive"),
-        }
+        comes_to_show(
+            here,
+            {
+                ("a", "main", uuid_of[results["gpu"]], "exclusive"),
+                ("a", "side", uuid_of[results["second"]], "exclusive"),
+            },
+        )
 
 
 def test_a_device_of_a_request_that_no_container_uses_is_the_pods(cluster, root, tmp_path):
@@ -202,10 +218,13 @@ def test_a_device_of_a_request_that_no_container_uses_is_the_pods(cluster, root,
         claim = cluster.get("resourceclaims", "both", namespace="ml")
         results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
         uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
-        assert containers(here) == {
-            ("a", "main", uuid_of[results["gpu"]], "exclusive"),
-            ("a", "", uuid_of[results["second"]], "exclusive"),
-        }
+        comes_to_show(
+            here,
+            {
+                ("a", "main", uuid_of[results["gpu"]], "exclusive"),
+                ("a", "", uuid_of[results["second"]], "exclusive"),
+            },
+        )
 
 
 def test_a_gpu_requested_as_an_extended_resource_and_allocated_by_a_claim(cluster, root, tmp_path):
@@ -222,10 +241,13 @@ def test_a_gpu_requested_as_an_extended_resource_and_allocated_by_a_claim(cluste
         results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
         status = cluster.get("pods", "a", namespace="ml")["status"]["extendedResourceClaimStatus"]
         uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
-        assert containers(here) == {
-            ("a", one["containerName"], uuid_of[results[one["requestName"]]], "exclusive")
-            for one in status["requestMappings"]
-        }
+        comes_to_show(
+            here,
+            {
+                ("a", one["containerName"], uuid_of[results[one["requestName"]]], "exclusive")
+                for one in status["requestMappings"]
+            },
+        )
 
 
 def test_devices_of_a_slice_that_names_a_node_for_each_of_them(cluster, root, tmp_path):
@@ -246,7 +268,7 @@ def test_devices_of_a_slice_that_names_a_node_for_each_of_them(cluster, root, tm
     give(cluster, whole, [cluster.create(bound)])
     with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
         agree(here, all_nodes, holders=1)
-        assert containers(here) == {("train", "main", uuids[1], "exclusive")}
+        comes_to_show(here, {("train", "main", uuids[1], "exclusive")})
 
 
 # --- MIG --------------------------------------------------------------------------------------------------------------
@@ -267,11 +289,14 @@ def test_instances_that_existed_before_the_driver_started(cluster, root, tmp_pat
     with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
         given = schedule(cluster, user("a", main="c"), user("b", main="d"), user("e", main="d"))
         agree(here, all_nodes, holders=3)
-        assert containers(here) == {
-            ("a", "main", uuid_of[given["c"][0]], "mig"),
-            ("b", "main", uuid_of[given["d"][0]], "mig"),
-            ("e", "main", uuid_of[given["d"][0]], "mig"),
-        }
+        comes_to_show(
+            here,
+            {
+                ("a", "main", uuid_of[given["c"][0]], "mig"),
+                ("b", "main", uuid_of[given["d"][0]], "mig"),
+                ("e", "main", uuid_of[given["d"][0]], "mig"),
+            },
+        )
         (gpu,) = at_cluster(all_nodes)["devices"]
         assert {one["instance"]["mig"] for one in gpu["instances"]} == {mig for _, _, mig, _ in containers(here)}
 
@@ -298,7 +323,7 @@ def test_instances_that_the_driver_makes_for_a_claim_and_removes_after_it(cluste
         given = schedule(cluster, user("a", main="c"), user("b", main="d"))
         made = {"a": make(0, "c"), "b": make(1, "d")}
         agree(here, all_nodes, holders=2)
-        assert containers(here) == {(name, "main", mig, "mig") for name, mig in made.items()}
+        comes_to_show(here, {(name, "main", mig, "mig") for name, mig in made.items()})
         (gpu,) = at_cluster(all_nodes)["devices"]
         placed = {(one["pod"], one["instance"]["start"]) for one in gpu["instances"]}
         assert placed == {("a", start_of("c")), ("b", start_of("d"))}
@@ -307,7 +332,7 @@ def test_instances_that_the_driver_makes_for_a_claim_and_removes_after_it(cluste
         cluster.patch("resourceclaims", "c", free, namespace="ml", subresource="status")
         root.nvml.unmig(1, 0).write()
         agree(here, all_nodes, holders=1)
-        assert containers(here) == {("b", "main", made["b"], "mig")}
+        comes_to_show(here, {("b", "main", made["b"], "mig")})
 
 
 # --- HAMi -------------------------------------------------------------------------------------------------------------
@@ -322,8 +347,8 @@ def test_shares_by_hamis_driver_and_their_memory(cluster, root, tmp_path):
     with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
         schedule(cluster, user("a", main="c"), user("b", main="d"), user("f", main="e"), user("g", main="e"))
         agree(here, all_nodes, holders=4)
-        limits = {one["key"]["pod"]: one["memory_total"] for one in at_agent(here)}
-        assert limits == {"a": 10 * GIB, "b": 4 * GIB, "f": 6 * GIB, "g": 6 * GIB}
+        limits = {"a": 10 * GIB, "b": 4 * GIB, "f": 6 * GIB, "g": 6 * GIB}
+        here.wait(lambda: {one["key"]["pod"]: one["memory_total"] for one in at_agent(here)} == limits)
         counted = {one["pod"]: one["memory"] for one in at_cluster(all_nodes)["holders"]}
         # each of two pods that share a claim may use all of it, and counts with half of it
         assert counted == {"a": 10 * GIB, "b": 4 * GIB, "f": 3 * GIB, "g": 3 * GIB}
@@ -353,7 +378,7 @@ def test_a_slice_of_an_older_generation_and_one_of_another_node_are_not_believed
     give(cluster, whole, [cluster.create(bound)])
     with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
         agree(here, all_nodes, holders=1)
-        assert containers(here) == {("train", "main", SECOND, "exclusive")}
+        comes_to_show(here, {("train", "main", SECOND, "exclusive")})
 
 
 def test_without_the_rights_devices_are_identified_by_their_names_and_the_agent_says_so(cluster, root):
@@ -364,10 +389,10 @@ def test_without_the_rights_devices_are_identified_by_their_names_and_the_agent_
     cluster.create(wanting("c"))
     with agent(cluster, root, {"pods": ["list", "watch"]}) as here:
         given = schedule(cluster, user("a", main="c"))
-        here.wait(lambda: containers(here))
         name = given["c"][0]
-        assert containers(here) == {("a", "main", uuids[int(name.rpartition("-")[2])], "exclusive")}
-        (state,) = [s for s in json.loads(here.get("/api/v1/node")[2])["sources"] if s["source"] == "claims"]
-        assert (state["up"], state["absent"], state["code"]) == (False, False, "KUBE_FORBIDDEN")
+        comes_to_show(here, {("a", "main", uuids[int(name.rpartition("-")[2])], "exclusive")})
+        here.wait(lambda: claims_source(here)["code"] == "KUBE_FORBIDDEN")
+        state = claims_source(here)
+        assert (state["up"], state["absent"]) == (False, False)
         assert "resourceslices" in state["message"]
         assert here.status("/readyz") == 200  # an agent that was updated before its role goes on

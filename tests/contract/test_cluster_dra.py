@@ -170,25 +170,20 @@ def fresh(cluster):
     return asyncio.run(Reader(cluster.kubeconfig).until(lambda one: True))
 
 
-def serve_everything(cluster):
-    """Also the fields of features that 1.35 has, but not by default; the next test finds the usual server again."""
-    cluster.restart_apiserver("--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES))
-
-
-@pytest.fixture
-def everything(cluster, monkeypatch):
-    """A cluster whose server and scheduler have all features."""
-    run = cluster._run
-    gates = "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES)
-    serve_everything(cluster)
-    monkeypatch.setattr(cluster, "_run", lambda program, *flags: run(program, *flags, gates))
-    return cluster
-
-
 @pytest.fixture
 def cluster(empty_cluster):
     empty_cluster.create(node("n1"))
     return empty_cluster
+
+
+@pytest.fixture
+def everything(control_plane, monkeypatch):
+    """The same, but server and scheduler also have the features that 1.35 has, but not by default."""
+    gates, run = "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES), control_plane._run
+    control_plane.reset(gates)
+    monkeypatch.setattr(control_plane, "_run", lambda program, *flags: run(program, *flags, gates))
+    control_plane.create(node("n1"))
+    return control_plane
 
 
 async def test_the_version_we_like_best_is_served(cluster):
@@ -197,17 +192,6 @@ async def test_the_version_we_like_best_is_served(cluster):
         assert await served_version(api, "resource.k8s.io", ("v1", "v1beta2", "v1beta1")) == "v1"
         assert await served_version(api, "resource.k8s.io", ("v9",)) is None
         assert await served_version(api, "nobody.example.com", ("v1",)) is None
-
-
-def test_what_drivers_publish_is_accepted_and_read(cluster):
-    serve_everything(cluster)
-    for file in ("nvidia_gpus", "nvidia_static_mig", "nvidia_dynamic_mig", "hami_core", "amd"):
-        publish(cluster, f"{file}.json")
-        one = fresh(cluster)
-        assert (len(one.devices), one.findings) == ({"nvidia_gpus": 2, "amd": 2}.get(file, 1), ())
-        assert all(found.device.memory > 40_000 * MIB for found in one.devices)
-        for published in cluster.list("resourceslices"):
-            cluster.delete("resourceslices", published["metadata"]["name"])
 
 
 def test_each_version_of_the_api_says_the_same(cluster):
@@ -274,6 +258,27 @@ def test_a_storm_of_claims_slices_and_pods_ends_in_what_a_fresh_list_says(cluste
     assert [found.memory_allocated for found in one.devices] == [81920 * MIB] * 2
 
 
+def test_what_drivers_publish_is_accepted_and_read(everything):
+    for file in ("nvidia_gpus", "nvidia_static_mig", "nvidia_dynamic_mig", "hami_core", "amd"):
+        publish(everything, f"{file}.json")
+        one = fresh(everything)
+        assert (len(one.devices), one.findings) == ({"nvidia_gpus": 2, "amd": 2}.get(file, 1), ())
+        assert all(found.device.memory > 40_000 * MIB for found in one.devices)
+        for published in everything.list("resourceslices"):
+            everything.delete("resourceslices", published["metadata"]["name"])
+
+
+def test_who_looks_as_an_administrator_and_who_waits_hold_nothing(everything):
+    publish(everything, "nvidia_gpus.json")
+    look, waiting = recorded("claims.json")[2:]
+    everything.patch("namespaces", "ml", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
+    everything.create(waiting)
+    everything.create(look)
+    give(everything, look, [everything.create(user("watcher", "look", node="n1"))])
+    one = fresh(everything)
+    assert (one.holders, one.capacity.allocated.cards) == ((), 0)
+
+
 def test_shares_of_a_card_are_what_a_real_scheduler_lets_claims_consume(everything):
     publish(everything, "hami_core.json")
     gpu_class(everything, "hami-core-gpu.project-hami.io")
@@ -297,18 +302,6 @@ def test_instances_that_a_real_scheduler_cuts_out_of_a_card_are_parts_of_it(ever
     assert card.memory_allocated == sum(holder.memory for holder in one.holders) > 0
     assert len({held.instance.start for held in card.instances}) == 2
     assert (one.capacity.whole_cards, one.findings) == (0, ())
-
-
-def test_who_looks_as_an_administrator_and_who_waits_hold_nothing(cluster):
-    serve_everything(cluster)
-    publish(cluster, "nvidia_gpus.json")
-    look, waiting = recorded("claims.json")[2:]
-    cluster.patch("namespaces", "ml", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
-    cluster.create(waiting)
-    cluster.create(look)
-    give(cluster, look, [cluster.create(user("watcher", "look", node="n1"))])
-    one = fresh(cluster)
-    assert (one.holders, one.capacity.allocated.cards) == ((), 0)
 
 
 def test_a_card_whose_driver_left_has_vanished_under_its_holder(cluster):
