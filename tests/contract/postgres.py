@@ -60,6 +60,7 @@ class Postgres:
 
     def start(self) -> None:
         flags = {"port": self._port, "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+        flags["fsync"] = "off"  # only the loss of power needs it: what a killed server wrote, the kernel has
         command: list[str | Path] = [self._bin / "postgres", "-D", self._data]
         command += [f"--{name}={value}" for name, value in flags.items()]
         with self._log.open("ab") as log:
@@ -90,8 +91,9 @@ class Postgres:
     def frozen(self) -> Iterator[None]:
         """It keeps its connections and says nothing."""
         parent = self._process.pid
+        os.kill(parent, signal.SIGSTOP)  # first: from now on it starts no others
         processes = [parent, *map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())]
-        for process in processes:
+        for process in processes[1:]:
             os.kill(process, signal.SIGSTOP)
         try:
             yield
