@@ -1,5 +1,6 @@
 """A cluster as `helm install` finds it: objects of any kind, tokens of service accounts, nodes, and a kubelet."""
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -60,10 +61,23 @@ class Cluster:
             if self.get(item) is None:
                 self.create(item)
             until(partial(self._established, item))
+            until(partial(self._discovered_whole, item))
             spec = item["spec"]
             for version in spec["versions"]:
                 path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
                 until(partial(self._served, path))
+
+    def discovered(self, item: Object) -> list[str]:
+        """The versions of a custom resource that the server lists, as Helm asks; the list follows a moment later."""
+        spec, found = item["spec"], []
+        for version in (one["name"] for one in spec["versions"]):
+            with contextlib.suppress(ApiError):
+                kinds = self.call("GET", f"/apis/{spec['group']}/{version}")["resources"]
+                found += [version] if spec["names"]["plural"] in {one["name"] for one in kinds} else []
+        return found
+
+    def _discovered_whole(self, item: Object) -> bool:
+        return len(self.discovered(item)) == len(item["spec"]["versions"])
 
     def _established(self, item: Object) -> bool:
         now = self.get(item) or {}

@@ -74,7 +74,9 @@ def live(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def objects(live: Cluster, chart: Path) -> list[Object]:
     """The release, installed and ready: Helm itself waits for that."""
-    return live.install(RELEASE, HERE, VALUES, "--wait", "--timeout", "2m", chart=chart)
+    found = live.install(RELEASE, HERE, VALUES, "--wait", "--timeout", "5m", chart=chart)
+    until(lambda: all(ready(pod) for pod in live.all("v1/pods", HERE)))  # of a DaemonSet, Helm lets one be late
+    return found
 
 
 def volume(name: str) -> Object:
@@ -122,7 +124,7 @@ def test_prometheus_scrapes_all_services_and_keeps_their_labels(live, objects, t
         assert found(url, 'count by (job) ({exported_pod!=""})') == {}
         # what is about no pod, such as a GPU that nobody has, is not attributed to the exporter's pod
         assert set(found(url, 'count by (pod) ({job=~"vgpuscope-.*", pod!=""})', "pod")) & set(reach) == set()
-        assert set(found(url, "count by (node) (vgpuscope_gpu_info)", "node")) == set(GPUS)
+        until(lambda: set(found(url, "count by (node) (vgpuscope_gpu_info)", "node")) == set(GPUS))
 
 
 def test_prometheus_loads_all_rules(live, objects, tmp_path):
@@ -164,6 +166,12 @@ def watching(live: Cluster, objects: list[Object], reach: dict[str, str], path: 
         file = path / f"{o['metadata']['name']}.json"
         file.write_text(json.dumps(live.get(o)["spec"]))
         files.append(str(file))
+
+    def scraped() -> set[str]:
+        found = [scrape_config(live, one, reach)["static_configs"] for one in monitors]
+        return {target["labels"]["pod"] for targets in found for target in targets}
+
+    until(lambda: scraped() == set(reach))  # a controller writes down which pods of a Service are ready
     config = {"rule_files": files, "scrape_configs": [scrape_config(live, one, reach) for one in monitors]}
     return stack.enter_context(prometheus(path, json.dumps(config)))
 
@@ -194,7 +202,7 @@ def test_upgrade_then_uninstall(live, objects, chart):
         "config": {"thresholds": {"low_utilization": 30}, "log": {"format": "json"}},
         "compatibility": {"handbookNames": True},
     }
-    flags = ("--wait", "--timeout", "2m")
+    flags = ("--wait", "--timeout", "5m")
     live.helm("upgrade", RELEASE, str(chart), *flags, namespace=HERE, values=VALUES | changes)
     until(lambda: not before & {pod["metadata"]["uid"] for pod in live.all("v1/pods", HERE)})
     until(lambda: all(ready(pod) for pod in live.all("v1/pods", HERE)))
@@ -216,7 +224,7 @@ def test_missing_custom_resources_are_named_and_come_with_the_next_upgrade(clust
     definitions = [msgspec.yaml.decode(file.read_bytes()) for file in CRDS.glob("*.yaml")]
     for item in definitions:
         cluster.call("DELETE", f"{cluster.path(item)}/{item['metadata']['name']}")
-    until(lambda: not any(cluster.get(item) for item in definitions))
+    until(lambda: not any(cluster.get(item) or cluster.discovered(item) for item in definitions))
     route = {"analyzer": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]}}}
     objects = cluster.install(RELEASE, here, route, chart=chart)
     assert not {"ServiceMonitor", "PrometheusRule", "HTTPRoute"} & {o["kind"] for o in objects}

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.paths import TESTS
+from tests.ports import free_port
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.terminal.screen import keys
 
@@ -43,7 +44,8 @@ class Agent:
     """Serves a snapshot as an agent does, and can be taken away and brought back on its port."""
 
     def __init__(self):
-        self.node, self.tokens, self.port, self.status = NODE, [], 0, 200
+        # The kernel gives this port to nobody while the agent is away.
+        self.node, self.tokens, self.port, self.status = NODE, [], free_port(), 200
         self.start()
 
     @property

@@ -5,6 +5,8 @@ import re
 import urllib.request
 from typing import Any
 
+from playwright.sync_api import expect
+
 from tests.console.conftest import Opened
 from tests.console.processes import Demo, eventually
 
@@ -12,7 +14,7 @@ from tests.console.processes import Demo, eventually
 def agent_says(fleet: Demo, node: str) -> dict[str, Any]:
     """The sample of a node's agent, asked without the analyzer."""
     for url in fleet.agents:
-        with urllib.request.urlopen(f"{url}/api/v1/node", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/api/v1/node", timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
         if found["node"] == node:
             return found
@@ -36,26 +38,25 @@ def test_a_pod_that_prepares_data_is_shown_with_its_cpu_and_its_process(opened: 
     assert figure(page, "Throttled") == "–"  # it has no CPU limit
     listed = agent_says(fleet, "hami-a")["processes"]
     (process,) = [one for one in listed if (one["key"] or {}).get("pod") == "prepare-data-0"]
-    assert page.get_by_role("rowheader", name=str(process["pid"])).count() == 1
-    assert page.get_by_text(re.compile(r"measured ± .*HAMi region")).count() >= 1
+    expect(page.get_by_role("rowheader", name=str(process["pid"]))).to_have_count(1)
+    expect(page.get_by_text(re.compile(r"measured ± .*HAMi region")).first).to_be_attached()
 
 
 def test_a_figure_says_what_it_is_where_it_comes_from_and_how_to_query_it(opened: Opened):
     page = opened("workloads/research/prepare-data-0").page
     sign = page.get_by_role("button", name="What is this? CPU cores")
     sign.focus()
-    text = sign.locator("xpath=following-sibling::*").inner_text()
-    assert "CPU cores that the container used" in text
-    assert "Mean over" in text
-    assert "Agents" in text
-    assert "rate(vgpuscope_host_cpu_seconds_total[5m])" in text
+    tip = sign.locator("xpath=following-sibling::*")
+    for words in ("CPU cores that the container used", "Mean over", "Agents"):
+        expect(tip).to_contain_text(words)
+    expect(tip).to_contain_text("rate(vgpuscope_host_cpu_seconds_total[5m])")
 
 
 def test_a_node_is_shown_with_its_cpu_memory_and_load(opened: Opened, fleet: Demo):
     page = opened("nodes/whole-b").page
     page.get_by_role("heading", name="The node itself").wait_for()
     node = agent_says(fleet, "whole-b")["host"]["node"]
-    assert f"of {node['cpus']} CPUs" in page.locator(".figures.plain").inner_text()
+    expect(page.locator(".figures.plain")).to_contain_text(f"of {node['cpus']} CPUs")
     assert re.fullmatch(r"\d+(\.\d+)? %", figure(page, "CPU"))
 
 

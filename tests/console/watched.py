@@ -48,6 +48,11 @@ class Watched:
         cells = self.page.locator(f"main .table-frame tbody tr[aria-rowindex] td:nth-child({number})")
         return [text.strip() for text in cells.all_inner_texts()]
 
+    def copied(self) -> str:
+        """What is in the clipboard; a click is answered before the text is there."""
+        text: str = self.page.evaluate("navigator.clipboard.readText()")
+        return text
+
     def count(self) -> str:
         return self.page.locator("main .count").first.inner_text()
 

@@ -67,7 +67,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def _ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=1) as answer:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
             return answer.status == 200
     except (OSError, urllib.error.URLError):
         return False

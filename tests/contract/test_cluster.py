@@ -74,9 +74,9 @@ def test_a_kind_we_may_not_see_is_named_and_the_rest_works(cluster, tmp_path):
     cluster.create(holder("train", "gpu-1", "GPU-a"))
     with exporter(limited, tmp_path) as running:
         page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="train"))
-        assert page.one(m.WATCH_UP.name, kind="pods") == 1
+        running.until(lambda page: page.one(m.WATCH_UP.name, kind="pods") == 1)
         assert page.one(m.WATCH_UP.name, kind="resourcequotas") == 0
-        assert "resourcequotas" in running.log.read_text()
+        running.wait(lambda: "resourcequotas" in running.log.read_text())
 
 
 def test_quotas_are_shown_with_what_is_used_of_them(cluster, tmp_path):

@@ -65,7 +65,7 @@ def wait_for_targets(url: str) -> None:
 
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=60) as answer:
             if json.load(answer)["data"]["result"]:
                 return
         time.sleep(0.1)

@@ -21,7 +21,7 @@ PAGE = (
 )
 SCRAPE = """scrape_configs:
 - job_name: dcgm-exporter
-  scrape_interval: 1s
+  scrape_interval: 5s # also the time that a scrape may take
   honor_labels: {honor}
   static_configs: [{{targets: ['{target}'], labels: {{namespace: gpu, pod: dcgm-exporter-x7k2p, container: exporter}}}}]
 """
@@ -32,7 +32,7 @@ def checks_of(looked: Looked) -> dict[str, Check]:
 
 
 def has_series(url: str, query: str) -> bool:
-    with urllib.request.urlopen(f"{url}/api/v1/query?query={query}", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/query?query={query}", timeout=60) as answer:
         return bool(json.load(answer)["data"]["result"])
 
 

@@ -93,6 +93,7 @@ def test_a_pod_is_bound_to_the_gpu_that_was_written_on_it_and_told_so(cluster, r
         assert gpus == "GPU: 1/2, Memory: 4000MB"
         assert score == "Score: 0, Policy: binpack"
         assert event(cluster, "train", "Scheduled")["reportingComponent"] == "hami-scheduler"
+        until(lambda: len(decisions(running, "train")) == 2)  # the pod is bound before that is recorded
         last, first = decisions(running, "train")
         assert (first["verb"], first["outcome"], first["node"]) == ("filter", "assigned", node)
         assert (last["verb"], last["outcome"]) == ("bind", "bound")
@@ -111,9 +112,8 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_is_bound_once_it_fits(cluster, 
         assert {(one["node"], one["code"], one["requested"], one["available"]) for one in refused["nodes"]} == {
             (f"gpu-{number}", "SCHED_INSUFFICIENT_GPU_MEMORY", "16000MB", "10000MB") for number in range(3)
         }
-        log = running.log.read_text()
-        assert "Failed to schedule pod error_code=SCHED_INSUFFICIENT_GPU_MEMORY pod=ml/large node=gpu-0" in log
-        assert "requested=16000MB available=10000MB" in log
+        line = "Failed to schedule pod error_code=SCHED_INSUFFICIENT_GPU_MEMORY pod=ml/large node=gpu-0"
+        running.wait(lambda: line in (log := running.log.read_text()) and "requested=16000MB available=10000MB" in log)
         # kube-scheduler writes its condition after our event
         until(lambda: "2/2 CardInsufficientMemory" in unschedulable(cluster, "large"))
         cluster.create(registered("gpu-9", "GPU-9-a", memory=20000))
@@ -324,6 +324,8 @@ def test_the_api_server_applies_what_the_webhook_answers(cluster, rights, tmp_pa
             assert cluster.create(pod("web"))["spec"]["schedulerName"] == "default-scheduler"
         finally:
             cluster.call("DELETE", f"{hooks}/vgpuscope")
+            # it forgets it by a watch, too; until then it would ask an extender that has ended
+            until(lambda: _scheduler_of(cluster) == "default-scheduler")
 
 
 def _scheduler_of(cluster):
@@ -343,7 +345,7 @@ def test_the_cluster_exporter_leaves_the_names_to_a_running_extender(cluster, ri
 
 def test_health_tells_the_truth_while_the_api_server_is_down(cluster, rights, tmp_path):
     with extender(rights, tmp_path, environ=SHORT_LEASE) as running:
-        assert b"cache: synced\nlease: leading\napi: reachable" in running.get("/healthz")[2]
+        running.wait(lambda: b"cache: synced\nlease: leading\napi: reachable" in running.get("/healthz")[2])
         cluster.stop_apiserver()
         running.wait(lambda: running.status("/readyz") == 503)
         running.wait(lambda: b"api: unreachable" in running.get("/healthz")[2])

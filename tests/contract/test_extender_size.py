@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 
@@ -129,12 +130,14 @@ def test_every_pod_is_bound_within_capacity_or_waits_with_the_right_code(empty_c
         took = max(plugins.bound.values()) - began
         print(f"\n{size[1]} pods on {size[0]} nodes: {size[1] / took:.1f} pods bound per second")
         for name, (pod, code) in impossible().items():
-            found = [
-                one for one in decisions(running, name, pod["metadata"]["namespace"]) if one["outcome"] == "refused"
-            ]
-            assert found, name
-            assert {one["code"] for one in found[0]["nodes"]} == {code}, name
+            until(partial(refusals, running, name, pod["metadata"]["namespace"]))
+            last = refusals(running, name, pod["metadata"]["namespace"])[0]
+            assert {one["code"] for one in last["nodes"]} == {code}, name
         right_at_the_end(cluster, plugins, size[1])
+
+
+def refusals(running, name, namespace):
+    return [one for one in decisions(running, name, namespace) if one["outcome"] == "refused"]
 
 
 class Replicas:
@@ -185,17 +188,18 @@ def test_killed_leaders_a_paused_one_and_a_killed_api_server_give_no_gpu_away_tw
         plugins = stack.enter_context(DevicePlugins(cluster))
         url = stack.enter_context(service(extenders.urls))
         stack.enter_context(scheduler(cluster, url, timeout="5s"))
-        assert sum(one.status("/readyz") == 200 for one in extenders.all) == 1  # only the leader is ready
+        # only the leader is ready; on a busy machine the lease may be nobody's for a moment
+        until(lambda: sum(one.status("/readyz") == 200 for one in extenders.all) == 1)
         cluster.create_all(made[:30])
-        until(lambda: len(plugins.bound) >= 10)
+        until(lambda: len(plugins.bound) >= 10, within=WITHIN[number])
         extenders.kill_leader()
         cluster.create_all(made[30:60])
-        until(lambda: len(plugins.bound) >= 40)
+        until(lambda: len(plugins.bound) >= 40, within=WITHIN[number])
         extenders.start()
         paused = extenders.leader() or extenders.all[1]
         paused.process.send_signal(signal.SIGSTOP)  # it holds the lease, and does not know that time passes
         cluster.create_all(made[60:90])
-        until(lambda: len(plugins.bound) >= 70)
+        until(lambda: len(plugins.bound) >= 70, within=WITHIN[number])
         paused.process.send_signal(signal.SIGCONT)
         cluster.create_all(made[90:])
         cluster.restart_apiserver()

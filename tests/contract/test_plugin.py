@@ -89,7 +89,7 @@ def test_while_the_api_server_is_away_nothing_is_given_and_what_failed_is_taken_
         try:
             with pytest.raises(grpc.RpcError, match="KUBE_UNREADABLE"):
                 running.kubelet.allocate([f"{FIRST}-0"])
-            assert running.ready()[0] == 503
+            until(lambda: running.ready()[0] == 503)
             assert set(running.kubelet.devices.values()) == {"Healthy"}
         finally:
             cluster.start_apiserver()

@@ -83,10 +83,11 @@ def scraped(config: dict[str, Any], tmp_path: Any) -> dict[str, list[str]]:
             {"targets": [one["__address__"]], "labels": {k: v for k, v in one.items() if k != "__address__"}}
             for one in found
         ]
-    with prometheus(tmp_path, yaml.safe_dump(config)) as url:
-        until(lambda: all(targets(url)[state] for state in ("activeTargets", "droppedTargets")))
-        active = targets(url)["activeTargets"]
     jobs: dict[str, list[str]] = {job["job_name"]: [] for job in config["scrape_configs"]}
+    with prometheus(tmp_path, yaml.safe_dump(config)) as url:
+        # each job has some; those of one job come together, but a job may come seconds after another
+        until(lambda: {one["scrapePool"] for one in targets(url)["activeTargets"]} == set(jobs))
+        active = targets(url)["activeTargets"]
     for one in active:
         jobs[one["scrapePool"]].append(one["scrapeUrl"].removeprefix("http://").removesuffix("/metrics"))
     return {job: sorted(urls) for job, urls in jobs.items()}

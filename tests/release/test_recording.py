@@ -22,8 +22,9 @@ def events():
         terminal.type("printf '\\033[32mgr\\303\\274n\\033[0m <&> \\033[7mback\\033[0m\\n'")
         terminal.wait(r"back.*\n.*\$ $")
         terminal.type("clear; echo over")
-        terminal.wait(r"\nover|over\r")
-        terminal.rest(0.3)
+        terminal.wait(r"\nover|over\r")  # as it was typed, or as it was printed
+        terminal.type("echo the end")
+        terminal.wait(r"[\r\n]the end\r\n")  # so the shell has done everything before
     finally:
         terminal.close()
     return recorder.events

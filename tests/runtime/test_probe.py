@@ -71,6 +71,7 @@ def test_a_call_that_is_out_is_never_started_twice_and_nobody_waits_for_it_again
         with pytest.raises(SourceDown):
             probe.read(SOON)
     assert time.monotonic() - began < SOON / 2
+    wait_until(lambda: hanging.calls)  # its thread may begin after the deadline
     assert hanging.calls == 1
     assert probe.stuck_seconds > 0
 

@@ -477,10 +477,10 @@ async def test_what_is_said_unasked_ends_a_connection():
 
 
 async def test_a_connection_is_not_kept_for_long_after_its_last_answer(monkeypatch):
-    monkeypatch.setattr(http_stream, "_KEPT_FOR", 5.0)
+    monkeypatch.setattr(http_stream, "_KEPT_FOR", 20.0)
     async with keeping(*[OK] * 4) as (server, client):
         forward(0.0)
-        for passing in (4.0, 4.0, 6.0):
+        for passing in (11.0, 11.0, 21.0):
             await client.get("/")
             forward(passing)
             await turns()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loopclock import forward
+from tests.ports import free_port
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
@@ -372,7 +373,7 @@ async def test_a_bad_pod_is_named_until_it_is_good(server):
 async def test_a_server_that_restarts_is_resumed_from_where_we_were(tmp_path):
     served = ApiServer()
     served.put("p")
-    async with listening(served) as port:
+    async with listening(served, free_port()) as port:  # one that nobody gets by itself while the server is away
         served.kubeconfig = kubeconfig(tmp_path / "kubeconfig", port=port)
         source = pods_of(served)
         async with following(source) as pods:

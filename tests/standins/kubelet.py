@@ -136,8 +136,8 @@ class Kubelet:
         if request.version != "v1beta1":
             context.abort(grpc.StatusCode.UNKNOWN, f"unsupported version {request.version}")
         self.forget()
-        self.registered.append(request)
         self._channel = grpc.insecure_channel(f"unix://{self.directory}/{request.endpoint}")
+        self.registered.append(request)  # who sees it may hang up: the channel is there
         threading.Thread(target=self._follow, args=(self._channel,), daemon=True).start()
         return pb.Empty()
 

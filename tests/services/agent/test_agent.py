@@ -335,8 +335,9 @@ def test_a_pods_file_that_is_not_json_costs_the_names_only(node):
         node.pods_file.write_text("not json")
         # A sample that was under way may show the state of the source before the count of its errors.
         page = agent.until(
-            lambda page: page.one(m.SOURCE_UP.name, source="pods") == 0
-            and page.has(m.ERRORS.name, code="KUBE_UNREADABLE")
+            lambda page: (
+                page.one(m.SOURCE_UP.name, source="pods") == 0 and page.has(m.ERRORS.name, code="KUBE_UNREADABLE")
+            )
         )
         assert page.has(m.CONTAINER_MEMORY_USED.name, pod="train")  # the last good list stays, its age says how old
         assert page.one(m.ERRORS.name, code="KUBE_UNREADABLE") >= 1

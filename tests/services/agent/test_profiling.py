@@ -241,9 +241,7 @@ def cut(mig):
     return DeviceReading(at=0.0, gpus=(gpu,))
 
 
-def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_older_page(
-    made, impatient, monkeypatch
-):
+def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_older_page(made, impatient, monkeypatch):
     profiling, driver, _, clock = made
     old, new = cut("MIG-old"), cut("MIG-new")
     driver.answer = ActivityReading(source="gpm", places={(A, 3): Activity(sm=0.5)})
@@ -427,8 +425,10 @@ def test_an_agent_shows_the_fields_of_the_exporter_beside_it_and_says_when_it_is
         shown[0] = "GPU-elsewhere"
         # A sample that was under way may show the error of the source with the values of the page before.
         page = agent.until(
-            lambda page: page.has(m.SOURCE_ERROR.name, source="dcgm", code="PROFILING_UNUSABLE")
-            and page.has(m.DROPPED.name, reason="dcgm-other-gpu")
+            lambda page: (
+                page.has(m.SOURCE_ERROR.name, source="dcgm", code="PROFILING_UNUSABLE")
+                and page.has(m.DROPPED.name, reason="dcgm-other-gpu")
+            )
         )
         assert page.one(m.DROPPED.name, reason="dcgm-other-gpu") >= 1
         assert not page.has(m.MIG_ENGINE_ACTIVE.name)

@@ -51,6 +51,11 @@ def up(reading):
     return {target.name: target.up for target in reading.targets}
 
 
+def faulty(reading):
+    """What has a fault. A scrape here has little time: on a busy machine one of a good target may be late."""
+    return [(fault.part, fault.code) for fault in reading.faults]
+
+
 def uuids(reading):
     return {track.gpu_id for track in reading.tracks}
 
@@ -61,16 +66,17 @@ async def test_a_malformed_line_is_skipped_and_every_target_is_read(kind):
         exporters(page("GPU-1", more=BAD_LINES[kind]), page("GPU-2")) as (bad, good),
         source(bad.url, good.url) as made,
     ):
-        reading = await reading_when(made, lambda reading: uuids(reading) == {"GPU-1", "GPU-2"})
-    assert up(reading) == {bad.url: True, good.url: True}
+        both, well = {"GPU-1", "GPU-2"}, {bad.url: True, good.url: True}
+        reading = await reading_when(made, lambda reading: uuids(reading) == both and up(reading) == well)
+    assert up(reading) == well
 
 
 async def test_malformed_lines_are_counted_and_the_target_is_named():
     bad_page = page("GPU-1", more=BAD_LINES["no value"] + BAD_LINES["an open brace"])
     async with exporters(bad_page, page("GPU-2")) as (bad, good), source(bad.url, good.url) as made:
-        reading = await reading_when(made, lambda reading: reading.faults and len(uuids(reading)) == 2)
+        told = [(bad.url, "PAGE_MALFORMED")]
+        reading = await reading_when(made, lambda reading: faulty(reading) == told and len(uuids(reading)) == 2)
     [fault] = reading.faults
-    assert (fault.part, fault.code) == (bad.url, "PAGE_MALFORMED")
     assert fault.message.startswith("2 lines")
 
 
@@ -85,12 +91,10 @@ async def test_an_unexpected_error_of_one_target_is_its_own_with_its_name_and_co
         made.units.count = counted.append
         await reading_when(made, lambda reading: len(uuids(reading)) == 2)
         made._known[bad.url].pages.__class__ = Broken
-        reading = await reading_when(made, lambda reading: reading.faults)
+        await reading_when(made, lambda reading: faulty(reading) == [(bad.url, "INTERNAL")])
         seen = len(good.asked)
         await until(lambda: len(good.asked) > seen + 2)
-        assert up(await made.read(end=reading.window.end + 5, seconds=60.0)) == {bad.url: False, good.url: True}
-    [fault] = reading.faults
-    assert (fault.part, fault.code) == (bad.url, "INTERNAL")
+        await reading_when(made, lambda reading: up(reading) == {bad.url: False, good.url: True})
     assert {error.code for error in counted} == {"INTERNAL"}
     [told] = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert (told.fields["unit"], told.exc_info[0]) == (bad.url, ZeroDivisionError)
@@ -98,7 +102,7 @@ async def test_an_unexpected_error_of_one_target_is_its_own_with_its_name_and_co
 
 async def test_an_unexpected_error_in_the_samples_of_one_target_leaves_the_others_readable():
     async with exporters(page("GPU-1"), page("GPU-2")) as (bad, good), source(bad.url, good.url) as made:
-        await reading_when(made, lambda reading: len(uuids(reading)) == 2)
+        await reading_when(made, lambda reading: len(uuids(reading)) == 2 and not reading.faults)
         made._known[bad.url].pages.tracks = None  # whatever it is that cannot be read any more
         reading = await made.read(end=2e9, seconds=2e9)
     assert uuids(reading) == {"GPU-2"}
@@ -116,18 +120,16 @@ async def test_an_unexpected_error_while_targets_are_listed_stops_no_scrape():
     async with exporters(page()) as (good,), source(targets=listed) as made:
         await until(lambda: good.asked)
         broken.append(True)
-        reading = await reading_when(made, lambda reading: reading.faults)
+        await reading_when(made, lambda reading: faulty(reading) == [("targets", "INTERNAL")])
         seen = len(good.asked)
         await until(lambda: len(good.asked) > seen)
-    assert [(fault.part, fault.code) for fault in reading.faults] == [("targets", "INTERNAL")]
 
 
 @pytest.mark.parametrize("address", ["http://a b:1", "http://[::1", "http://x:99999", "ftp://x:1"])
 async def test_an_address_that_is_none_costs_only_itself(address):
     async with exporters(page()) as (good,), source(good.url, address) as made:
-        reading = await reading_when(made, lambda reading: reading.faults and uuids(reading))
-    [fault] = reading.faults
-    assert (fault.part, fault.code) == ("targets", "CONFIG_INVALID")
+        told = [("targets", "CONFIG_INVALID")]
+        reading = await reading_when(made, lambda reading: faulty(reading) == told and uuids(reading))
     assert up(reading) == {good.url: True}
 
 
@@ -249,11 +251,10 @@ async def test_new_series_on_every_page_are_left_out_beyond_a_limit(monkeypatch)
             more = "".join(f'{UTIL}{{gpu_uuid="GPU-{number}-{n}"}} 1\n' for n in range(20))
             bad.body, seen = page("GPU-a", more=more), len(bad.asked)
             await until(lambda seen=seen: len(bad.asked) > seen + 1)
-        reading = await reading_when(made, lambda reading: reading.faults)
+        reading = await reading_when(made, lambda reading: faulty(reading) == [(bad.url, "PAGE_MALFORMED")])
     assert len(uuids(reading)) == 50
     assert "GPU-a" in uuids(reading)
     [fault] = reading.faults
-    assert (fault.part, fault.code) == (bad.url, "PAGE_MALFORMED")
     assert "left out" in fault.message
 
 

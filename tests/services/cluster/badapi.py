@@ -17,6 +17,8 @@ class BadApi:
 
     def __init__(self) -> None:
         self.instead: dict[str, bytes] = {}
+        self.answers = threading.Event()  # while it is clear, new requests wait
+        self.answers.set()
         self.kubeconfig, self.port = "", 0
         self._version = 1
         self._objects: dict[str, dict[str, dict]] = {kind: {} for kind in KINDS}
@@ -52,6 +54,7 @@ class BadApi:
             self._moved.notify_all()
 
     def end(self) -> None:
+        self.answers.set()
         with self._moved:
             self._ended = True
             self._moved.notify_all()
@@ -86,6 +89,7 @@ def bad_api(path: Path) -> Iterator[BadApi]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            api.answers.wait()
             url = urlsplit(self.path)
             query, kind = parse_qs(url.query), url.path.rpartition("/")[2]
             if kind not in KINDS:

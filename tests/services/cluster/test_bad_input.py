@@ -127,20 +127,27 @@ def running(server, tmp_path_factory):
         yield running
 
 
+@pytest.fixture(scope="module")
+def well(running):
+    """The page while only what is right is there."""
+    return rest(running.page())
+
+
 @pytest.fixture
-def api(server, running):
+def api(server, running, well):
     """The server, and everything is well, also afterwards."""
-    running.wait(lambda: is_well(running))
+    running.wait(lambda: is_well(running, well))
     yield server
     server.drop_all_but("/gpu-1", "/gpu-2", "ml/one", "ml/two", "ml/gpus")
 
 
-def is_well(running):
+def is_well(running, well):
     try:
         page = running.page()
     except AssertionError:  # what an earlier test found is still there
         return False
-    return faults(page) == 0 and len(page.named(m.HOLDER_MEMORY.name)) == 2 and page.one(m.WATCH_UP.name, kind="pods")
+    gone = not page.has(m.DEVICE_INFO.name, node="bad")
+    return faults(page) == 0 and gone and rest(page) == well and page.one(m.WATCH_UP.name, kind="pods")
 
 
 @pytest.mark.parametrize("what", BAD)
@@ -241,9 +248,13 @@ def test_a_pod_on_a_node_that_was_never_seen_is_held_against_the_node_that_comes
     assert page.one(m.QUOTA_USED.name, namespace="ml", resource="nvidia.com/gpumem") == 6000
     assert page.one(m.WITHOUT_SERIES.name, reason="unregistered-device") == 1
     api.put(GOOD_NODE)
-    page = running.until(lambda page: page.has(m.DEVICE_MEMORY_ALLOCATED.name, gpu_uuid="GPU-bad"))
+    # A page between two of its parts may still have the finding beside the new node.
+    page = running.until(
+        lambda page: (
+            page.has(m.DEVICE_MEMORY_ALLOCATED.name, gpu_uuid="GPU-bad") and not page.has(m.FINDING.name, pod="early")
+        )
+    )
     assert page.one(m.DEVICE_MEMORY_ALLOCATED.name, gpu_uuid="GPU-bad") == 3000 * MIB
-    assert not page.has(m.FINDING.name, pod="early")
     assert page.one(m.WITHOUT_SERIES.name, reason="unregistered-device") == 0
 
 
@@ -308,13 +319,14 @@ LINES = {
 def test_a_line_that_is_no_event_is_named_and_what_comes_after_it_is_taken(fresh, what):
     api, running = fresh
     before = running.page()
+    api.answers.clear()  # the exporter looks at its watches from time to time: this one must not be back by then
     api.say("pods", LINES[what])
     page = running.until(lambda page: errors(page, KubeUnreadable.code) > errors(before, KubeUnreadable.code))
     assert rest(page) == rest(before)
+    running.wait(lambda: any("watch down kind=pods" in line for line in running.log.read_text().splitlines()))
+    api.answers.set()
     api.put(GOOD_POD)
-    page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="bad"))
-    assert page.one(m.WATCH_UP.name, kind="pods") == 1
-    assert any("watch down kind=pods" in line for line in running.log.read_text().splitlines())
+    running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="bad") and page.one(m.WATCH_UP.name, kind="pods"))
 
 
 BODIES = {
@@ -361,9 +373,8 @@ def test_a_clock_that_jumps_by_a_year_changes_nothing(tmp_path):
             before = calm.page()
         with exporter(api.kubeconfig, tmp_path, program=("-c", JUMPING_CLOCK)) as running:
             looked_at_again(api, running)
-            page = running.page()
-            assert rest(page) == rest(before)
+            page = running.until(lambda page: rest(page) == rest(before))
             assert page.named(PENDING_PODS.name) == before.named(PENDING_PODS.name) != []
             assert all(value >= 0 for _, value in page.named(PENDING_OLDEST.name))
-            assert all(0 <= value < 60 for _, value in page.named(m.WATCH_AGE.name))
+            assert all(0 <= value < 3600 for _, value in page.named(m.WATCH_AGE.name))
             assert all(value == 1 for _, value in page.named(m.WATCH_UP.name))

@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ FULL = 26  # looks, an hour apart: after a day nothing is remembered that was no
 LATE = 32
 MOST_BLOCKS = 0.08  # of Python's memory for each pod that came and went; a string that is never forgotten is one
 MOST_THINGS = 0.01  # of what there is: parts of the page that are equal are sometimes one, and sometimes two
-_ESTABLISHED = "01"  # in /proc/net/tcp
+_LISTENING = "0A"  # in /proc/net/tcp
 MOST_GROWTH = 1_500_000  # bytes of resident memory; pages are coarse
 
 
@@ -103,8 +104,11 @@ def resources_at_rest(running, api):
 
 
 def connections_of(pid):
-    """The remote ports of the process's TCP connections, as the kernel lists them."""
-    files = (os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd"))
+    """The remote ports of the process's TCP connections, as the kernel lists them; also of those that it must close."""
+    files = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            files.append(os.readlink(f"/proc/{pid}/fd/{name}"))
     own = {file[len("socket:[") : -1] for file in files if file.startswith("socket:")}
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    return [int(row[2].partition(":")[2], 16) for row in rows if row[9] in own and row[3] == _ESTABLISHED]
+    return [int(row[2].partition(":")[2], 16) for row in rows if row[9] in own and row[3] != _LISTENING]

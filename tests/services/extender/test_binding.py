@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.http.serving import until
+from tests.loopclock import forward
 from vgpuscope.formats.hami.annotation import BIND_PHASE, FILTERED, LOCK, NODE
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead, decode_pod_head
 from vgpuscope.model.allocation import NodeState
@@ -222,11 +224,15 @@ async def test_a_lock_that_was_taken_here_is_not_tried_before_the_node_has_chang
 
 
 async def test_pods_that_wait_in_line_are_told_before_the_time_of_the_binding_is_over():
-    world = Bound(timeout=0.5)
+    forward(0.0)
+    world = Bound(timeout=60.0)
     await world.filtered()
-    async with world.binder._turn("n1"):
+    async with world.binder._turn("n1") as turn:
+        binding = asyncio.create_task(world.bind())
+        await until(lambda: turn.users == 2)
+        forward(37.0)  # more than it waits for others, and less than a binding may take
         with pytest.raises(BindFailed, match="other pods are being bound to it"):
-            await world.bind()
+            await binding
     assert world.server.notes(world.server.pod)[BIND_PHASE] == "failed"
     assert ALLOCATED not in world.server.notes(world.server.pod)
     assert world.cleared

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.native import build
 from tests.native.scenario import DRIVER_NOT_LOADED, Scenario, gpu_uuid
 from tests.ports import free_port
-from tests.standins.kubelet import Kubelet, plugin_directory
+from tests.standins.kubelet import WITHIN, Kubelet, plugin_directory
 from tests.standins.smallapi import SmallApi, small_api
 
 FIRST, SECOND = gpu_uuid(0), gpu_uuid(1)
@@ -54,7 +54,7 @@ class Running:
         return self._log.read_text()
 
     def page(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=WITHIN) as answer:
             return answer.read().decode()
 
     def value(self, series: str) -> float | None:
@@ -67,7 +67,7 @@ class Running:
 
     def ready(self) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=WITHIN) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()

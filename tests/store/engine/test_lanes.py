@@ -103,7 +103,8 @@ def endless(tx) -> list:
 
 
 async def test_the_database_itself_ends_a_read_that_nobody_waits_for(tmp_path):
-    async with opened(tmp_path / "h.db", Limits(read=0.2, readers=1)) as engine:
+    # The deadline holds for the last read too, which a busy machine must be able to do in time.
+    async with opened(tmp_path / "h.db", Limits(read=2.0, readers=1)) as engine:
         with pytest.raises(HistoryDown):
             await engine.read(endless)
         [reader] = engine._lanes["read"]
