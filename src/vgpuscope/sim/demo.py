@@ -46,7 +46,7 @@ spec:
           nvidia.com/gpucores: 50
 """
 _LONGEST_SOCKET = 100  # a Unix socket's path has room for 107 bytes
-_TELLING_WITHIN = 10.0  # seconds that the page waits for the analyzer's first findings
+_TELLING_WITHIN = 60.0  # seconds that the page waits for the analyzer's first findings
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -116,12 +116,12 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
 
 
 async def _telling(reporter: Reporter) -> NewsLook:
-    """Answers based on real scrapes with an idle verdict, or, after the time limit, whatever is answered."""
+    """Answers of both services, with an idle verdict from real scrapes; or, after the time limit, what is answered."""
     until = time.monotonic() + _TELLING_WITHIN
     while time.monotonic() < until:
         if await reporter.judged_by() not in {"", SOURCE}:
             look = await reporter.look()
-            if any(row.verdict == "idle" for row in look.rows or ()):
+            if look.waiting is not None and any(row.verdict == "idle" for row in look.rows or ()):
                 return look
         await asyncio.sleep(_TICK)
     return await reporter.look()
