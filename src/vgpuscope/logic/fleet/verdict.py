@@ -87,6 +87,18 @@ class _Work(Struct, frozen=True, gc=False):
     incomplete: bool
 
 
+class _Look(NamedTuple):
+    """What the window shows, before it is judged."""
+
+    seen: SignalSeen | None
+    work: _Work
+    drawn: Drawn | None
+    traffic: float  # bytes a second over PCIe
+    hole: Seconds | None
+    young: bool  # the GPU changed tenants so late that most of the window belongs to the one before
+    threshold: Ratio  # activity from which on the GPU is in use
+
+
 def judge(
     terms: Mapping[Term, Stat],
     *,
@@ -121,47 +133,36 @@ def judge(
     cores that the tenant used, on average and at most; nothing follows if neither was measured.
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
-    threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
-    work, drawn = _work(terms, beside), power_drawn(terms, model=model, default=default_power)
-    young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
-    hole, traffic = longest_hole(seen, since=handed_over) if seen else None, pcie_traffic(terms)
+    look = _Look(
+        seen=seen,
+        work=_work(terms, beside),
+        drawn=power_drawn(terms, model=model, default=default_power),
+        traffic=pcie_traffic(terms),
+        hole=longest_hole(seen, since=handed_over) if seen else None,
+        young=handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds,
+        threshold=rules.idle_leave if previous == "idle" else rules.idle_enter,
+    )
     verdict, reason = (
-        _too_little(seen, rules, young=young)
-        or _at_work(seen, work, threshold)
-        or _in_doubt(
-            hole=seen is not None and hole is not None and hole > allowed_gap(seen.window, rules),
-            no_max=work.incomplete,
-            unread=bool(failed)
-            and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
-            hot=drawn is not None and drawn.share > rules.power_contradiction,
-            traffic=traffic >= rules.pcie_contradiction,
-            young=young,
-        )
+        _too_little(seen, rules, young=look.young)
+        or _at_work(seen, look.work, look.threshold)
+        or _in_doubt(look, rules, unread=_unread(terms, failed))
         or _IDLE
     )
     held = memory_share(terms) if verdict == "idle" else None
     holds = verdict == "idle" and _holds(terms, rules, held)
     use_class: UseClass
     if verdict == "in_use":
-        use_class = _busy_class(terms, status, drawn, window, rules)
+        use_class = _busy_class(terms, status, look.drawn, window, rules)
     else:
         use_class = idle_class(CpuUse(cpu, cpu_max), holds=holds, rules=rules) if verdict == "idle" else verdict
-    base = _base(seen, window=window, last=last, schema=schema, rules=rules)
-    kept = verdict == "idle" and work.most >= rules.idle_enter
-    beyond = work.term if seen and work.term != seen.name else None
+    base = _base(look, window=window, last=last, schema=schema, rules=rules)
+    kept = verdict == "idle" and look.work.most >= rules.idle_enter
     evidence = replace(
         base,
         reasons=_all_reasons(reason, use_class, holds=holds, kept=kept, partial=partial, dropped=base.dropped > 0),
-        hole=hole,
         held_since=held_since,
         source=source,
         held_memory=held,
-        threshold=threshold,
-        other=beyond,
-        other_max=work.most if beyond else None,
-        power_share=drawn.share if drawn else None,
-        power_limit=drawn.reference if drawn else "",
-        pcie_traffic=traffic or None,
         cpu=cpu,
         cpu_max=cpu_max,
         steady_for=steady + 1 if verdict == previous else 1,
@@ -169,11 +170,11 @@ def judge(
     return verdict, use_class, evidence
 
 
-def _base(
-    seen: SignalSeen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules
-) -> Evidence:
+def _base(look: _Look, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules) -> Evidence:
     """The evidence that every verdict has: what was seen, when and how well."""
+    seen, work, drawn = look.seen, look.work, look.drawn
     stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
+    beyond = work.term if seen and work.term != seen.name else None
     return Evidence(
         signal=seen.name if seen else None,
         signal_mean=measured(stat.mean),
@@ -190,6 +191,13 @@ def _base(
         schema=seen.schema if seen else schema,
         min_coverage=rules.min_coverage,
         max_age=allowed_gap(paced, rules),
+        hole=look.hole,
+        threshold=look.threshold,
+        other=beyond,
+        other_max=work.most if beyond else None,
+        power_share=drawn.share if drawn else None,
+        power_limit=drawn.reference if drawn else "",
+        pcie_traffic=look.traffic or None,
     )
 
 
@@ -374,19 +382,24 @@ def _at_work(seen: SignalSeen | None, work: _Work, threshold: Ratio) -> _Finding
     return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
 
 
-def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: bool, young: bool) -> _Finding | None:
+def _unread(terms: Mapping[Term, Stat], failed: frozenset[Term]) -> bool:
+    """Whether a term that could show work was not read."""
+    return bool(failed) and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY))
+
+
+def _in_doubt(look: _Look, rules: VerdictRules, *, unread: bool) -> _Finding | None:
     """Why a GPU that shows no work cannot be called idle; None if there is no doubt."""
-    if hole:
+    if look.seen is not None and look.hole is not None and look.hole > allowed_gap(look.seen.window, rules):
         return "unknown", "VERDICT_HOLE"
-    if no_max:
+    if look.work.incomplete:
         return "unknown", "VERDICT_NO_MAX"
     if unread:
         return "unknown", "VERDICT_PARTIAL_READING"
-    if hot:
+    if look.drawn is not None and look.drawn.share > rules.power_contradiction:
         return "unknown", "VERDICT_POWER_DISAGREES"
-    if traffic:
+    if look.traffic >= rules.pcie_contradiction:
         return "unknown", "VERDICT_PCIE_TRAFFIC"
-    return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
+    return ("unknown", "VERDICT_HANDOVER_YOUNG") if look.young else None
 
 
 def highest(stat: Stat) -> Ratio:
