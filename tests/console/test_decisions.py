@@ -37,7 +37,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world(fleet: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root: Path = tmp_path_factory.mktemp("decisions")
-    namespace, pod = "ml-team", "sweep-12"  # it waits for as long as the demo runs; others come and go
+    namespace, pod = "batch", "bind-failed-0"  # it waits for as long as the demo runs; others come and go
     served = Served(lambda: operations(namespace, pod))
     config = root / "analyzer.yaml"
     config.write_text(f"analyzer:\n  extender_url: {served.url}\n")
