@@ -98,7 +98,7 @@ class Postgres:
         try:
             yield
         finally:
-            for process in processes:
+            for process in reversed(processes):  # the parent last: it would bury those that ended meanwhile
                 os.kill(process, signal.SIGCONT)
 
     def say(self, statement: str) -> str:
