@@ -600,7 +600,7 @@ def test_the_page_of_a_shared_gpu_has_an_opinion_for_each_tenant(opened: Opened,
     def change(body: dict[str, Any]) -> None:
         body["opinion"] = None  # what the demo's model says
         for tenant in body["tenants"]:
-            tenant["opinion"] = OPINION if tenant["pod"] == pod else None
+            tenant["opinion"] = OPINION if tenant["tenant"]["pod"] == pod else None
 
     watched.changed(f"gpus/{shared['gpu_id']}", change)
     watched.go(f"gpus/{shared['gpu_id']}")
