@@ -22,6 +22,7 @@ from bench import (
     trust_report,
     verdict,
 )
+from bench.programs import NVITOP
 
 Bench = tuple[Callable[[bool], Any], Callable[[Any], tuple[verdict.Target, ...]], Callable[[verdict.Result, Any], str]]
 
@@ -86,6 +87,8 @@ def main() -> int:
     unknown = set(arguments.what) - BENCHES.keys()
     if unknown:
         parser.error(f"there is no bench {', '.join(sorted(unknown))}")
+    if "agent" in (arguments.what or BENCHES) and not NVITOP.exists():
+        parser.error("the agent is compared with nvitop-exporter, which is not installed: run `make bench BENCH=agent`")
     return max([_bench(name, quick=arguments.quick) for name in arguments.what or BENCHES])
 
 

@@ -16,6 +16,7 @@ from bench.world import World
 from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
+NVITOP = BIN / "nvitop-exporter"
 _START_WITHIN = 120.0  # seconds
 
 
@@ -131,7 +132,7 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
 def nvitop_exporter(world: World) -> Iterator[Program]:
     """nvitop-exporter, as installed."""
     port = free_port()
-    command: list[str | Path] = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port)]
+    command: list[str | Path] = [NVITOP, "--bind-address", "127.0.0.1", "--port", str(port)]
     command += ["--hostname", "bench"]
     env = world.environment()
     with _running("nvitop-exporter", command, root=world.root, env=env, port=port, path="/metrics") as program:
