@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from vgpuscope.model.verdict_words import SENTENCES, Sentence, said
+from vgpuscope.model.verdict_words import SENTENCES, Sentence, lacking, said
 
 
 def places(text: str) -> list[str]:
@@ -39,3 +39,10 @@ def test_the_handbooks_sentences_are_the_handbooks():
 
 def test_values_keep_their_braces():
     assert said("undecodable", "{0} {x}").zh == "无法解析该 Pod：{0} {x}"
+
+
+@pytest.mark.parametrize("sentence", ["memory", "cores", "numa", "suitable", "count"])
+@pytest.mark.parametrize(("requested", "available"), [("8000MB", "4000MB"), ("{1}", "{0}"), ("", "0")])
+def test_a_sentence_about_an_amount_is_the_sentence(sentence: Sentence, requested: str, available: str):
+    for _ in range(2):  # also from memory
+        assert lacking(sentence, requested, available) == said(sentence, requested, available)

@@ -185,3 +185,20 @@ def said(sentence: Sentence, *values: str) -> Words:
     """A sentence with its values, in both languages."""
     words = SENTENCES[sentence]
     return Words(words.en.format(*values), words.zh.format(*values))
+
+
+def lacking(sentence: Sentence, requested: str, available: str) -> Words:
+    """A sentence about an amount that is too small. All nodes share what is requested; what is available differs."""
+    en, en_end, zh, zh_end = _around(sentence, requested)
+    return Words(f"{en}{available}{en_end}", f"{zh}{available}{zh_end}")
+
+
+_AVAILABLE = "\0"  # in place of the amount
+
+
+@lru_cache(maxsize=256)
+def _around(sentence: Sentence, requested: str) -> tuple[str, str, str, str]:
+    """What stands before and after the amount that is available, in both languages."""
+    words = said(sentence, requested, _AVAILABLE)
+    (en, _, en_end), (zh, _, zh_end) = words.en.partition(_AVAILABLE), words.zh.partition(_AVAILABLE)
+    return en, en_end, zh, zh_end

@@ -27,7 +27,7 @@ from vgpuscope.logic.scheduler.node_fit import Refusal
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.state import Room
 from vgpuscope.model.placement import ContainerAsk, NodeVerdict
-from vgpuscope.model.verdict_words import Sentence, said
+from vgpuscope.model.verdict_words import Sentence, lacking, said
 from vgpuscope.model.words import Words
 
 # Of several reasons of one node the code is that of the quota, else the scarce resource of the most GPUs, else the
@@ -53,17 +53,32 @@ def unregistered(name: str, book: NodeBook | None) -> NodeVerdict:
 
 def refused(book: NodeBook, refusal: Refusal, *, rules: Rules, room: Room, namespace: str) -> NodeVerdict:
     """The verdict on a node where a container does not fit."""
-    reason = primary(refusal.counts)
+    reason, code, text = _decided(refusal)
     words, requested, available = _words(reason, book, refusal, rules=rules, room=room, namespace=namespace)
     return NodeVerdict(
         node=book.name,
-        code=HAMI_REASONS[reason],
-        reason=hami_text(refusal.counts, refusal.total),
+        code=code,
+        reason=text,
         message=words.en,
         message_zh=words.zh,
         requested=requested,
         available=available,
     )
+
+
+def _decided(refusal: Refusal) -> tuple[str, str, str]:
+    """The reason that decides, its code, and HAMi's text."""
+    if len(refusal.counts) == 1:
+        (counted,) = refusal.counts.items()
+        return _alone(counted, refusal.total)
+    reason = primary(refusal.counts)
+    return reason, HAMI_REASONS[reason], hami_text(refusal.counts, refusal.total)
+
+
+@lru_cache(maxsize=1024)  # most nodes are refused for one reason, which applies to all of their GPUs
+def _alone(counted: tuple[str, int], total: int) -> tuple[str, str, str]:
+    reason = counted[0]
+    return reason, HAMI_REASONS[reason], hami_text(dict((counted,)), total)
 
 
 def primary(counts: dict[str, int]) -> str:
@@ -126,7 +141,7 @@ def _words(reason: str, book: NodeBook, refusal: Refusal, *, rules: Rules, room:
 
 
 def _short(sentence: Sentence, requested: str, available: str) -> _Said:
-    return said(sentence, requested, available), requested, available
+    return lacking(sentence, requested, available), requested, available
 
 
 def _memory_text(ask: ContainerAsk) -> str:
