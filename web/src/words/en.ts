@@ -18,7 +18,8 @@ export const en = {
     "Memory that the scheduler has allocated, as a share of what the nodes register. It can be above 100 % where memory is scaled.",
   "about.use":
     "Mean utilisation over the {n} GPUs that were measured in the window. GPUs that were not measured do not count.",
-  "about.idle": "GPUs that a pod has and that are proven idle: every sample of the window is below the threshold.",
+  "about.idle":
+    "Physical GPUs that pods have and that are proven idle: every sample of the window is below the threshold. A GPU with MIG counts if all instances that pods have are idle.",
   "about.unknown": "GPUs of which too little was measured for a verdict.",
   "about.waste":
     "Hours in which pods held GPUs and left them idle, from the stored history. A tenant of a shared GPU counts its share.",

@@ -18,7 +18,8 @@ export const zh: typeof en = {
   "about.gpus": "上报健康状态为正常的物理 GPU 数，以及已知的全部物理 GPU 数。",
   "about.allocated": "调度器已分配的显存占节点注册显存的比例。启用显存超分时可超过 100%。",
   "about.use": "窗口内实际测量到的 {n} 个 GPU 的平均利用率；未测量的 GPU 不计入。",
-  "about.idle": "被 Pod 占用且有证据表明空闲的 GPU：窗口内每个采样都低于阈值。",
+  "about.idle":
+    "被 Pod 占用且有证据表明空闲的物理 GPU：窗口内每个采样都低于阈值。启用 MIG 的 GPU，要所有被占用的实例都空闲才计入。",
   "about.unknown": "测量数据不足、无法判定的 GPU。",
   "about.waste": "Pod 占用 GPU 却闲置的时长，来自历史存储。共享 GPU 的租户按份额计算。",
   "about.power": "驱动上报的 GPU 当前功耗。",
