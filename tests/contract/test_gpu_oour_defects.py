@@ -26,7 +26,6 @@ from tests.standins.llm import honest, listening
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour")]
 TOKEN = "a-token-of-the-tests"
 DEADLINE = 8  # seconds
-SOON = 60  # seconds: ten on a quiet machine
 WEIGHTS = ("gpu_util_weight", "mem_copy_weight", "mem_used_weight", "power_weight")
 
 
@@ -342,7 +341,7 @@ def test_a_prometheus_that_is_not_there_at_the_start_is_an_error(tmp_path):
         assert health["error"]["code"]
 
 
-def test_health_tells_within_seconds_that_prometheus_was_killed(fleet, tmp_path):
+def test_health_tells_within_ten_seconds_that_prometheus_was_killed(fleet, tmp_path):
     with ExitStack() as life:
         url = life.enter_context(prometheus(tmp_path))
         write(url, fleet.series)
@@ -353,7 +352,7 @@ def test_health_tells_within_seconds_that_prometheus_was_killed(fleet, tmp_path)
             found.wait(lambda: not found.get("/health")["prometheus_connected"])
             took, health = time.monotonic() - killed, found.get("/health")
             assert found.analyses() == 1
-    assert took < SOON
+    assert took < 10
     assert (health["status"], health["error"]["code"]) == ("degraded", "SOURCE_DOWN")
 
 
@@ -362,7 +361,7 @@ def test_health_tells_within_seconds_of_the_start_that_prometheus_is_dead(tmp_pa
         began = time.monotonic()
         found.wait(lambda: found.get("/health")["error"])
         took, health = time.monotonic() - began, found.get("/health")
-    assert took < SOON
+    assert took < 10
     assert (health["status"], health["prometheus_connected"]) == ("degraded", False)
 
 

@@ -120,7 +120,7 @@ def test_a_kubelet_that_refuses_is_asked_again(tmp_path):
         kubelet = running.kubelet
         kubelet.until(lambda: running.ready()[0] == 200)
         kubelet.refuse = "not now"
-        # A lost socket is registered anew with a kubelet that listens all the time: only its refusal can fail.
+        # The plugin registers again when its socket is gone. The kubelet listens meanwhile, so it can only refuse.
         (kubelet.directory / kubelet.registered[0].endpoint).unlink()
         failed = 'vgpuscope_plugin_kubelet_registrations_total{node="n1",result="failure"}'
         kubelet.until(lambda: (running.value(failed) or 0) >= 2)
