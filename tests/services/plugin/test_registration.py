@@ -75,3 +75,11 @@ async def test_without_a_kubelet_it_waits_and_then_registers(world):
     world.kubelet.start()
     await world.registration._step()
     await until(lambda: world.registration.up)
+
+
+async def test_each_new_reason_of_a_refusal_is_logged_once(world, caplog):
+    for reason in ("not now", "not now", "no such resource"):
+        world.kubelet.refuse = reason
+        await world.registration._step()
+    told = [record.fields["err"] for record in caplog.records if record.message == "kubelet down"]
+    assert [("not now" in text, "no such resource" in text) for text in told] == [(True, False), (False, True)]
