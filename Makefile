@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 CONSOLE := src/vgpuscope/http/assets/console/index.html
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
-# many tests wait for another program, so `make test` has two workers more than CI has cores
-WORKERS ?= 4
+# many tests wait for another program, so `make test` has three workers more than CI has cores
+WORKERS ?= 5
 .DEFAULT_GOAL := help
 # compiled modules are kept, whatever the machine says: every service that a test starts would compile the package again
 unexport PYTHONDONTWRITEBYTECODE
@@ -75,7 +75,7 @@ programs: $(STAMP)
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/need zsh zsh
 	@tools/need fish fish
-	@tools/need chromium chromium
+	@tools/need chromium-headless-shell chromium-headless-shell
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 

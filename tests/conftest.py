@@ -1,7 +1,11 @@
 """How all tests run: properties are tried often enough to find things, and never timed."""
 
+import gc
 import os
+import ssl
+from functools import lru_cache
 
+import httpcore2
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.controlplane"]
@@ -14,3 +18,25 @@ _ATTACK = float(os.environ.get("ATTACK_SECONDS") or 0)
 settings.register_profile("attack", parent=settings.get_profile("usual"), max_examples=max(40, round(25 * _ATTACK)))
 _USUAL = "attack" if _ATTACK else "ci" if os.environ.get("CI") == "true" else "usual"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or _USUAL)
+
+
+_usual_context = httpcore2.default_ssl_context
+
+
+@lru_cache
+def _read_once(trust_env: bool, *_paths: str | None) -> ssl.SSLContext:
+    return _usual_context(_trust_env=trust_env)
+
+
+def _kept_context(*, _trust_env: bool = True) -> ssl.SSLContext:
+    """Every client reads the certificate authorities of the machine. That takes 20 ms, and tests make many clients."""
+    return _read_once(_trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+httpcore2.default_ssl_context = _kept_context
+
+
+def pytest_collection_finish() -> None:
+    """All tests together are millions of objects, which stay: no collection of garbage has to look at them."""
+    gc.collect()
+    gc.freeze()

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from tests.needed import needed
@@ -87,6 +88,7 @@ def _field(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
+@lru_cache(maxsize=100_000)  # most series have the same times
 def _varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
