@@ -103,7 +103,7 @@ def readings(*gpus, at=1000.0, tick=None, regions=(), owners=(), pods=(), grants
 
 def sample(*gpus, mind=None, ratio=1.0, **more) -> NodeSnapshot:
     mind = mind or NodeTracker(node="n1", window=60.0)
-    return mind.conclude(readings(*gpus, **more), ratio=ratio, errors={}).complete()
+    return mind.conclude(readings(*gpus, **more), ratio=ratio).complete()
 
 
 def usage(snapshot: NodeSnapshot, pod_name: str, container="main") -> ContainerUsage:

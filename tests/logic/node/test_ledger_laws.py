@@ -127,7 +127,7 @@ def histories(draw):
 
 def replay(history):
     mind = NodeTracker(node="n", window=60)
-    return [mind.conclude(r, ratio=1.0, errors={}).complete() for r in history]
+    return [mind.conclude(r, ratio=1.0).complete() for r in history]
 
 
 def parts(split):
@@ -270,7 +270,7 @@ def test_the_same_history_gives_the_same_snapshots(history):
 def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
     gpu = card(used=10 * GIB, processes=(process(1, 3 * GIB), process(2, 2 * GIB)))
     seen = readings(gpu, owners=[owner(1, "a"), owner(2)], pods=[pod("a")])
-    split = NodeTracker(node="n", window=60).conclude(seen, ratio=1.0, errors={}).complete().ledgers[0].memory
+    split = NodeTracker(node="n", window=60).conclude(seen, ratio=1.0).complete().ledgers[0].memory
     assert (split.containers, split.system, split.unattributed, split.free) == (3 * GIB, 3 * GIB, 5 * GIB, 69 * GIB)
     assert sum(parts(split)) == split.total
 
@@ -278,7 +278,7 @@ def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
 def test_a_driver_reload_neither_loses_nor_invents_energy():
     mind = NodeTracker(node="n", window=60)
     totals = [
-        mind.conclude(readings(card(energy=energy), at=at), ratio=1.0, errors={}).complete().gpus[0].energy
+        mind.conclude(readings(card(energy=energy), at=at), ratio=1.0).complete().gpus[0].energy
         for at, energy in enumerate((1000.0, 1300.0, 5.0, 25.0), start=1)
     ]
     assert totals == [0.0, 300.0, 300.0, 320.0]
@@ -295,7 +295,7 @@ def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
             energy=energy,
             processes=(process(1, GIB, sm_a), process(2, 3 * GIB, sm_b)),
         )
-        rows = mind.conclude(readings(gpu, at=at, **who), ratio=1.0, errors={}).complete().containers
+        rows = mind.conclude(readings(gpu, at=at, **who), ratio=1.0).complete().containers
         return {u.key.pod: u.energy for u in rows}
 
     draw(0.0, 1.0, 0.0, 0.0)
@@ -305,8 +305,8 @@ def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
 
 def test_an_idle_card_that_nobody_holds_keeps_its_energy_unattributed():
     mind = NodeTracker(node="n", window=60)
-    mind.conclude(readings(card(energy=10.0), at=1.0), ratio=1.0, errors={})
-    split = mind.conclude(readings(card(energy=70.0), at=2.0), ratio=1.0, errors={}).complete().ledgers[0].energy
+    mind.conclude(readings(card(energy=10.0), at=1.0), ratio=1.0)
+    split = mind.conclude(readings(card(energy=70.0), at=2.0), ratio=1.0).complete().ledgers[0].energy
     assert (split.total, split.unattributed) == (60.0, 60.0)
 
 
@@ -314,7 +314,7 @@ def test_what_an_ended_container_used_stays_in_the_books():
     mind = NodeTracker(node="n", window=60)
     gpu = card(used=GIB, utilization=0.5, energy=0.0, processes=(process(1, GIB, 0.5),))
     who = {"owners": [owner(1, "a")], "pods": [pod("a")], "grants": [grant("a", A)]}
-    mind.conclude(readings(gpu, at=0.0, **who), ratio=1.0, errors={})
-    mind.conclude(readings(gpu, at=10.0, **who), ratio=1.0, errors={})
-    split = mind.conclude(readings(card(), at=11.0), ratio=1.0, errors={}).complete().ledgers[0].sm_seconds
+    mind.conclude(readings(gpu, at=0.0, **who), ratio=1.0)
+    mind.conclude(readings(gpu, at=10.0, **who), ratio=1.0)
+    split = mind.conclude(readings(card(), at=11.0), ratio=1.0).complete().ledgers[0].sm_seconds
     assert (split.ended, split.containers) == (5.0, 0)

@@ -45,7 +45,7 @@ seen = readings
 
 def conclude(*samples):
     mind = NodeTracker(node="n", window=60)
-    return [mind.conclude(one, ratio=1.0, errors={}).complete() for one in samples][-1]
+    return [mind.conclude(one, ratio=1.0).complete() for one in samples][-1]
 
 
 def rows(snapshot):
@@ -206,7 +206,7 @@ def test_a_hami_regions_zero_in_an_instance_proves_nothing():
 def test_a_destroyed_instance_takes_its_account_with_it():
     mind = NodeTracker(node="n", window=60)
     for at, gpu in ((0.0, two_instances()), (1.0, cut())):
-        found = mind.conclude(seen(gpu, at=at, profile=profile(gi3=0.5), **WHO), ratio=1.0, errors={}).complete()
+        found = mind.conclude(seen(gpu, at=at, profile=profile(gi3=0.5), **WHO), ratio=1.0).complete()
     assert found.instances == ()
     assert mind._accounts.instances == {}
 
@@ -216,7 +216,7 @@ def test_a_new_instance_with_the_number_of_a_destroyed_one_begins_at_zero():
     new = cut(instance("MIG-new", gi=3, profile="1g.10gb"))
     for at, gpu in ((0.0, two_instances()), (10.0, two_instances()), (20.0, new), (30.0, new)):
         one = seen(gpu, at=at, profile=profile(gi3=0.7, gi5=0.0), **WHO)
-        found = mind.conclude(one, ratio=1.0, errors={}).complete()
+        found = mind.conclude(one, ratio=1.0).complete()
     [usage] = found.instances
     assert usage.mig == "MIG-new"
     assert usage.busy_seconds == pytest.approx(0.1 * 20)

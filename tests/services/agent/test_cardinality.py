@@ -130,7 +130,7 @@ class Node:
     def page(self, pods, *gpus, **more):
         self._at += 1
         read = readings(*(gpus or (card(), self.cut)), at=self._at, pods=pods, **more)
-        snapshot = self._tracker.conclude(read, ratio=1.0, errors={}).complete()
+        snapshot = self._tracker.conclude(read, ratio=1.0).complete()
         return self._renderer.render(node_samples(snapshot, build=BUILD, self_use=SelfUse())).text().decode()
 
 

@@ -56,6 +56,17 @@ def units(caplog):
     return [record.fields["unit"] for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+@pytest.mark.parametrize("source", ["regions", "proc", "cgroup"])
+def test_a_page_that_shows_a_source_down_counts_its_error(root, monkeypatch, source):
+    """Each source is read at another moment of a sample; a page is of one moment."""
+    made = sampler_of(root)
+    usual = made._read
+    monkeypatch.setattr(made, "_read", lambda name, read: usual(name, broken if name == source else read))
+    sample, _ = made.cycle()
+    states = {one.source: one.up for one in sample.outline.sources}
+    assert (states[source], sample.outline.tally.errors["INTERNAL"]) == (False, 1)
+
+
 def test_a_region_that_breaks_its_reader_is_refused_and_named_and_the_others_are_read(root, monkeypatch, caplog):
     usual = region_files._read
     monkeypatch.setattr(region_files, "_read", lambda path, known: (broken if "bad" in path else usual)(path, known))

@@ -65,8 +65,8 @@ class NodeTracker:
         self._scaled = {"memory": 0, "sm": 0}
         self._samples = 0
 
-    def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> "NodeSample":
-        """The result of this sample."""
+    def conclude(self, readings: Readings, *, ratio: float) -> "NodeSample":
+        """The result of this sample. Errors and the host are added by the caller, who reads more sources after this."""
         gpus = readings.devices.gpus if readings.devices else ()
         pod_index = self._pod_index = (
             self._pod_index if self._pod_index.pods is readings.pods else PodIndex(readings.pods)
@@ -113,7 +113,6 @@ class NodeTracker:
                 dropped={**(dict(devices.dropped) if devices else {}), **readings.profile.dropped},
                 scaled=dict(self._scaled),
                 ended=self._accounts.ended,
-                errors=dict(errors),
             ),
             samples=self._samples,
         )

@@ -180,12 +180,13 @@ class Sampler:
             grants=self.grants,
             profile=profile,
         )
-        sample = self._tracker.conclude(readings, ratio=self._ratio, errors=self.counters.errors)
+        sample = self._tracker.conclude(readings, ratio=self._ratio)
         host = self._host(sample, owners, readings.tick)
         sample.outline = structs.replace(
             sample.outline,
             host=host,
             sources=tuple(standing.state() for standing in self.source_health.values()),
+            tally=structs.replace(sample.outline.tally, errors=dict(self.counters.errors)),
             sample_seconds=time.perf_counter() - began,
         )
         page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
