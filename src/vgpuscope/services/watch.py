@@ -63,6 +63,7 @@ class WatchedKind(Generic[T]):
         self._own: dict[str, T] = {}
         self._kept = self._own if kept is None else kept
         self._error: ScopeError | None = None
+        self._failure: ScopeError | None = None  # the last one, until somebody takes it
         self._heard: float | None = None
         self.told = 0
         self.listed = False
@@ -95,10 +96,10 @@ class WatchedKind(Generic[T]):
             try:
                 await self._once(kubeconfig)
             except SourceDown as error:
-                self._error = error
+                self._error = self._failure = error
                 failed(error)
             except Exception as error:
-                self._error = self._units.failed(f"watch of {self.name}", error)
+                self._error = self._failure = self._units.failed(f"watch of {self.name}", error)
                 self._watch.restart()
             if time.monotonic() - began > longest:
                 pause = self._retry[0]
@@ -109,6 +110,11 @@ class WatchedKind(Generic[T]):
         """List again when `follow` is called next; `fresh` shows when that is done."""
         self.fresh = False
         self._watch.restart()
+
+    def take_failure(self) -> ScopeError | None:
+        """The last failure since this was called before, also if the watch is back already."""
+        taken, self._failure = self._failure, None
+        return taken
 
     def faults(self) -> Mapping[str, str]:
         """The parts of the current objects that could not be read, by object."""

@@ -249,3 +249,29 @@ KINDS_OF = {
     "resourceslices": "ResourceSlice",
     "resourceclaims": "ResourceClaim",
 }
+
+
+async def test_a_watch_that_broke_and_is_back_before_the_next_look_is_logged(exporter, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    await exporter._settle_all()
+    pods = next(kind for kind in exporter._kinds if kind.name == "pods")
+    monkeypatch.setattr(pods, "_retry", (0.001, 0.001))
+    back = asyncio.Event()
+
+    async def once(_):
+        if not exporter.counters.errors:
+            raise KubeUnreadable("the connection was closed")
+        pods._alive()
+        back.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(pods, "_once", once)
+    follow = asyncio.create_task(pods.follow(None, exporter.counters.count))
+    async with asyncio.timeout(SOON):
+        await back.wait()
+    for _ in range(2):
+        await exporter._settle_all()
+    follow.cancel()
+    told = [(record.message, record.fields.get("error_code")) for record in caplog.records]
+    assert told[-2:] == [("watch down", KubeUnreadable.code), ("watch up", None)]
+    assert [word for word, _ in told].count("watch down") == 1

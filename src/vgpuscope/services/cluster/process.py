@@ -49,7 +49,7 @@ from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.log import DEBUG, OnChange, fields
+from vgpuscope.runtime.log import DEBUG, OnChange, error_fields, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
@@ -434,12 +434,13 @@ class ClusterExporter(Service):
 
     def _report(self, kind: WatchedKind[Any]) -> None:
         """Log a change of the watch's state, and each new fault, once."""
-        state = kind.state()
-        level = logging.INFO if state.up else logging.WARNING
-        if state.up or state.code:
-            word = "watch up" if state.up else "watch down"
-            values = {"kind": kind.name, "error_code": state.code, "err": state.message}
-            self._tell.tell((kind, "state"), (state.up, state.code), level=level, message=word, **values)
+        key = (kind, "state")
+        failure = kind.take_failure()
+        if failure is not None:
+            values = {"kind": kind.name, **error_fields(failure)}
+            self._tell.tell(key, failure.code, level=logging.WARNING, message="watch down", **values)
+        if kind.state().up:
+            self._tell.tell(key, "up", level=logging.INFO, message="watch up", kind=kind.name)
         for uid, fault in kind.faults().items():
             values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
             if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
