@@ -22,6 +22,7 @@ from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Wind
 from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.units import Units
+from vgpuscope.sources.authorities import authorities
 from vgpuscope.sources.bodies import BodyRefused, encoding_of, sent_body, unpacked, unpacked_at_once
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
@@ -365,6 +366,7 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
             mounts=dict.fromkeys(_EVERYWHERE),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=512, keepalive_expiry=2 * interval),
             timeout=None,  # the whole scrape has one
+            verify=authorities(),
         )
     except OSError as e:  # SSL_CERT_FILE is read here
         raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e

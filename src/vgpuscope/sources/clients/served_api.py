@@ -12,6 +12,7 @@ import msgspec
 
 from vgpuscope.model import service
 from vgpuscope.model.errors import ConfigInvalid, Forbidden, ScopeError, SourceDown, error_of
+from vgpuscope.sources.authorities import authorities
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class ServedApi(Generic[T]):
                 mounts=dict.fromkeys(_DIRECT),
                 timeout=timeout,
                 follow_redirects=True,
+                verify=authorities(),
             )
         except OSError as e:  # SSL_CERT_FILE is read here
             raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e

@@ -22,6 +22,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.opinion import Provider, Question, Reply
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.authorities import authorities
 from vgpuscope.sources.opinion.address import Address
 
 LARGEST = 256 * 1024  # bytes of an answer
@@ -67,6 +68,7 @@ def http_client(access: Access) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         timeout=access.timeout,
         follow_redirects=False,
+        verify=authorities(),
         event_hooks={"response": [_check_redirect, _bound]},
         headers={"user-agent": access.agent, "accept-encoding": "identity"},
     )
