@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
+from rich.cells import cell_len
 from rich.console import Console
 
 from tests.commands.test_results import vgpuscope  # noqa: F401
 from tests.http.serving import until
+from tests.paths import REPOSITORY
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
 from tests.services.analyzer.controlling import EAGER, analysed
 from vgpuscope import cli
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.model.reclaim import STATES, Case, Share
+from vgpuscope.model.reclaim import BRAKES, STATES, Case, Share
 from vgpuscope.views.reclaim import words
 from vgpuscope.views.reclaim.api import BreakerState, ReclaimList, case_row, counted
 from vgpuscope.views.reclaim.tables import cases_table
@@ -144,6 +146,9 @@ async def test_the_audit_log_is_shown_and_exported_whole(tmp_path, vgpuscope, mo
         _, out, _ = await vgpuscope("reclaim", "audit", *where, COLUMNS="80", **said)
         assert max(map(len, out.splitlines())) <= 80
         assert "stop" in out
+        _, out, _ = await vgpuscope("reclaim", "audit", "--lang", "zh", *where, COLUMNS="160", **said)
+        assert {"停止", "状态改变", "已豁免"} <= set(out.split())
+        assert not re.search(r"\b(?:moved|stop|exempt|exempted|candidate|idle)\b", out)
         _, out, _ = await vgpuscope("reclaim", "audit", "--export", "jsonl", *where, **said)
         assert [json.loads(line) for line in out.splitlines()] == whole
         _, out, _ = await vgpuscope("reclaim", "audit", "--export", "csv", *where, **said)
@@ -160,6 +165,14 @@ def test_every_word_has_both_languages():
         for name, (english, chinese) in table.items():
             assert bool(english) == bool(chinese), name
             assert not any(mark in chinese for mark in ",;?!"), name  # full-width punctuation only
+
+
+def test_commands_have_the_chinese_names_of_the_console():
+    """The console has a word for every reason and step, because its tests look for codes on every page."""
+    console = (REPOSITORY / "web/src/words/zh.ts").read_text()
+    assert dict(re.findall(r'"case_reason\.(\w+)": "(.+)"', console)) == words.CHINESE_REASONS
+    assert dict(re.findall(r'"audit\.what\.(\w+)": "(.+)"', console)) == words.CHINESE_STEPS
+    assert set(words.CHINESE_BRAKES) == set(BRAKES)
 
 
 @pytest.mark.parametrize("verb", ["stop", "start", "audit", "list", "approve", "snooze", "exempt", "resume", "restore"])
@@ -209,3 +222,19 @@ def test_idle_time_and_windows_are_said_only_where_they_are_true(state, windows,
     assert [one.strip() for one in row if one.strip()] == [
         one for one in ("u", words.STATES[state][0], following, "1", idle, "ml/a") if one
     ]
+
+
+@pytest.mark.parametrize("brakes", [BRAKES[at : at + 2] for at in range(0, len(BRAKES), 2)])
+def test_in_chinese_a_case_names_its_brakes_without_codes_and_fits_80_columns(brakes):
+    case = Case(id="u", uid="u", namespace="ml", pod="notebook", since=0, first_idle=0, held_by=brakes)
+    calm = BreakerState(open=False)
+    listed = ReclaimList(
+        mode="live", stopped_by=None, breaker=calm, states=counted([case]), total=1, cases=(case_row(case),)
+    )
+    printed = io.StringIO()
+    console = Console(width=80, file=printed)
+    console.print(cases_table(listed, 80, "zh", now=1000.0, limit=5))
+    shown = printed.getvalue()
+    assert "ml/notebook（" in shown
+    assert not any(brake in shown for brake in brakes)
+    assert all(cell_len(line.rstrip()) <= 80 for line in shown.splitlines())

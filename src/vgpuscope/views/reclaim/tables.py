@@ -11,7 +11,7 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import OPEN, State
 from vgpuscope.model.words import Language
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
-from vgpuscope.views.reclaim.words import STATES, word
+from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_REASONS, CHINESE_STEPS, STATES, named, word
 from vgpuscope.views.table import table
 from vgpuscope.views.text import clean, span
 
@@ -24,6 +24,7 @@ _STYLES: dict[State, str] = {
     "verified": "green",
     "released": "dim",
 }
+_CHINESE_STATES: dict[str, str] = {state: chinese for state, (_, chinese) in STATES.items()}
 _SHORT = 8  # characters of an id: enough to name it, as git does
 
 
@@ -55,7 +56,7 @@ def _cells(case: CaseRow, language: Language, now: UnixTime) -> list[Text]:
         Text(_next(case, language, now)),
         Text(str(len(case.gpu_ids))),
         Text(_idle_for(case, now)),
-        _pod(case),
+        _pod(case, language),
     ]
 
 
@@ -66,9 +67,12 @@ def _idle_for(case: CaseRow, now: UnixTime) -> str:
     return span(max(0.0, now - case.idle_since))
 
 
-def _pod(case: CaseRow) -> Text:
+def _pod(case: CaseRow, language: Language) -> Text:
     name = Text(clean(f"{case.namespace}/{case.pod}"))
-    return name.append(f" ({', '.join(case.held_by)})", "dim") if case.held_by else name
+    if not case.held_by:
+        return name
+    brakes = [named(brake, CHINESE_BRAKES, language) for brake in case.held_by]
+    return name.append(f"（{'、'.join(brakes)}）" if language == "zh" else f" ({', '.join(brakes)})", "dim")
 
 
 def _next(case: CaseRow, language: Language, now: UnixTime) -> str:
@@ -104,16 +108,16 @@ def audit_table(entries: Sequence[AuditEntry], width: int | None, language: Lang
     if not entries:
         return Text(word("no_entry", language))
     titles = tuple(word(name, language) for name in ("time", "actor", "what", "after", "why", "pod"))
-    return table(titles, [_entry(one) for one in entries], width, spared=(titles[4], titles[1]))
+    return table(titles, [_entry(one, language) for one in entries], width, spared=(titles[4], titles[1]))
 
 
-def _entry(one: AuditEntry) -> list[Text]:
+def _entry(one: AuditEntry, language: Language) -> list[Text]:
     return [
         Text(moment(one.at), "dim"),
         Text(clean(one.actor)),
-        Text(one.what),
-        Text(one.after),
-        Text(clean(one.reason)[:40]),
+        Text(named(one.what, CHINESE_STEPS, language)),
+        Text(named(one.after, _CHINESE_STATES, language)),
+        Text(named(clean(one.reason)[:40], CHINESE_REASONS, language)),
         Text(clean(f"{one.namespace}/{one.pod}") if one.pod else ""),
     ]
 

@@ -25,6 +25,79 @@ ENDS: Mapping[EpisodeEnd, tuple[str, str]] = {
     "ended": ("ended", "已结束"),
     "still_idle": ("still idle", "仍然空闲"),
 }
+# In English a code is shown as it is: it is short, and what the API, the metrics and the documentation say.
+CHINESE_BRAKES: Mapping[str, str] = {  # what holds a case back
+    "no_uid": "无 UID",
+    "no_history": "未配置存储",
+    "protected_namespace": "命名空间受保护",
+    "protected_priority": "优先级受保护",
+    "annotation_never": "注解禁止",
+    "annotation_notify": "注解仅允许通知",
+    "pod_age": "Pod 运行时间太短",
+    "activity": "GPU 之外有活动",
+    "model_veto": "模型反对",
+    "model_waiting": "等待模型意见",
+    "stop": "已停止",
+    "breaker": "熔断器断开",
+    "store_down": "存储不可用",
+    "not_leader": "不是主副本",
+    "kube_unreachable": "Kubernetes API 无应答",
+    "working_hours": "不在允许时段",
+    "budget_hour": "每小时额度已用完",
+    "budget_namespace": "命名空间额度已用完",
+    "budget_fleet": "集群额度已用完",
+    "notify_only": "策略仅通知",
+    "unconfirmed": "空闲窗口不足",
+    "pod_unknown": "Pod 信息未知",
+    "activity_unknown": "活动信息未知",
+    "no_action": "无可用动作",
+    "preparing": "正在准备数据",
+    "owner_in_use": "同一控制器的 Pod 在使用",
+}
+CHINESE_STEPS: Mapping[str, str] = {  # of the audit log
+    "moved": "状态改变",
+    "call_delivered": "调用已送达",
+    "call_failed": "调用失败",
+    "call_cancelled": "调用已取消",
+    "notice_delivered": "通知已送达",
+    "notice_failed": "通知失败",
+    "restore_asked": "已请求恢复",
+    "stop": "停止",
+    "start": "重新启动",
+    "breaker_opened": "熔断器断开",
+    "breaker_closed": "熔断器恢复",
+    "breaker_reset": "熔断器复位",
+}
+CHINESE_REASONS: Mapping[str, str] = {  # why a case is in its state
+    "confirmed": "连续空闲窗口已足够",
+    "notice_delivered": "已通知所有者",
+    "grace_ended": "宽限期已结束",
+    "dry_run": "演练",
+    "decided": "按策略决定",
+    "approved": "已批准",
+    "snoozed": "已推迟",
+    "exempted": "已豁免",
+    "resumed": "操作员结束了推迟或豁免",
+    "restored": "已恢复",
+    "works_again": "恢复工作",
+    "holds_memory": "重新占用显存",
+    "prepares_data": "正在准备数据",
+    "ended": "已结束",
+    "annotation": "由注解决定",
+    "annotation_gone": "注解已移除",
+    "live": "演练已结束",
+    "idle_again": "再次空闲",
+    "idle": "空闲",
+    "freed": "GPU 已释放",
+    "not_freed": "GPU 未及时释放",
+    "call_failed": "调用长时间失败",
+    "call_refused": "调用被拒绝",
+    "notice_failed": "未能通知所有者",
+    "owner_agreed": "所有者同意归还 GPU",
+    "owner_in_use": "同一控制器的另一个 Pod 正在使用",
+    "restore_refused": "未能恢复原状",
+    "restoring": "正在恢复原状",
+}
 TEXTS: Mapping[str, tuple[str, str]] = {
     # titles of columns
     "id": ("CASE", "编号"),
@@ -97,6 +170,11 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "which_current": ("current", "当前策略"),
     "which_proposed": ("proposed", "新策略"),
 }
+
+
+def named(code: str, chinese: Mapping[str, str], language: Language) -> str:
+    """A code as people read it. A newer analyzer may send codes that are not known here: they are shown as they are."""
+    return chinese.get(code, code) if language == "zh" else code
 
 
 def word(name: str, language: Language, **values: object) -> str:
