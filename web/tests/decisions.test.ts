@@ -57,8 +57,11 @@ describe("what a pod asks for", () => {
 });
 
 describe("a decision", () => {
-  it("says why a pod was refused: the code of most nodes", () => {
-    expect(mainReason(ROW)).toBe("SCHED_INSUFFICIENT_GPU_MEMORY (7 nodes)");
+  it("says why a pod was refused: the reason of most nodes", async () => {
+    const name = { en: "Too little GPU memory.", zh: "显存不足。" };
+    const words = { scheduling: [{ code: "SCHED_INSUFFICIENT_GPU_MEMORY", name, advice: null }] };
+    vi.stubGlobal("fetch", async () => new Response(JSON.stringify(words)));
+    await vi.waitFor(() => expect(mainReason(ROW)).toBe("Too little GPU memory (7 nodes)"));
     expect(mainReason({ ...ROW, outcome: "assigned" })).toBe("");
     expect(mainReason({ ...ROW, codes: {} })).toBe("");
   });

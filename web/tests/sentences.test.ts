@@ -16,7 +16,7 @@ const WORDS = {
 beforeAll(async () => {
   vi.stubGlobal("fetch", async () => new Response(JSON.stringify(WORDS)));
   named("reason", "VERDICT_IDLE_NO_WORK");
-  await vi.waitFor(() => expect(named("health", "lost")).not.toBe("lost"));
+  await vi.waitFor(() => expect(named("health", "lost")).toBe("A reason"));
 });
 afterEach(() => {
   language.value = "en";
