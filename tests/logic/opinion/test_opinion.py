@@ -15,7 +15,7 @@ from vgpuscope.logic.opinion.budget import HOUR, Budget
 from vgpuscope.logic.opinion.courses import bursts, trend, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, candidates, evidence_on, keys_by_uid
 from vgpuscope.logic.opinion.prompt import MASK, clean, question
-from vgpuscope.logic.reclaim.brakes import Known, World, early, joined, late
+from vgpuscope.logic.reclaim.brakes import Brakes, Known, World, joined
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.errors import AiAnswerInvalid
 from vgpuscope.model.opinion import Answer, Level, NoOpinion, Opinion, OpinionsShown, PartId, Question, Reply
@@ -340,9 +340,10 @@ def test_whatever_a_model_says_nothing_moves_towards_idle_or_reclaim(text, requi
             assert math.isfinite(found["ai_adjusted_score"])
             assert len(found["reason"]) <= 600
     word = stance(["k"], known, threshold=threshold, required=required)
-    held = {*early(CASE, Known(), LIVE, WORLD), *late(CASE, Known(), LIVE, WORLD)}
+    brakes = Brakes(LIVE, WORLD)
+    held = {*brakes.early(CASE, Known()), *brakes.late(CASE, Known())}
     asked_first = Known(model=word)
-    assert held <= {*early(CASE, asked_first, LIVE, WORLD), *late(CASE, asked_first, LIVE, WORLD)}
+    assert held <= {*brakes.early(CASE, asked_first), *brakes.late(CASE, asked_first)}
 
 
 def _without_opinion(row):

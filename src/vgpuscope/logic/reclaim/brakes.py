@@ -5,7 +5,7 @@ fault of the metrics would be told to everybody.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ def _together(parts: Iterable[Known]) -> Known:
     found = Known()
     for part in parts:
         found = Known(
-            pod=part.pod if part.pod != PodFacts() else found.pod,
+            pod=part.pod if part.pod != _UNREAD else found.pod,
             activity=found.activity or part.activity,
             signals=found.signals + part.signals,
             model=max(found.model, part.model, key=_MODEL.index),
@@ -62,62 +62,84 @@ def _together(parts: Iterable[Known]) -> Known:
     return found
 
 
+_UNREAD = PodFacts()
 _MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # of two, the later one counts
 
 
-class _Look(NamedTuple):
-    case: Case
-    known: Known
-    policy: Policy
-    world: World
+_OfCase = Callable[[Case, Known], bool]
+_Rule = Callable[[Policy, World], bool | _OfCase]  # for all cases alike; or a test that each case is put to
 
 
-_Applies = Callable[[_Look], bool]
-
-
-def _young(look: _Look) -> bool:
+def _young(policy: Policy, world: World) -> _OfCase:
     """By the pod's creation; without a Kubernetes API by the first idle window, which is later."""
-    created = look.known.pod.created
-    begun = look.case.first_idle if created is None else created
-    return look.world.now - begun < look.policy.min_pod_age
+    youngest = policy.min_pod_age
+
+    def is_young(case: Case, known: Known) -> bool:
+        created = known.pod.created
+        return world.now - (case.first_idle if created is None else created) < youngest
+
+    return is_young
 
 
-EARLY: tuple[tuple[Brake, _Applies], ...] = (
-    ("no_uid", lambda look: not look.case.uid),
-    ("no_history", lambda look: not look.world.history),
-    ("protected_namespace", lambda look: look.case.namespace in look.policy.protected_namespaces),
-    ("protected_priority", lambda look: look.known.pod.priority_class in look.policy.protected_priorities),
-    ("annotation_never", lambda look: look.known.pod.consent == "never"),
+def _active(known: Known) -> bool:
+    return known.activity or any(one.active for one in known.signals)
+
+
+EARLY: tuple[tuple[Brake, _Rule], ...] = (
+    ("no_uid", lambda _p, _w: lambda case, _: not case.uid),
+    ("no_history", lambda _, world: not world.history),
+    ("protected_namespace", lambda policy, _w: lambda case, _: case.namespace in policy.protected_namespaces),
+    ("protected_priority", lambda policy, _w: lambda _, known: known.pod.priority_class in policy.protected_priorities),
+    ("annotation_never", lambda _p, _w: lambda _, known: known.pod.consent == "never"),
     ("pod_age", _young),
-    ("activity", lambda look: look.known.activity or any(one.active for one in look.known.signals)),
-    ("model_veto", lambda look: look.known.model == "veto"),
-    ("stop", lambda look: look.world.stop),
-    ("breaker", lambda look: look.world.breaker),
+    ("activity", lambda _p, _w: lambda _, known: _active(known)),
+    ("model_veto", lambda _p, _w: lambda _, known: known.model == "veto"),
+    ("stop", lambda _, world: world.stop),
+    ("breaker", lambda _, world: world.breaker),
     # Without a store there is none that is down, and nobody leads.
-    ("store_down", lambda look: look.world.history and not look.world.stored),
-    ("not_leader", lambda look: look.world.history and not look.world.leads),
-    ("kube_unreachable", lambda look: look.world.kube == "down"),
-    ("pod_unknown", lambda look: look.world.kube == "ok" and not look.known.pod.read),
-    ("activity_unknown", lambda look: any(one.active is None for one in look.known.signals)),
+    ("store_down", lambda _, world: world.history and not world.stored),
+    ("not_leader", lambda _, world: world.history and not world.leads),
+    ("kube_unreachable", lambda _, world: world.kube == "down"),
+    ("pod_unknown", lambda _, world: world.kube == "ok" and (lambda _, known: not known.pod.read)),
+    ("activity_unknown", lambda _p, _w: lambda _, known: any(one.active is None for one in known.signals)),
 )
-LATE: tuple[tuple[Brake, _Applies], ...] = (
-    ("annotation_notify", lambda look: look.known.pod.consent == "notify"),
-    ("notify_only", lambda look: look.policy.action == "notify"),
-    ("model_waiting", lambda look: look.known.model == "waiting"),
-    ("no_action", lambda look: look.policy.action == "scale" and look.known.pod.target is None),
-    ("working_hours", lambda look: not allowed(look.policy.working_hours, look.world.now)),
+LATE: tuple[tuple[Brake, _Rule], ...] = (
+    ("annotation_notify", lambda _p, _w: lambda _, known: known.pod.consent == "notify"),
+    ("notify_only", lambda policy, _: policy.action == "notify"),
+    ("model_waiting", lambda _p, _w: lambda _, known: known.model == "waiting"),
+    ("no_action", lambda policy, _: policy.action == "scale" and (lambda _, known: known.pod.target is None)),
+    ("working_hours", lambda policy, world: not allowed(policy.working_hours, world.now)),
 )
 
 
-def early(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
-    """The brakes that forbid the notice to the owner, and with it everything after."""
-    return _applying(EARLY, _Look(case, known, policy, world))
+class Brakes:
+    """The brakes of one tick. What holds for all cases alike is asked once: a fleet can have 100,000 cases."""
+
+    def __init__(self, policy: Policy, world: World) -> None:
+        self.policy, self.world = policy, world
+        self._early, self._late = _tests(EARLY, policy, world), _tests(LATE, policy, world)
+
+    def early(self, case: Case, known: Known) -> tuple[Brake, ...]:
+        """The brakes that forbid the notice to the owner, and with it everything after."""
+        return _applying(self._early, case, known)
+
+    def late(self, case: Case, known: Known) -> tuple[Brake, ...]:
+        """The further brakes that forbid the action."""
+        return _applying(self._late, case, known)
 
 
-def late(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
-    """The further brakes that forbid the action."""
-    return _applying(LATE, _Look(case, known, policy, world))
+_Tests = list[tuple[Brake, _OfCase]]
 
 
-def _applying(rows: tuple[tuple[Brake, _Applies], ...], look: _Look) -> tuple[Brake, ...]:
-    return tuple([brake for brake, applies in rows if applies(look)])  # a list is faster here than a generator
+def _tests(rows: tuple[tuple[Brake, _Rule], ...], policy: Policy, world: World) -> _Tests:
+    """What is left to ask of each case."""
+    asked = [(brake, rule(policy, world)) for brake, rule in rows]
+    return [(brake, rule if callable(rule) else _every_case) for brake, rule in asked if rule is not False]
+
+
+def _every_case(_case: Case, _known: Known) -> bool:
+    return True
+
+
+def _applying(tests: _Tests, case: Case, known: Known) -> tuple[Brake, ...]:
+    return tuple([brake for brake, applies in tests if applies(case, known)])  # a list is faster than a generator

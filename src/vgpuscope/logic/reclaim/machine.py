@@ -9,12 +9,12 @@ idleness are counted from zero again. An act needs an idle window now, however l
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import LATE, Known, World, early, late
+from vgpuscope.logic.reclaim.brakes import LATE, Brakes, Known, World
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Target, Workload
 
@@ -32,18 +32,19 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     owner_idle: bool = True  # all pods that would be stopped with it were found idle, too
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True, gc=False):
     """The case after an analysis, and the step it asks for. All cases together decide whether it is allowed."""
 
     case: Case
     wish: Wish = ""
 
 
-class _Now(NamedTuple):
+class _Now(Struct, frozen=True, gc=False):
     seen: Seen
     known: Known
     policy: Policy
     world: World
+    brakes: Brakes
 
 
 def opened(key: str, seen: Seen, world: World) -> Case:
@@ -62,10 +63,10 @@ def opened(key: str, seen: Seen, world: World) -> Case:
     )
 
 
-def step(case: Case, seen: Seen, known: Known, policy: Policy, world: World) -> Step:
+def step(case: Case, seen: Seen, known: Known, brakes: Brakes) -> Step:
     """The case after this analysis. The same object comes back if nothing changed, so nothing needs to be saved."""
-    now = _Now(seen, known, policy, world)
-    case = _counted(case, seen, policy)
+    now = _Now(seen, known, brakes.policy, brakes.world, brakes)
+    case = _counted(case, seen, now.policy)
     if case.signals != known.signals:
         case = replace(case, signals=known.signals)
     handle = _HANDLERS.get(case.state)
@@ -175,7 +176,7 @@ def may_deliver(
             if found in {"busy", "held", "preparing", "gone"} or case.state != "acting"
             else ("unconfirmed",)
         )
-    return early(case, known, policy, world)
+    return Brakes(policy, world).early(case, known)
 
 
 def may_tell(
@@ -184,7 +185,7 @@ def may_tell(
     """The brakes that forbid the notice to the owner now, by a finding from fresh data; (): it may be sent."""
     if case.state not in {"notified", "grace"} or found != "idle":
         return ("unconfirmed",) if found == "unknown" else ("released",)
-    return early(case, known, policy, world)
+    return Brakes(policy, world).early(case, known)
 
 
 # ── the states ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +230,7 @@ def _candidate(case: Case, now: _Now) -> Step:
         return Step(moved(case, "exempt", now.world.now, reason="annotation"))
     if case.confirmations < now.policy.confirmations or now.seen.found != "idle":
         return Step(_held(case, ()))
-    held = early(case, now.known, now.policy, now.world)
+    held = now.brakes.early(case, now.known)
     if held:
         return Step(_held(case, held))
     return _told(case, now)
@@ -251,7 +252,7 @@ def _notified(case: Case, now: _Now) -> Step:
         return Step(
             moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel"
         )
-    return Step(_held(case, early(case, now.known, now.policy, now.world)))
+    return Step(_held(case, now.brakes.early(case, now.known)))
 
 
 def _in_grace(case: Case, now: _Now) -> Step:
@@ -335,8 +336,7 @@ def _all_brakes(case: Case, now: _Now) -> tuple[Brake, ...]:
     proven = now.seen.found == "idle" and case.confirmations >= now.policy.confirmations
     unproven: tuple[Brake, ...] = () if proven else ("unconfirmed",)
     others: tuple[Brake, ...] = ("owner_in_use",) if now.policy.action == "scale" and not now.seen.owner_idle else ()
-    args = (case, now.known, now.policy, now.world)
-    return unproven + early(*args) + late(*args) + others
+    return unproven + now.brakes.early(case, now.known) + now.brakes.late(case, now.known) + others
 
 
 def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:

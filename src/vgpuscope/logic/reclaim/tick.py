@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Facts, World
+from vgpuscope.logic.reclaim.brakes import Brakes, Facts, World
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
 from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
 from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
@@ -57,8 +57,8 @@ def tick(
         memory.breaker, turned=turned_idle(memory.known, found), of=len(found), now=world.now, policy=policy
     )
     world = replace(world, breaker=breaker.is_open)
-    steps = list(_steps(cases, present, found, analysis, policy=policy, world=world, facts=facts))
-    moves = tuple(_settled(steps, cases, analysis, policy=policy, world=world, facts=facts))
+    steps = _steps(cases, present, found, analysis, brakes=Brakes(policy, world), facts=facts)
+    moves = tuple(_settled(steps, cases, analysis, policy=policy, world=world))
     return Tick(
         memory=Memory(breaker=breaker, known=remember(memory.known, found)),
         moves=moves,
@@ -73,10 +73,9 @@ def _steps(
     found: Mapping[str, Finding],
     analysis: Analysis,
     *,
-    policy: Policy,
-    world: World,
+    brakes: Brakes,
     facts: Facts,
-) -> Iterator[tuple[Case | None, Step]]:
+) -> Iterator[tuple[Case | None, Step, PodFacts]]:
     """Every case after this analysis, and a new case for each workload that looks idle for the first time."""
     begin, end = analysis.window.begin, analysis.window.end
     for key, what in found.items():
@@ -85,15 +84,16 @@ def _steps(
             continue
         workload = present[key]
         known = facts(workload)
-        alone = all(found.get(uid) == "idle" for uid in known.pod.peers)
+        peers = known.pod.peers
+        alone = not peers or all(found.get(uid) == "idle" for uid in peers)
         seen = Seen(found=what, begin=begin, end=end, workload=workload, owner_idle=alone)
-        now = case or opened(key, seen, world)
-        yield case, step(now, seen, known, policy, world)
+        now = case or opened(key, seen, brakes.world)
+        yield case, step(now, seen, known, brakes), known.pod
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}
     for key, case in cases.items():
         if key not in present:
-            seen = Seen(found=_missing(case, by_id), begin=begin, end=end)
-            yield case, step(case, seen, facts(case.workload), policy, world)
+            seen, known = Seen(found=_missing(case, by_id), begin=begin, end=end), facts(case.workload)
+            yield case, step(case, seen, known, brakes), known.pod
 
 
 def _missing(case: Case, gpus: Mapping[DeviceUUID, GpuUse]) -> Finding:
@@ -102,21 +102,20 @@ def _missing(case: Case, gpus: Mapping[DeviceUUID, GpuUse]) -> Finding:
 
 
 def _settled(
-    steps: Iterable[tuple[Case | None, Step]],
+    steps: Iterable[tuple[Case | None, Step, PodFacts]],
     cases: Mapping[str, Case],
     analysis: Analysis,
     *,
     policy: Policy,
     world: World,
-    facts: Facts,
 ) -> Iterator[Move]:
     """The moves of all cases; those that want to act go last, cheapest victims first, as far as the budgets reach."""
     wanting: list[_Wanting] = []
-    for before, (case, wish) in steps:
-        if wish == "act":
-            wanting.append(_Wanting(before, case, facts(case.workload).pod))
-        elif case is not before or wish:
-            yield Move(before, case, wish)
+    for before, new, pod in steps:
+        if new.wish == "act":
+            wanting.append(_Wanting(before, new.case, pod))
+        elif new.case is not before or new.wish:
+            yield Move(before, new.case, new.wish)
     budgets = Budgets(_spent(cases), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
     scales = policy.action == "scale"
     decided = _decided(cases, policy) if scales and wanting else {}
@@ -193,5 +192,6 @@ def _cost(one: _Wanting) -> tuple[bool, UnixTime, str]:
 
 def _new_brakes(moves: Iterable[Move]) -> Iterator[Brake]:
     for before, case, _ in moves:
-        known = before.held_by if before is not None else ()
-        yield from (brake for brake in case.held_by if brake not in known)
+        if case.held_by:
+            known = before.held_by if before is not None else ()
+            yield from (brake for brake in case.held_by if brake not in known)

@@ -47,18 +47,18 @@ class Present:
     def finding(self, key: str, policy: Policy, *, held: Held | None = None) -> Finding:
         """What the analysis found of the workload. `held`: the GPUs that each pod was assigned, if that is known."""
         uses = self._uses[key]
-        idle = True
+        proven, prepares, holds = True, False, False
         for _, use in uses:
             if use.verdict == "in_use":
                 return "busy"
-            idle = idle and use.verdict == "idle" and _covered(use, policy)
-        if not idle or (held is not None and not _assigned(uses, held) <= {gpu.gpu_id for gpu, _ in uses}):
+            proven = proven and use.verdict == "idle" and _covered(use, policy)
+            prepares = prepares or use.use_class == "idle-preparing"
+            holds = holds or _holds_memory(use)
+        if not proven or (held is not None and not _assigned(uses, held) <= {gpu.gpu_id for gpu, _ in uses}):
             return "unknown"
-        if not policy.include_preparing and any(use.use_class == "idle-preparing" for _, use in uses):
+        if prepares and not policy.include_preparing:
             return "preparing"
-        if not policy.include_held and any(_holds_memory(use) for _, use in uses):
-            return "held"
-        return "idle"
+        return "held" if holds and not policy.include_held else "idle"
 
 
 def workload_id(use: TenantUse) -> str:
@@ -96,12 +96,14 @@ def _assigned(uses: _Uses, held: Held) -> frozenset[DeviceUUID]:
 
 
 def _workload(uses: _Uses) -> Workload:
-    tenant = uses[0][1].tenant
+    tenant, owner = uses[0][1].tenant, ""
+    for _, use in uses:
+        owner = owner or use.owner
     return Workload(
         uid=tenant.pod_uid,
         namespace=tenant.namespace,
         pod=tenant.pod,
-        owner=next(filter(None, [use.owner for _, use in uses]), ""),
+        owner=owner,
         shares=tuple([_share(gpu, use) for gpu, use in uses]),
     )
 
