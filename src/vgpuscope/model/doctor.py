@@ -1,6 +1,6 @@
 """What doctor looks at, and what it says: facts that may be missing with a reason, and one judgement for each check."""
 
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -24,19 +24,7 @@ Stage: TypeAlias = Literal[
     "analyzer",
     "history",
 ]
-STAGES: tuple[Stage, ...] = (
-    "driver",
-    "regions",
-    "agent",
-    "scrape",
-    "labels",
-    "units",
-    "freshness",
-    "rights",
-    "scheduler",
-    "analyzer",
-    "history",
-)
+STAGES: tuple[Stage, ...] = get_args(Stage)
 Place: TypeAlias = Literal["node", "outside", "analyzer"]  # where doctor runs
 
 # ── facts ────────────────────────────────────────────────────────────────────────────────────────────────────────

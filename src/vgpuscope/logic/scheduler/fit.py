@@ -44,17 +44,18 @@ def fit(
     filled = state.copy()  # each replica is applied to it, so that only its own node is computed again
     filled.forget(request.uid)
     places: list[ReplicaPlace] = []
+    refused: tuple[Question, tuple[NodeVerdict, ...]] | None = None
     cut = False
     for replica in range(min(replicas, _MOST_REPLICAS)):
         if cut := bool(places) and expired():
             break
         found = place_in(filled, request, names, rules=rules)
         if not found.node:
-            question = Question(state, Variant(filled), request, names, policies, expired=expired)
-            return _refused(question, places, found.nodes, replicas, idle)
+            refused = Question(state, Variant(filled), request, names, policies, expired=expired), found.nodes
+            break
         places.append(ReplicaPlace(replica=replica, node=found.node, gpus=found.gpus, score=found.score))
         filled.assume(replace(request, uid=f"{request.uid}#{replica}"), found)
-    return FitReport(
+    report = FitReport(
         namespace=request.namespace,
         name=request.name,
         replicas=replicas,
@@ -63,26 +64,18 @@ def fit(
         policy=f"{rules.node_policy}/{','.join(rules.gpu_policy)}",
         cut=cut,
     )
+    return report if refused is None else _explained(report, *refused, idle)
 
 
-def _refused(
-    question: Question,
-    places: list[ReplicaPlace],
-    verdicts: tuple[NodeVerdict, ...],
-    replicas: int,
-    idle: Collection[PodUID],
+def _explained(
+    report: FitReport, question: Question, verdicts: tuple[NodeVerdict, ...], idle: Collection[PodUID]
 ) -> FitReport:
-    request, rules = question.request, question.rules
+    """The report with the reasons why the next replica does not fit, and what would make it fit."""
     ended, cut_ended = pods_to_end(question, idle)
     moved, cut_moved = pods_to_move(question)
     remedies: list[Remedy] = [*smaller(question), *relaxed(question), *ended, *moved]
-    return FitReport(
-        namespace=request.namespace,
-        name=request.name,
-        replicas=replicas,
-        fitting=len(places),
-        places=tuple(places),
-        policy=f"{rules.node_policy}/{','.join(rules.gpu_policy)}",
+    return replace(
+        report,
         nodes=verdicts,
         lacks=_lacks(question, verdicts),
         remedies=tuple(remedies),
