@@ -140,11 +140,9 @@ def test_a_read_that_fails_because_the_process_ends_is_no_error(tmp_path, monkey
 
 
 # ── processes that the driver lists are recognised without reading them ──────────────────────────────────────────
-@pytest.fixture
-def later(monkeypatch):
-    """Every file looks as if it were made long ago."""
-    now = time.time_ns
-    monkeypatch.setattr("vgpuscope.sources.node.proc.time.time_ns", lambda: now() + 10**10)
+def later() -> int:
+    """A clock by which every file was made long ago."""
+    return time.time_ns() + 10**10
 
 
 def stat_reads(monkeypatch) -> list[str]:
@@ -159,9 +157,9 @@ def stat_reads(monkeypatch) -> list[str]:
     return read
 
 
-def test_a_known_process_of_the_driver_is_read_once_in_ten_looks(tmp_path, monkeypatch, later):
+def test_a_known_process_of_the_driver_is_read_once_in_ten_looks(tmp_path, monkeypatch):
     spawn(tmp_path)
-    proc = Proc(str(tmp_path))
+    proc = Proc(str(tmp_path), clock_ns=later)
     first = proc.owners([100], listed={100})
     read = stat_reads(monkeypatch)
     for _ in range(40):
@@ -179,33 +177,33 @@ def seen(proc, *, listed):
     return owner.start_time, owner.container_id
 
 
-def test_a_pid_that_is_reused_while_the_driver_goes_on_listing_it_is_another_process_within_five_looks(tmp_path, later):
-    proc = Proc(str(tmp_path))
+def test_a_pid_that_is_reused_while_the_driver_goes_on_listing_it_is_another_process_within_five_looks(tmp_path):
+    proc = Proc(str(tmp_path), clock_ns=later)
     for number in range(30):
         reuse(tmp_path, number)
         owners = [seen(proc, listed={100}) for _ in range(5)]
         assert owners[-1] == (5000 + number, (ID, OTHER_ID)[number % 2])
 
 
-def test_a_pid_that_left_the_drivers_list_is_looked_up_at_once_when_it_comes_back(tmp_path, later):
-    proc = Proc(str(tmp_path))
+def test_a_pid_that_left_the_drivers_list_is_looked_up_at_once_when_it_comes_back(tmp_path):
+    proc = Proc(str(tmp_path), clock_ns=later)
     for number in range(30):
         reuse(tmp_path, number)
         proc.owners([], listed=set())
         assert seen(proc, listed={100}) == (5000 + number, (ID, OTHER_ID)[number % 2])
 
 
-def test_a_pid_that_the_driver_does_not_list_is_looked_up_at_every_look(tmp_path, later):
-    proc = Proc(str(tmp_path))
+def test_a_pid_that_the_driver_does_not_list_is_looked_up_at_every_look(tmp_path):
+    proc = Proc(str(tmp_path), clock_ns=later)
     for number in range(30):
         reuse(tmp_path, number)
         assert seen(proc, listed=set()) == (5000 + number, (ID, OTHER_ID)[number % 2])
 
 
-def test_a_process_that_ends_is_gone_within_five_looks_though_the_driver_still_lists_it(tmp_path, later):
+def test_a_process_that_ends_is_gone_within_five_looks_though_the_driver_still_lists_it(tmp_path):
     for looks in range(1, 12):
         home = spawn(tmp_path)
-        proc = Proc(str(tmp_path))
+        proc = Proc(str(tmp_path), clock_ns=later)
         for _ in range(looks):
             assert proc.owners([100], listed={100}).keys() == {100}
         shutil.rmtree(home)
@@ -213,8 +211,8 @@ def test_a_process_that_ends_is_gone_within_five_looks_though_the_driver_still_l
 
 
 def test_a_process_whose_file_was_just_made_is_read_in_full(tmp_path, monkeypatch):
-    spawn(tmp_path)
-    proc = Proc(str(tmp_path))
+    made = (spawn(tmp_path) / "stat").stat().st_ctime_ns
+    proc = Proc(str(tmp_path), clock_ns=lambda: made)
     read = stat_reads(monkeypatch)
     for _ in range(5):
         proc.owners([100], listed={100})
@@ -232,17 +230,17 @@ def zombie_after(looks: int, proc: Proc, *, listed: bool) -> list[bool]:
         return [child.pid in proc.owners([child.pid], listed=of_driver) for _ in range(20)]
 
 
-def test_a_zombie_that_the_driver_does_not_list_is_gone_at_once(later):
-    assert zombie_after(5, Proc(), listed=False) == [False] * 20
+def test_a_zombie_that_the_driver_does_not_list_is_gone_at_once():
+    assert zombie_after(5, Proc(clock_ns=later), listed=False) == [False] * 20
 
 
-def test_a_zombie_that_the_driver_lists_is_gone_within_ten_looks(later):
-    assert True not in zombie_after(5, Proc(), listed=True)[9:]
+def test_a_zombie_that_the_driver_lists_is_gone_within_ten_looks():
+    assert True not in zombie_after(5, Proc(clock_ns=later), listed=True)[9:]
 
 
-def test_a_real_process_that_was_waited_for_is_gone_within_five_looks(later):
+def test_a_real_process_that_was_waited_for_is_gone_within_five_looks():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        proc = Proc()
+        proc = Proc(clock_ns=later)
         for _ in range(5):
             assert child.pid in proc.owners([child.pid], listed={child.pid})
         child.kill()
@@ -250,11 +248,11 @@ def test_a_real_process_that_was_waited_for_is_gone_within_five_looks(later):
         assert [proc.owners([child.pid], listed={child.pid}) for _ in range(5)][-1] == {}
 
 
-def test_a_real_process_with_a_new_name_is_called_by_it_within_ten_looks(later):
+def test_a_real_process_with_a_new_name_is_called_by_it_within_ten_looks():
     renames = "open('/proc/self/comm', 'w').write('first'); print(flush=True); input()\n"
     renames += "open('/proc/self/comm', 'w').write('second'); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", renames], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        proc = Proc()
+        proc = Proc(clock_ns=later)
         child.stdout.readline()
         for _ in range(5):
             assert proc.owners([child.pid], listed={child.pid})[child.pid].command == "first"

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,9 @@ def reasons(root: Path) -> dict[str, str]:
     return {str(Path(refusal.path).relative_to(root)): refusal.reason for refusal in reading.refusals}
 
 
-def long_ago(path: Path, monkeypatch) -> None:
-    """Lets the directory look settled, so that what was listed may be remembered."""
-    now = path.stat().st_ctime_ns + 10**10
-    monkeypatch.setattr("vgpuscope.sources.node.regions.time.time_ns", lambda: now)
+def later() -> int:
+    """A clock by which every directory is settled, so that what was listed may be remembered."""
+    return time.time_ns() + 10**10
 
 
 def test_a_region_belongs_to_the_container_its_directory_names(containers):
@@ -272,9 +272,8 @@ def test_a_cycle_reads_a_few_kilobytes_of_each_file(containers, monkeypatch):
 
 
 def test_an_unchanged_directory_is_not_listed_again(containers, monkeypatch):
-    file = put(containers)
-    long_ago(file.parent, monkeypatch)
-    regions = Regions(str(containers))
+    put(containers)
+    regions = Regions(str(containers), clock_ns=later)
     first = regions.read()
     listed = counted(monkeypatch, "scandir", lambda number: None)
     assert regions.read() == first
@@ -282,27 +281,25 @@ def test_an_unchanged_directory_is_not_listed_again(containers, monkeypatch):
 
 
 def test_a_directory_changed_a_moment_ago_is_listed_again(containers, monkeypatch):
-    put(containers)
-    regions = Regions(str(containers))
+    changed = put(containers).parent.stat().st_ctime_ns
+    regions = Regions(str(containers), clock_ns=lambda: changed)
     regions.read()
     listed = counted(monkeypatch, "scandir", lambda number: None)
     regions.read()
     assert len(listed) == 2
 
 
-def test_a_file_that_appears_later_is_found(containers, monkeypatch):
-    directory = put(containers, data=None).parent
-    long_ago(directory, monkeypatch)
-    regions = Regions(str(containers))
+def test_a_file_that_appears_later_is_found(containers):
+    put(containers, data=None)
+    regions = Regions(str(containers), clock_ns=later)
     assert regions.read().containers[0].region is None
     put(containers)
     assert regions.read().containers[0].region == decode_file(LIVE)
 
 
-def test_new_numbers_in_a_file_show_at_the_next_read(containers, monkeypatch):
+def test_new_numbers_in_a_file_show_at_the_next_read(containers):
     file = put(containers)
-    long_ago(file.parent, monkeypatch)
-    regions = Regions(str(containers))
+    regions = Regions(str(containers), clock_ns=later)
     regions.read()
     with file.open("r+b") as region:
         region.seek(1856 + 1160 + 16)
@@ -361,10 +358,9 @@ def test_no_file_stays_open(containers):
     assert len(os.listdir("/proc/self/fd")) == earlier
 
 
-def test_what_is_gone_is_forgotten(containers, monkeypatch):
+def test_what_is_gone_is_forgotten(containers):
     file = put(containers)
-    long_ago(file.parent, monkeypatch)
-    regions = Regions(str(containers))
+    regions = Regions(str(containers), clock_ns=later)
     regions.read()
     shutil.rmtree(file.parent)
     assert regions.read().containers == ()

@@ -35,10 +35,17 @@ _Stamp: TypeAlias = tuple[int, int, int]
 class Proc:
     """The processes below one proc root: the host's, when the agent shares its pid namespace or mounts its /proc."""
 
-    def __init__(self, root: str = "/proc", *, command_line: Callable[[bytes], str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str = "/proc",
+        *,
+        command_line: Callable[[bytes], str] | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         """`command_line` makes the text of a command line from its bytes; without it, none is read."""
         self._root = root
         self._command_line = command_line
+        self._clock_ns = clock_ns
         self._known: dict[Pid, ProcessOwner] = {}
         self._stamps: dict[Pid, _Stamp] = {}  # of the file that each of them was read from
         self._listed: frozenset[Pid] = frozenset()  # by the driver, at the last look
@@ -48,7 +55,7 @@ class Proc:
         """The owner of each of these processes that exists; zombies do not. `listed`: those on the driver's lists."""
         _require(self._root)
         self._looks += 1
-        settled = time.time_ns() - _SETTLED_NS
+        settled = self._clock_ns() - _SETTLED_NS
         trusted = self._trusted(listed)
         owners = {pid: self._known[pid] for pid in trusted}
         stamps = {pid: self._stamps[pid] for pid in trusted}

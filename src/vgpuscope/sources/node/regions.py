@@ -31,10 +31,14 @@ class Regions:
     """The regions below one containers directory."""
 
     def __init__(
-        self, containers_dir: str, *, unexpected: Callable[[str, Exception], object] = lambda _, __: None
+        self,
+        containers_dir: str,
+        *,
+        unexpected: Callable[[str, Exception], object] = lambda _, __: None,
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """`unexpected` is called with a path and an error that is none of the expected ones."""
-        self._root, self._unexpected = containers_dir, unexpected
+        self._root, self._unexpected, self._clock_ns = containers_dir, unexpected, clock_ns
         self._choices: dict[str, _Choice] = {}
 
     def read(self, only: Collection[tuple[PodUID, str]] | None = None) -> RegionReading:
@@ -78,7 +82,7 @@ class Regions:
         status = entry.stat(follow_symlinks=False)
         changed = (status.st_ino, status.st_ctime_ns)
         choice = before if before and before.changed == changed else _choice(entry, changed)
-        if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
+        if self._clock_ns() - status.st_ctime_ns > _SETTLED_NS:
             self._choices[entry.path] = choice
         return choice
 
