@@ -90,7 +90,7 @@ def by_the_handbook(case: Case, known: Known, policy: Policy, world: World) -> s
         "no_action": policy.action == "scale" and known.pod.target is None,
         "notify_only": policy.action == "notify",
     }
-    assert set(holds) == {brake for brake, _ in EARLY + LATE}
+    assert set(holds) == {row.brake for row in EARLY + LATE}
     return {brake for brake, applies in holds.items() if applies}
 
 

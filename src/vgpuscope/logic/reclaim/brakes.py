@@ -5,7 +5,7 @@ fault of the metrics would be told to everybody.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -66,49 +66,51 @@ _UNREAD = PodFacts()
 _MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # of two, the later one counts
 
 
-_OfCase = Callable[[Case, Known], bool]
-_Rule = Callable[[Policy, World], bool | _OfCase]  # for all cases alike; or a test that each case is put to
+class Row(NamedTuple):
+    """A brake. It holds a case back if both tests say so; a test that is left out always does."""
+
+    brake: Brake
+    tick: Callable[[Policy, World], bool] = lambda _policy, _world: True  # asked once for all cases
+    case: Callable[[Case, Known, Policy, World], bool] | None = None  # asked of each case
 
 
-def _young(policy: Policy, world: World) -> _OfCase:
+def _young(case: Case, known: Known, policy: Policy, world: World) -> bool:
     """By the pod's creation; without a Kubernetes API by the first idle window, which is later."""
-    youngest = policy.min_pod_age
-
-    def is_young(case: Case, known: Known) -> bool:
-        created = known.pod.created
-        return world.now - (case.first_idle if created is None else created) < youngest
-
-    return is_young
+    created = known.pod.created
+    return world.now - (case.first_idle if created is None else created) < policy.min_pod_age
 
 
-def _active(known: Known) -> bool:
-    return known.activity or any(one.active for one in known.signals)
-
-
-EARLY: tuple[tuple[Brake, _Rule], ...] = (
-    ("no_uid", lambda _p, _w: lambda case, _: not case.uid),
-    ("no_history", lambda _, world: not world.history),
-    ("protected_namespace", lambda policy, _w: lambda case, _: case.namespace in policy.protected_namespaces),
-    ("protected_priority", lambda policy, _w: lambda _, known: known.pod.priority_class in policy.protected_priorities),
-    ("annotation_never", lambda _p, _w: lambda _, known: known.pod.consent == "never"),
-    ("pod_age", _young),
-    ("activity", lambda _p, _w: lambda _, known: _active(known)),
-    ("model_veto", lambda _p, _w: lambda _, known: known.model == "veto"),
-    ("stop", lambda _, world: world.stop),
-    ("breaker", lambda _, world: world.breaker),
+EARLY: tuple[Row, ...] = (
+    Row("no_uid", case=lambda case, *_: not case.uid),
+    Row("no_history", tick=lambda _, world: not world.history),
+    Row("protected_namespace", case=lambda case, _, policy, __: case.namespace in policy.protected_namespaces),
+    Row(
+        "protected_priority",
+        case=lambda _, known, policy, __: known.pod.priority_class in policy.protected_priorities,
+    ),
+    Row("annotation_never", case=lambda _, known, *__: known.pod.consent == "never"),
+    Row("pod_age", case=_young),
+    Row("activity", case=lambda _, known, *__: known.activity or any(one.active for one in known.signals)),
+    Row("model_veto", case=lambda _, known, *__: known.model == "veto"),
+    Row("stop", tick=lambda _, world: world.stop),
+    Row("breaker", tick=lambda _, world: world.breaker),
     # Without a store there is none that is down, and nobody leads.
-    ("store_down", lambda _, world: world.history and not world.stored),
-    ("not_leader", lambda _, world: world.history and not world.leads),
-    ("kube_unreachable", lambda _, world: world.kube == "down"),
-    ("pod_unknown", lambda _, world: world.kube == "ok" and (lambda _, known: not known.pod.read)),
-    ("activity_unknown", lambda _p, _w: lambda _, known: any(one.active is None for one in known.signals)),
+    Row("store_down", tick=lambda _, world: world.history and not world.stored),
+    Row("not_leader", tick=lambda _, world: world.history and not world.leads),
+    Row("kube_unreachable", tick=lambda _, world: world.kube == "down"),
+    Row("pod_unknown", tick=lambda _, world: world.kube == "ok", case=lambda _, known, *__: not known.pod.read),
+    Row("activity_unknown", case=lambda _, known, *__: any(one.active is None for one in known.signals)),
 )
-LATE: tuple[tuple[Brake, _Rule], ...] = (
-    ("annotation_notify", lambda _p, _w: lambda _, known: known.pod.consent == "notify"),
-    ("notify_only", lambda policy, _: policy.action == "notify"),
-    ("model_waiting", lambda _p, _w: lambda _, known: known.model == "waiting"),
-    ("no_action", lambda policy, _: policy.action == "scale" and (lambda _, known: known.pod.target is None)),
-    ("working_hours", lambda policy, world: not allowed(policy.working_hours, world.now)),
+LATE: tuple[Row, ...] = (
+    Row("annotation_notify", case=lambda _, known, *__: known.pod.consent == "notify"),
+    Row("notify_only", tick=lambda policy, _: policy.action == "notify"),
+    Row("model_waiting", case=lambda _, known, *__: known.model == "waiting"),
+    Row(
+        "no_action",
+        tick=lambda policy, _: policy.action == "scale",
+        case=lambda _, known, *__: known.pod.target is None,
+    ),
+    Row("working_hours", tick=lambda policy, world: not allowed(policy.working_hours, world.now)),
 )
 
 
@@ -117,29 +119,17 @@ class Brakes:
 
     def __init__(self, policy: Policy, world: World) -> None:
         self.policy, self.world = policy, world
-        self._early, self._late = _tests(EARLY, policy, world), _tests(LATE, policy, world)
+        self._early = [row for row in EARLY if row.tick(policy, world)]
+        self._late = [row for row in LATE if row.tick(policy, world)]
 
     def early(self, case: Case, known: Known) -> tuple[Brake, ...]:
         """The brakes that forbid the notice to the owner, and with it everything after."""
-        return _applying(self._early, case, known)
+        return self._holding(self._early, case, known)
 
     def late(self, case: Case, known: Known) -> tuple[Brake, ...]:
         """The further brakes that forbid the action."""
-        return _applying(self._late, case, known)
+        return self._holding(self._late, case, known)
 
-
-_Tests = list[tuple[Brake, _OfCase]]
-
-
-def _tests(rows: tuple[tuple[Brake, _Rule], ...], policy: Policy, world: World) -> _Tests:
-    """What is left to ask of each case."""
-    asked = [(brake, rule(policy, world)) for brake, rule in rows]
-    return [(brake, rule if callable(rule) else _every_case) for brake, rule in asked if rule is not False]
-
-
-def _every_case(_case: Case, _known: Known) -> bool:
-    return True
-
-
-def _applying(tests: _Tests, case: Case, known: Known) -> tuple[Brake, ...]:
-    return tuple([brake for brake, applies in tests if applies(case, known)])  # a list is faster than a generator
+    def _holding(self, rows: list[Row], case: Case, known: Known) -> tuple[Brake, ...]:
+        policy, world = self.policy, self.world  # a list is faster here than a generator
+        return tuple([brake for brake, _, test in rows if test is None or test(case, known, policy, world)])

@@ -19,7 +19,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Target, Workload
 
 Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
-_LATE: frozenset[Brake] = frozenset(brake for brake, _ in LATE)
+_LATE: frozenset[Brake] = frozenset(row.brake for row in LATE)
 
 
 class Seen(Struct, frozen=True, kw_only=True, gc=False):
