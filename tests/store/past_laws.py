@@ -34,9 +34,10 @@ def looks_the_same(one: Analysis, other: Analysis) -> None:
     assert (one.window.begin, one.window.end) == (other.window.begin, other.window.end)
     mine, theirs = Present(one.gpus), Present(other.gpus)
     assert set(mine) == set(theirs)
+    assert mine.held({}) == theirs.held({})
     for key in mine:
         for policy in POLICIES:
-            assert mine.finding(key, policy) == theirs.finding(key, policy)
+            assert mine.finding(key, policy, held=mine.held({})) == theirs.finding(key, policy, held=theirs.held({}))
         found, wanted = mine[key], theirs[key]
         assert (found.namespace, found.pod, found.owner) == (wanted.namespace, wanted.pod, wanted.owner)
         assert set(found.gpu_ids) == set(wanted.gpu_ids)
@@ -56,8 +57,10 @@ def some(turn: int) -> Analysis:
         gpu(0, tenants=(idle("steady", memory_limit=2**30),), terms={"mem_total": Stat(mean=2.0**34)}),
         gpu(1, tenants=(idle("b", coverage=0.9499),) if turn % 3 else (), last_seen=None if turn % 4 else 7.0),
         gpu(2, tenants=(tenant("c", verdict="in_use" if turn % 2 else "unknown", use_class="busy"), idle("d", 0.96))),
+        gpu(5, tenants=(idle("e", 0.99), idle("f", 1.0, partly_seen=bool(turn % 2)))),
+        gpu(6, tenants=(idle("e", 0.99),)),
     ]
-    return analysis(NOON + 300.0 * turn, *cards[: 2 + turn % 2], number=turn + 1)
+    return analysis(NOON + 300.0 * turn, *cards[: 2 + turn % 2], *cards[3:], number=turn + 1)
 
 
 async def assert_the_machine_sees_the_same_again(engine: Engine) -> None:

@@ -256,6 +256,7 @@ class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
     evidence: Evidence = Evidence()
     owner: str = ""  # Deployment/web, Job/train; "": not known
     allocated: Allocated | None = None  # to its pod; None: not known
+    partly_seen: bool = False  # its pod was allocated another GPU, too, which does not report
 
 
 class GpuUse(Struct, frozen=True, kw_only=True, gc=False):

@@ -201,6 +201,7 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     approved_by: str = ""
     acted_at: UnixTime | None = None
     acted_gpus: int = 0  # physical GPUs that its budget was charged for
+    charged_at: UnixTime | None = None  # when its calls could last go out; None: they still can, or there were none
     dry_run: bool = False  # it was only said what would have been done
     held_by: tuple[Brake, ...] = ()
     reason: str = ""  # a code: why it is in this state

@@ -88,6 +88,7 @@ class _Tenant(Struct, frozen=True, array_like=True, gc=False):
     coverage: int | None  # percent, rounded down: a policy never sees more than was measured
     idle_since: int | None
     limit: int | None
+    partly_seen: bool = False
 
 
 class _Gpu(Struct, frozen=True, array_like=True, gc=False):
@@ -244,6 +245,7 @@ def _slim_tenant(use: TenantUse) -> _Tenant:
         coverage=None if coverage is None else floor(coverage * 100 + 1e-9),
         idle_since=None if use.idle_since is None else round(use.idle_since),
         limit=use.memory_limit,
+        partly_seen=use.partly_seen,
     )
 
 
@@ -268,6 +270,7 @@ def _whole_tenant(tenant: _Tenant) -> TenantUse:
         idle_since=tenant.idle_since,
         memory_limit=tenant.limit,
         owner=tenant.owner,
+        partly_seen=tenant.partly_seen,
     )
 
 

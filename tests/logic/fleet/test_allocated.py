@@ -34,3 +34,21 @@ def test_a_free_instance_of_a_registered_gpu_has_nothing_allocated_and_an_unregi
 
 def test_what_was_allocated_to_a_missed_gpu_is_not_known_any_more():
     assert with_allocations((gpu(0, allocated=HALF),), None) == (gpu(0),)
+
+
+def marked(gpus, *assigned) -> list[str]:
+    """The pods that are marked as seen only in part, if pods are assigned to GPUs like this."""
+    found = with_allocations(gpus, Allocations({}, {(gpu_id, "ml", pod): HALF for gpu_id, pod in assigned}))
+    return [use.tenant.pod for one in found for use in one.tenants if use.partly_seen]
+
+
+def test_a_pod_with_a_second_gpu_that_does_not_report_is_seen_only_in_part():
+    first, silent = gpu(0, tenants=(tenant("a"), tenant("b"))), gpu(1, last_seen=1.0)
+    both = [(first.gpu_id, "a"), (silent.gpu_id, "a"), (first.gpu_id, "b")]
+    assert marked((first, silent), *both) == ["a"]
+    assert marked((first,), *both) == ["a"]  # the analyzer was started after the GPU fell silent
+    assert marked((first, gpu(1)), *both) == []
+
+
+def test_a_scheduler_that_names_gpus_otherwise_says_nothing_about_what_was_seen():
+    assert marked((gpu(0, tenants=(tenant("a"),)),), ("pool-1/gpu-0", "a"), ("pool-1/gpu-1", "a")) == []

@@ -6,15 +6,25 @@ The machine sees only analyses. The test knows for every minute whether a worklo
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim.brakes import Known, World
-from vgpuscope.logic.reclaim.machine import approved, exempted, notified, resumed, snoozed
+from vgpuscope.logic.reclaim.budgets import HOUR
+from vgpuscope.logic.reclaim.machine import (
+    approved,
+    attempted,
+    exempted,
+    may_deliver,
+    notified,
+    resumed,
+    snoozed,
+)
 from vgpuscope.logic.reclaim.tick import Memory, tick
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Score, Tenant, TenantUse, Window
-from vgpuscope.model.reclaim import Case, PodFacts, Policy
+from vgpuscope.model.reclaim import Case, OpenHours, PodFacts, Policy
 
 MINUTE = 60.0
 WINDOW = 600.0
@@ -129,28 +139,188 @@ def test_an_act_needs_enough_idle_windows_just_before_it(history):
     assert len([who for _, who in player.acts if who == "uid-a"]) <= history.count("idle") // 3
 
 
-@given(st.integers(0, 3), st.sampled_from(["in_use", "unknown", "gone"]))
+SECOND = {
+    "in_use": lambda: [gpu(2, tenant("a", "in_use"))],
+    "unknown": lambda: [gpu(2, tenant("a", "unknown"))],
+    "unattributed": lambda: [gpu(2)],  # it reports, and nobody knows of whom
+    "silent": lambda: [gpu(2, last_seen=1.0)],  # it is still listed
+    "lost": list,
+}
+
+
+@given(st.lists(st.sampled_from(sorted(SECOND)), min_size=9, max_size=9))
 @settings(deadline=None)
-def test_one_busy_or_unknown_share_saves_the_whole_workload(other, verdict):
-    """A pod with two GPUs, of which one works, or is not measured, or reports another tenant."""
-    player = Player(world={})
+def test_one_busy_unknown_or_missing_share_saves_the_whole_workload(seconds):
+    """A pod with two GPUs, of which the second was seen working once. Then it may report nothing at all."""
+    player = Player()
+    for turn, second in enumerate(["in_use", *seconds]):
+        player.see(10_000.0 + turn * WINDOW, gpu(1, tenant("a", "idle")), *SECOND[second]())
+    assert player.acts == []
+
+
+def test_a_pod_that_was_away_with_all_its_gpus_still_has_them_when_one_is_back():
+    player = Player()
+    player.see(10_000.0, gpu(1, tenant("a", "idle")), gpu(2, tenant("a", "in_use")))
+    player.see(10_000.0 + WINDOW, gpu(1, last_seen=10_000.0), gpu(2, last_seen=10_000.0))
+    for turn in range(2, 10):
+        player.see(10_000.0 + turn * WINDOW, gpu(1, tenant("a", "idle")), gpu(2, last_seen=10_000.0))
+    assert player.acts == []
+
+
+def test_a_pod_with_two_gpus_that_is_gone_is_forgotten():
+    player = Player()
+    player.see(10_000.0, gpu(1, tenant("a", "idle")), gpu(2, tenant("a", "idle")))
+    player.see(10_000.0 + WINDOW, gpu(1), gpu(2))
+    assert player.memory.held == {}
+
+
+def test_a_pod_of_which_an_allocated_gpu_does_not_report_is_unknown():
+    player = Player()
     for turn in range(10):
-        second = gpu(2, tenant("a", verdict)) if verdict != "gone" else gpu(2)
-        shares = [gpu(1, tenant("a", "idle")), second]
-        held = {"uid-a": frozenset({"GPU-1", "GPU-2"})}
-        world = World(now=10_000.0 + turn * WINDOW, leads=True, stored=True)
-        result = tick(
-            player.cases,
-            analysis(world.now, *shares),
-            player.memory,
-            policy=LIVE,
-            world=world,
-            facts=lambda _: OLD,
-            held=held,
-        )
-        player.memory = result.memory
-        player.cases.update({move.after.id: move.after for move in result.moves})
-        assert all(move.wish != "act" for move in result.moves)
+        player.see(10_000.0 + turn * WINDOW, gpu(1, replace(tenant("a", "idle"), partly_seen=True)))
+    assert player.acts == []
+
+
+def test_windows_are_counted_from_zero_after_a_time_in_which_nobody_looked():
+    """The analyzer or its store was down for two windows, in which the workload may have worked."""
+    player = Player(world={"interval": WINDOW})
+    end = player.idle(2)
+    player.idle(2, start=end + 3 * WINDOW)
+    assert player.cases["uid-a"].confirmations == 2
+    assert player.acts == []
+
+
+@given(st.floats(0, 0.4))
+@settings(deadline=None)
+def test_an_analysis_that_is_a_little_late_is_no_gap(late):
+    player = Player(world={"interval": WINDOW})
+    end = player.idle(2)
+    player.idle(1, start=end + WINDOW * (1 + late))
+    assert player.cases["uid-a"].confirmations == 3
+
+
+def test_a_window_that_covers_the_time_in_which_nobody_looked_is_no_gap():
+    player = Player(world={"interval": MINUTE})
+    end = player.idle(1)
+    player.idle(1, start=end + WINDOW)
+    assert player.cases["uid-a"].confirmations == 2
+
+
+def test_the_call_carries_the_numbers_of_the_window_in_which_it_was_decided():
+    """The windows that confirm may be hours old by then, because a budget held the case back."""
+    player = Player(policy=replace(LIVE, max_per_hour=0))
+    end = player.idle(6)
+    player.policy = LIVE
+    player.see(end + WINDOW, gpu(1, replace(tenant("a", "idle"), score=Score(value=9.5)), score=Score(value=9.5)))
+    [case] = player.cases.values()
+    assert (case.state, case.shares[0].score) == ("acting", 9.5)
+
+
+def test_an_annotation_counts_as_removed_only_if_the_pod_was_read():
+    never = Known(pod=PodFacts(created=0.0, read=True, consent="never"))
+    player = Player(known=never, world={"kube": "ok"})
+    end = player.idle(1)
+    assert player.state() == "exempt"
+    player.known = Known(pod=PodFacts())
+    end = player.idle(1, start=end + WINDOW)
+    assert player.state() == "exempt"
+    player.known = Known(pod=PodFacts(created=0.0, read=True))
+    player.idle(1, start=end + WINDOW)
+    assert player.state() == "candidate"
+
+
+# ── a decision that waits for its delivery ───────────────────────────────────────────────────────────────────────
+
+
+def decided(**policy) -> tuple[Player, float]:
+    """A case whose call waits, and the time."""
+    player = Player(policy=replace(LIVE, **policy))
+    end = player.idle(4)
+    assert player.state() == "acting"
+    return player, end
+
+
+def holding(player: Player, now: float, **world) -> tuple[str, ...]:
+    """What forbids the delivery of its call, by a fresh look that shows it idle."""
+    made = World(**{"now": now, "leads": True, "stored": True, **world})
+    return may_deliver(player.cases["uid-a"], "idle", player.known, player.policy, made)
+
+
+CLOSED = OpenHours(days=frozenset(), begin=0, end=24 * 60, tz="UTC")
+CHANGES: dict[str, tuple[dict, Known, tuple[str, ...]]] = {
+    "a dry run": ({"dry_run": True}, OLD, ("released",)),
+    "another action": ({"action": "scale"}, OLD, ("released",)),
+    "notices only": ({"action": "notify"}, OLD, ("released",)),
+    "approval": ({"approval": True}, OLD, ("released",)),
+    "the owner allows notices only": ({}, Known(pod=PodFacts(created=0.0, consent="notify")), ("annotation_notify",)),
+    "the owner forbids it": ({}, Known(pod=PodFacts(created=0.0, consent="never")), ("annotation_never",)),
+    "the model is asked again": ({}, Known(pod=PodFacts(created=0.0), model="waiting"), ("model_waiting",)),
+    "the model objects": ({}, Known(pod=PodFacts(created=0.0), model="veto"), ("model_veto",)),
+    "work outside the GPU": ({}, Known(pod=PodFacts(created=0.0), activity=True), ("activity",)),
+    "night": ({"working_hours": (CLOSED,)}, OLD, ("working_hours",)),
+    "more windows are asked for": ({"confirmations": 9}, OLD, ("unconfirmed",)),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_everything_that_would_forbid_a_decision_forbids_its_delivery(what):
+    player, end = decided()
+    assert holding(player, end) == ()
+    policy, player.known, held = CHANGES[what]
+    player.policy = replace(player.policy, **policy)
+    assert holding(player, end) == held
+
+
+@pytest.mark.parametrize("what", [name for name, (_, _, held) in CHANGES.items() if held == ("released",)])
+def test_a_decision_that_no_longer_fits_the_policy_is_taken_back(what):
+    player, end = decided()
+    player.policy = replace(player.policy, **CHANGES[what][0])
+    [move] = player.see(end + WINDOW, gpu(1, tenant("a", "idle"))).moves
+    state = "awaiting_approval" if what == "approval" else "released"
+    assert (move.after.state, move.wish) == (state, "cancel")
+
+
+@pytest.mark.parametrize("what", ["the owner allows notices only", "night", "the model is asked again"])
+def test_while_a_brake_holds_a_delivery_the_case_says_so_and_does_not_fail(what):
+    player, end = decided()
+    policy, player.known, held = CHANGES[what]
+    player.policy = replace(player.policy, **policy)
+    player.idle(30, start=end + WINDOW)
+    assert (player.state(), player.cases["uid-a"].held_by) == ("acting", held)
+    player.policy, player.known = LIVE, OLD
+    player.idle(1, start=end + 31 * WINDOW)
+    assert (player.state(), player.cases["uid-a"].held_by) == ("acting", ())
+
+
+def test_windows_that_prove_nothing_hold_a_delivery_until_there_are_enough_again():
+    player, end = decided()
+    player.see(end + WINDOW, gpu(1, tenant("a", "unknown")))
+    for turn in range(2, 5):
+        assert "unconfirmed" in holding(player, end + turn * WINDOW)
+        player.idle(1, start=end + turn * WINDOW)
+    assert holding(player, end + 5 * WINDOW) == ()
+
+
+TAKEN = st.sampled_from(["window"] * 3 + ["deliver", "works"])
+
+
+@given(st.lists(TAKEN, min_size=20, max_size=80), st.integers(1, 3))
+@settings(deadline=None)
+def test_no_hour_has_more_deliveries_than_the_budget_however_long_calls_waited(story, most):
+    """The oracle counts deliveries. While the control service is down, calls wait; then all go out at once.
+
+    A pod may work again right after its call was delivered.
+    """
+    player = Player(policy=replace(LIVE, confirmations=1, max_per_hour=most))
+    idle, now, delivered = {f"pod-{n}": True for n in range(12)}, 10_000.0, dict[str, float]()
+    for what in story:
+        now += WINDOW
+        player.see(now, *(gpu(n, tenant(one, "idle" if idle[one] else "in_use")) for n, one in enumerate(idle)))
+        for case in [one for one in player.cases.values() if one.state == "acting" and what != "window"]:
+            delivered[case.id] = now
+            idle[case.pod] = what != "works"
+            player.cases[case.id] = attempted(case, now, player.policy)
+        assert sum(now - HOUR < at for at in delivered.values()) <= most
 
 
 def test_work_releases_a_case_at_once_and_cancels_what_is_on_its_way():
@@ -276,7 +446,7 @@ def test_the_annotation_never_exempts_and_lifting_it_begins_from_zero():
     player = Player(known=Known(pod=PodFacts(created=0.0, consent="never")), world={"kube": "ok"})
     end = player.idle(6)
     assert (player.state(), player.acts) == ("exempt", [])
-    player.known = OLD
+    player.known = Known(pod=PodFacts(created=0.0, read=True))
     player.idle(1, start=end + WINDOW)
     assert (player.state(), player.cases["uid-a"].confirmations) == ("candidate", 0)
 
@@ -400,14 +570,17 @@ def test_budgets_are_never_exceeded_in_any_rolling_hour(pods, per_hour, per_name
 
 
 def test_a_budget_is_free_again_after_an_hour_and_is_not_given_back_before():
-    """The first workload is acted on and then works again: what was spent stays spent for the hour."""
+    """The first workload is acted on and then works again: what was spent stays spent for an hour from then on.
+
+    Until then its call could be delivered.
+    """
     player = Player(policy=replace(LIVE, max_per_hour=1))
     first = player.idle(4, name="a")
     player.see(first + WINDOW, gpu(1, tenant("a", "in_use")), gpu(2, tenant("b", "idle")))
     for turn in range(2, 8):
         player.see(first + turn * WINDOW, gpu(1, tenant("a", "in_use")), gpu(2, tenant("b", "idle")))
         taken = [who for _, who in player.acts]
-        assert taken == (["uid-a"] if turn < 6 else ["uid-a", "uid-b"])
+        assert taken == (["uid-a"] if turn < 7 else ["uid-a", "uid-b"])
 
 
 def test_a_fault_that_makes_everybody_idle_opens_the_breaker_and_calm_closes_it():

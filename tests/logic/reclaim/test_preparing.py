@@ -38,7 +38,7 @@ def test_the_policy_can_include_it():
 def test_a_policy_that_includes_it_still_leaves_held_memory_alone():
     held = tenant("a", "idle", use_class="idle-preparing")
     held = replace(held, evidence=Evidence(coverage=1.0, reasons=("VERDICT_IDLE_NO_WORK", "VERDICT_IDLE_MEMORY_HELD")))
-    found = Present(analysis(START, gpu(1, held)).gpus).finding("uid-a", replace(LIVE, include_preparing=True))
+    found = Present(analysis(START, gpu(1, held)).gpus).finding("uid-a", replace(LIVE, include_preparing=True), held={})
     assert found == "held"
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from vgpuscope.config import Config
+from vgpuscope.config.analyzer import SchedulerConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader
 from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
@@ -23,6 +24,7 @@ from vgpuscope.store.reclaim import ReclaimStore
 
 WINDOW = 600.0
 LIVE = Config(
+    scheduler=SchedulerConfig(interval=WINDOW),
     control=ControlConfig(enabled=True, dry_run=False, api_url="http://control"),
     reclaim=ReclaimConfig(
         confirmations=2, grace=0.0, min_pod_age=0.0, max_fleet_share=1.0, max_per_hour=1000, max_per_namespace=1000

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
-from tests.services.analyzer.lives import LIVE, PODS, Life, act, begun, live
+from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Life, act, begun, live
 from vgpuscope.logic.reclaim.breaker import Breaker
+from vgpuscope.logic.reclaim.budgets import HOUR
 from vgpuscope.model.errors import NotLeader
 
 ACTIONS = st.one_of(
@@ -27,10 +28,11 @@ ACTIONS = st.one_of(
 )
 
 
-@given(st.lists(ACTIONS, min_size=10, max_size=45))
+@given(st.lists(ACTIONS, min_size=10, max_size=45), st.sampled_from([1, 2, 1000]))
 @settings(deadline=None, max_examples=60)
-def test_no_history_crash_or_fault_takes_a_gpu_that_must_not_be_taken(actions):
+def test_no_history_crash_or_fault_takes_a_gpu_that_must_not_be_taken(actions, most):
     async def story(life: Life) -> None:
+        life.config = replace(LIVE, reclaim=replace(LIVE.reclaim, max_per_hour=most))
         for what, of in actions:
             before = len(life.received)
             forbidden, stopped = set(life.forbidden), life.stopped
@@ -40,6 +42,8 @@ def test_no_history_crash_or_fault_takes_a_gpu_that_must_not_be_taken(actions):
                 assert effect.uid not in forbidden, "acted on an exempt workload"
                 assert not stopped, "acted while stopped"
         for effect in life.received:
+            hour = {one.uid for one in life.received if effect.at - HOUR < one.at <= effect.at}
+            assert len(hour) <= most, "more workloads in an hour than the budget"
             assert effect.key == f"{effect.uid}/GPU-{PODS.index(effect.uid.split('-')[1])}"
         assert len({e.key for e in life.received}) == len({e.uid for e in life.received})
 
@@ -120,6 +124,99 @@ async def test_a_crash_after_any_step_loses_nothing_and_doubles_nothing(tmp_path
             assert {effect.key for effect in life.received} == {"uid-a-0/GPU-0"}, steps
             [call] = await life.store.calls_of("uid-a-0")
             assert call.status == "delivered", steps
+
+
+async def test_a_workload_that_worked_while_the_store_was_down_is_released(life):
+    life.config = replace(LIVE, reclaim=replace(LIVE.reclaim, confirmations=3))
+    await idle_until_acted(life, windows=3)
+    assert life.replicas[0][0].cases["uid-a-0"].state == "grace"
+    life.fuse.down, life.verdicts["a"] = True, "in_use"
+    await life.window()
+    life.fuse.down, life.verdicts["a"] = False, "idle"
+    await life.window()
+    case = life.replicas[0][0].cases["uid-a-0"]
+    assert (case.state, case.reason) == ("released", "works_again")
+    await life.window()
+    assert life.replicas[0][0].cases["uid-a-0"].state == "candidate"
+
+
+async def test_a_new_leader_counts_from_zero_if_nobody_looked_for_a_while(life):
+    """The old leader and the store were down together: nobody remembers what the workload did meanwhile."""
+    life.config = replace(LIVE, reclaim=replace(LIVE.reclaim, confirmations=3))
+    await idle_until_acted(life, windows=3)
+    life.replicas = [life.start(leads=True)]
+    life.now += 5 * WINDOW
+    await life.window()
+    assert life.replicas[0][0].cases["uid-a-0"].confirmations == 1
+    assert life.received == []
+
+
+async def test_after_an_outage_of_the_control_service_the_budget_of_an_hour_holds(life):
+    life.config = replace(LIVE, reclaim=replace(LIVE.reclaim, max_per_hour=1))
+    life.control = "refuses"
+    life.verdicts = dict.fromkeys(PODS, "idle")
+    for _ in range(24):
+        await life.window()
+    life.control = "ok"
+    for _ in range(5):
+        await life.window()
+    assert len(life.received) == 1
+
+
+CHANGED = {
+    "control.dry_run": replace(LIVE, control=replace(LIVE.control, dry_run=True)),
+    "control.enabled": replace(LIVE, control=replace(LIVE.control, enabled=False)),
+    "reclaim.action": replace(LIVE, reclaim=replace(LIVE.reclaim, action="notify")),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+async def test_a_call_that_waits_is_not_made_after_the_policy_forbids_it(life, what):
+    life.control = "refuses"
+    await idle_until_acted(life)
+    life.config, life.control = CHANGED[what], "ok"
+    life.now += 400.0
+    await life.deliver()
+    for _ in range(3):
+        await life.window()
+    assert life.received == []
+    [call] = await life.store.calls_of("uid-a-0")
+    assert call.status == "cancelled"
+
+
+async def seconds_of_deliveries(life: Life, seconds: int) -> int:
+    """Rounds of deliveries, one each second; the number of analyses that they asked for."""
+    machine, ends = life.replicas[0][0], set()
+    for _ in range(seconds):
+        life.now += 1
+        await machine.deliveries.due()
+        ends.add(machine._shared.looked.end)
+    return len(ends) - 1
+
+
+async def test_a_call_that_is_stopped_asks_for_no_analysis(life):
+    life.control = "refuses"
+    await idle_until_acted(life)
+    machine, life.control = life.replicas[0][0], "ok"
+    await machine.people.stop("ops")
+    assert await seconds_of_deliveries(life, 600) == 0
+    await machine.people.stop("ops", start=True)
+    await seconds_of_deliveries(life, 15)
+    assert len(life.received) == 1
+
+
+async def test_looks_that_a_waiting_call_asks_for_do_not_close_the_breaker(life):
+    life.control = "refuses"
+    await idle_until_acted(life)
+    machine, life.control = life.replicas[0][0], "ok"
+    opened = Breaker(open_since=life.now, turned=9, of=10, counted_until=life.now)
+    machine._shared.memory = replace(machine._shared.memory, breaker=opened)
+    for _ in range(40):  # looks again, 20 s apart
+        life.now += 20
+        await life.analyse()
+    assert machine.breaker.is_open
+    assert machine.breaker.calm == 2  # 840 s: two analyses of every 600 s may have been scheduled ones
+    assert life.received == []
 
 
 async def test_a_call_that_fails_for_a_day_is_given_up(life):

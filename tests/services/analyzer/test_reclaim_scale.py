@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from tests.services.analyzer.lives import LIVE, Lease, Life, act, begun, live
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.reclaim import Consent, PodFacts, Target
+from vgpuscope.model.reclaim import PodFacts, Target
 from vgpuscope.services.analyzer.reclaim.calls import Order
 from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
 
@@ -54,7 +54,7 @@ class Cluster(Life):
     restored: list[tuple[str, int, int]] = field(default_factory=list)
     api: str = "ok"  # ok, down
     read: dict[str, Known] = field(default_factory=dict)
-    vetoed: set[str] = field(default_factory=set)
+    vetoed: set[tuple[str, str]] = field(default_factory=set)  # pods, each with what speaks against acting
 
     def given(self, lease: Lease) -> Given:
         return replace(
@@ -91,8 +91,17 @@ class Cluster(Life):
             version=str(self.owners[name].version),
         )
         peers = tuple(self.uid(pod) for pod in self.pods(name))
-        consent: Consent | None = "never" if workload.pod in self.vetoed else None
-        return Known(pod=PodFacts(read=True, consent=consent, created=0.0, target=target, peers=peers, reversible=True))
+        against = {why for pod, why in self.vetoed if pod == workload.pod}
+        facts = PodFacts(
+            read=True,
+            consent="never" if "annotation" in against else None,
+            priority_class="system-node-critical" if "priority" in against else "",
+            created=0.0,
+            target=target,
+            peers=peers,
+            reversible=True,
+        )
+        return Known(pod=facts, activity="activity" in against, model="veto" if "model" in against else "off")
 
     async def analyse(self) -> None:
         """A pod whose owner has no replicas is gone from its GPU."""
@@ -184,12 +193,15 @@ async def restore(cluster: Cluster, pod: str) -> None:
                 await cluster.surviving(machine, machine.people.restore(ids[0], "ops"))
 
 
+AGAINST = ("annotation", "priority", "activity", "model")
+DECIDED = [("idle", "a"), ("idle", "b"), ("refuses", ""), *[("window", "")] * 4, ("ok", "")]
 ACTIONS = st.one_of(
     st.tuples(st.just("idle"), st.sampled_from("abc")),
     st.tuples(st.just("window"), st.just("")),
     st.tuples(st.just("window"), st.just("")),
     st.tuples(st.just("window"), st.just("")),
-    st.tuples(st.sampled_from(["busy", "unknown", "reborn", "exempt", "veto", "restore"]), st.sampled_from("abc")),
+    st.tuples(st.sampled_from(["busy", "unknown", "reborn", "exempt", "restore"]), st.sampled_from("abc")),
+    st.tuples(st.just("veto"), st.tuples(st.sampled_from("abc"), st.sampled_from(AGAINST))),
     st.tuples(st.just("somebody"), st.sampled_from(["web", "solo"])),
     st.tuples(st.just("api"), st.sampled_from(["ok", "ok", "down"])),
     st.tuples(
@@ -201,18 +213,22 @@ ACTIONS = st.one_of(
 
 
 @given(st.lists(ACTIONS, min_size=10, max_size=45))
+@example([*DECIDED, ("veto", ("b", "annotation")), ("soon", "")])
+@example([*DECIDED, ("veto", ("b", "priority")), ("window", "")])
+@example([*DECIDED, ("veto", ("b", "activity")), ("window", "")])
+@example([*DECIDED, ("veto", ("b", "model")), ("window", "")])
 @settings(deadline=None, max_examples=60)
 def test_no_history_crash_or_fault_ends_a_pod_that_must_not_end(actions):
     async def story(cluster: Cluster) -> None:
         for what, of in actions:
             before = len(cluster.scaled)
             forbidden, stopped, api = set(cluster.forbidden), cluster.stopped, cluster.api
-            vetoed = {cluster.uid(pod) for pod in cluster.vetoed}
+            vetoed = {cluster.uid(pod) for pod, _ in cluster.vetoed}
             await step(cluster, what, of)
             for one in cluster.scaled[before:]:
                 assert set(one.ended.values()) == {"idle"}, "ended a pod that was not shown idle"
                 assert not one.ended.keys() & forbidden, "ended a pod that somebody excluded"
-                assert not one.ended.keys() & vetoed, "ended a pod whose annotation forbids it"
+                assert not one.ended.keys() & vetoed, "ended a pod although something speaks against it"
                 assert not stopped, "acted while stopped"
                 assert api == "ok", "acted without the Kubernetes API"
                 assert one.before > 0, "took what was not there"
@@ -337,7 +353,7 @@ async def test_a_pod_that_is_new_since_the_last_analysis_keeps_its_owner(cluster
 
 async def test_an_annotation_that_is_new_since_the_last_analysis_is_seen(cluster):
     await decided(cluster, "c")
-    await step(cluster, "veto", "c")
+    await step(cluster, "veto", ("c", "annotation"))
     await step(cluster, "soon", "")
     assert cluster.scaled == []
 

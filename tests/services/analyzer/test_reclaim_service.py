@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.http.serving import until
-from tests.services.analyzer.analyzing import TOKEN, StubSource, reading, running, track
+from tests.services.analyzer.analyzing import BUSY, IDLE, TOKEN, StubSource, reading, running, track
 from tests.services.analyzer.controlling import BEARER, EAGER, analysed, cases, decided, doctored, idle_pod
+from vgpuscope.model.analysis import Tenant
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -55,6 +56,26 @@ async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a
         await until(lambda: one.analyzer.reclaim.counts.actions["control", "success"] == 1)
         assert 'vgpuscope_reclaim_actions_total{action="control",outcome="success"} 1' in await one.metrics()
         assert 'vgpuscope_reclaim_workloads{state="acting"} 1' in await one.metrics()
+
+
+async def test_a_pod_keeps_its_gpus_while_one_of_them_does_not_report(tmp_path, control):
+    """GPU 2 of the pod is busy, and then its series end. Of GPU 1 the analyzer knows that it is idle."""
+    pod = Tenant(namespace="ml", pod="nb", container="main", pod_uid="uid-1")
+    idle, busy = track(1, util=IDLE, tenant=pod), track(2, util=BUSY, tenant=pod)
+    source = StubSource(reading(track(0), idle, busy))
+    flags = EAGER | {
+        "analyzer.history": str(tmp_path / "h.db"),
+        "control.enabled": True,
+        "control.dry_run": False,
+        "control.api_url": control.url,
+    }
+    async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **flags) as one:
+        await decided(one)
+        source.answer = reading(track(0), idle)
+        for _ in range(3):
+            await analysed(one)
+        assert await cases(one) == []
+        assert control.received == []
 
 
 async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would_have_done(tmp_path, control, caplog):

@@ -468,6 +468,8 @@ export const en = {
   "case_reason.resumed": "snooze or exemption ended by an operator",
   "case_reason.restored": "restored",
   "case_reason.works_again": "it works again",
+  "case_reason.policy_changed": "the policy changed",
+  "case_reason.approval_needed": "the policy now asks for approval",
   "case_reason.holds_memory": "it holds memory again",
   "case_reason.prepares_data": "it prepares data",
   "case_reason.ended": "it has ended",

@@ -462,6 +462,8 @@ export const zh: typeof en = {
   "case_reason.resumed": "操作员结束了推迟或豁免",
   "case_reason.restored": "已恢复",
   "case_reason.works_again": "恢复工作",
+  "case_reason.policy_changed": "策略已改变",
+  "case_reason.approval_needed": "策略现在要求批准",
   "case_reason.holds_memory": "重新占用显存",
   "case_reason.prepares_data": "正在准备数据",
   "case_reason.ended": "已结束",

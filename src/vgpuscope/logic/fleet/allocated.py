@@ -1,12 +1,14 @@
 """GPUs with what the scheduler has allocated of them."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from vgpuscope.model.analysis import Allocated, Allocations, GpuUse, TenantUse
 
 _NOTHING = Allocations({}, {})
+_Pod: TypeAlias = tuple[str, str]  # namespace and name
 
 
 def with_allocations(gpus: Sequence[GpuUse], allocations: Allocations | None) -> tuple[GpuUse, ...]:
@@ -15,8 +17,28 @@ def with_allocations(gpus: Sequence[GpuUse], allocations: Allocations | None) ->
     The scheduler allocates a GPU to a pod. So if a pod has several containers or MIG instances of one GPU, the first
     of them gets the allocation: sums over tenants are then right.
     """
-    given: set[tuple[str, str, str]] = set()
-    return tuple([_with_allocation(gpu, allocations or _NOTHING, given) for gpu in gpus])
+    allocations, given = allocations or _NOTHING, set[tuple[str, str, str]]()
+    partly = _partly_seen(gpus, allocations)
+    return tuple([_with_allocation(_marked(gpu, partly), allocations, given) for gpu in gpus])
+
+
+def _partly_seen(gpus: Sequence[GpuUse], allocations: Allocations) -> frozenset[_Pod]:
+    """Pods that were allocated several GPUs, of which some report and some do not.
+
+    If none of them reports, the scheduler may name GPUs by other ids than the exporters, and nothing can be compared.
+    """
+    reporting = {gpu.gpu_id for gpu in gpus if gpu.last_seen is None}
+    seen, unseen = set[_Pod](), set[_Pod]()
+    for gpu_id, namespace, pod in allocations.pods:
+        (seen if gpu_id in reporting else unseen).add((namespace, pod))
+    return frozenset(seen & unseen)
+
+
+def _marked(gpu: GpuUse, partly: frozenset[_Pod]) -> GpuUse:
+    if not partly or not any((use.tenant.namespace, use.tenant.pod) in partly for use in gpu.tenants):
+        return gpu
+    tenants = [replace(use, partly_seen=(use.tenant.namespace, use.tenant.pod) in partly) for use in gpu.tenants]
+    return replace(gpu, tenants=tuple(tenants))
 
 
 def _with_allocation(gpu: GpuUse, allocations: Allocations, given: set[tuple[str, str, str]]) -> GpuUse:

@@ -57,9 +57,17 @@ class Replay:
     """One policy over the past. Analyses are given one by one, oldest first."""
 
     def __init__(
-        self, policy: Policy, *, begin: UnixTime, end: UnixTime, busy_within: Seconds, stop: bool = False
+        self,
+        policy: Policy,
+        *,
+        begin: UnixTime,
+        end: UnixTime,
+        busy_within: Seconds,
+        stop: bool = False,
+        interval: Seconds = 0.0,
     ) -> None:
-        self.policy, self._stop = policy, stop
+        """`interval`: between two analyses, by which a gap between them is recognised; 0: it is not known."""
+        self.policy, self._stop, self._interval = policy, stop, interval
         # Owners are not stored. What is done with an idle pod does not change which pods are idle.
         self._replayed = replace(policy, dry_run=True, action="notify" if policy.action == "notify" else "control")
         self._begin, self._end, self._busy_within = begin, end, busy_within
@@ -74,7 +82,7 @@ class Replay:
     def follow(self, analysis: Analysis) -> None:
         """Move all cases on by one analysis."""
         now = analysis.window.end
-        world = World(now=now, leads=True, stored=True, stop=self._stop, channel=False)
+        world = World(now=now, leads=True, stored=True, stop=self._stop, channel=False, interval=self._interval)
         done = tick(self._cases, analysis, self._memory, policy=self._replayed, world=world, facts=_nothing_known)
         self._memory = done.memory
         self._keep(done, now)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from vgpuscope.logic.reclaim.hours import allowed
 from vgpuscope.model.opinion import Stance
-from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy, Signal, Workload
 
 
@@ -26,6 +26,7 @@ class World(Struct, frozen=True, kw_only=True):
     stop: bool = False
     breaker: bool = False  # open
     channel: bool = True  # somebody can be notified
+    interval: Seconds = 0.0  # between two analyses; 0: not known
 
 
 class Known(Struct, frozen=True, kw_only=True, gc=False):
@@ -121,6 +122,10 @@ class Brakes:
         self.policy, self.world = policy, world
         self._early = [row for row in EARLY if row.tick(policy, world)]
         self._late = [row for row in LATE if row.tick(policy, world)]
+
+    def on_all(self) -> tuple[Brake, ...]:
+        """The brakes that hold every case back, whatever is known of it."""
+        return tuple(row.brake for row in self._early + self._late if row.case is None)
 
     def early(self, case: Case, known: Known) -> tuple[Brake, ...]:
         """The brakes that forbid the notice to the owner, and with it everything after."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Finding, Policy
 
 
@@ -20,6 +20,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
     calm: int = 0  # analyses since it opened in which few workloads turned idle
     turned: int = 0  # how many turned idle when it opened
     of: int = 0
+    counted_until: UnixTime = 0.0  # end of the last analysis that counted as calm
 
     @property
     def is_open(self) -> bool:
@@ -41,11 +42,16 @@ def remember(known: Mapping[str, bool], now: Mapping[str, Finding]) -> dict[str,
     return kept
 
 
-def after(breaker: Breaker, *, turned: int, of: int, now: UnixTime, policy: Policy) -> Breaker:
-    """The breaker after one analysis in which `turned` of `of` workloads turned idle."""
+def after(
+    breaker: Breaker, *, turned: int, of: int, now: UnixTime, end: UnixTime, interval: Seconds, policy: Policy
+) -> Breaker:
+    """The breaker after one analysis, ending at `end`, in which `turned` of `of` workloads turned idle.
+
+    `interval`: between two scheduled analyses. Those in between, which look again at one case, do not count as calm.
+    """
     if turned >= policy.breaker_least and turned > policy.breaker_share * of:
-        return Breaker(open_since=now, turned=turned, of=of)
-    if not breaker.is_open:
+        return Breaker(open_since=now, turned=turned, of=of, counted_until=end)
+    if not breaker.is_open or end - breaker.counted_until < interval / 2:
         return breaker
     calm = breaker.calm + 1
-    return Breaker() if calm >= policy.breaker_calm else replace(breaker, calm=calm)
+    return Breaker() if calm >= policy.breaker_calm else replace(breaker, calm=calm, counted_until=end)

@@ -30,6 +30,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     end: UnixTime
     workload: Workload | None = None  # None: it is gone
     owner_idle: bool = True  # all pods that would be stopped with it were found idle, too
+    after_gap: bool = False  # nobody looked for a while before this window
 
 
 class Step(Struct, frozen=True, gc=False):
@@ -76,8 +77,9 @@ def step(case: Case, seen: Seen, known: Known, brakes: Brakes) -> Step:
 def moved(
     case: Case, state: State, now: UnixTime, *, reason: str, by: str = "", next_at: UnixTime | None = None
 ) -> Case:
-    """The case in another state."""
-    return replace(case, state=state, since=now, reason=reason, by=by, next_at=next_at, held_by=())
+    """The case in another state. Budgets count a decision for an hour after the case has left `acting`."""
+    charged = now if case.state == "acting" and not case.dry_run else case.charged_at
+    return replace(case, state=state, since=now, reason=reason, by=by, next_at=next_at, held_by=(), charged_at=charged)
 
 
 # ── what people and deliveries do to a case ──────────────────────────────────────────────────────────────────────
@@ -90,19 +92,20 @@ def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
     return replace(moved(case, "grace", now, reason="notice_delivered", next_at=now + grace), notified_at=now)
 
 
-def acted(case: Case, now: UnixTime, policy: Policy, target: Target | None = None) -> Case:
-    """The decision is made: calls are sent, or a dry run records them."""
+def acted(case: Case, workload: Workload, now: UnixTime, policy: Policy, target: Target | None = None) -> Case:
+    """The decision is made on the workload as this analysis shows it: calls are sent, or a dry run records them."""
     reason = "dry_run" if policy.dry_run else "decided"
-    case = moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
-    return replace(case, acted_at=now, acted_gpus=len(case.gpu_ids), dry_run=policy.dry_run, target=target)
+    case = replace(case, shares=workload.shares, acted_at=now, acted_gpus=len(workload.gpu_ids))
+    case = replace(case, dry_run=policy.dry_run, target=target)
+    return moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
 
 
-def tried(case: Case, now: UnixTime, policy: Policy) -> Case:
+def attempted(case: Case, now: UnixTime, policy: Policy) -> Case:
     """The case after an attempt of a call: the time in which its GPUs have to be free begins again.
 
     So a call that fails is tried again for as long as calls are, and the GPUs have their time after the last delivery.
     """
-    return replace(case, next_at=now + policy.verify_within) if case.state == "acting" else case
+    return _waiting(case, now, policy) if case.state == "acting" else case
 
 
 def approved(case: Case, now: UnixTime, by: str) -> Case | None:
@@ -168,15 +171,12 @@ def may_deliver(
 ) -> tuple[Brake | Literal["released"], ...]:
     """The brakes that forbid a call of this case now, by a finding from fresh data; (): it may be sent.
 
-    It is asked before every delivery, retries included. Budgets and working hours were settled when it was decided.
+    It is asked before every delivery, retries included. All brakes of a decision hold here, too. Only budgets do not: a
+    decision is charged when it is made, and stays charged as long as the case acts.
     """
-    if case.state != "acting" or case.dry_run or found not in {"idle"}:
-        return (
-            ("released",)
-            if found in {"busy", "held", "preparing", "gone"} or case.state != "acting"
-            else ("unconfirmed",)
-        )
-    return Brakes(policy, world).early(case, known)
+    if case.state != "acting" or case.dry_run or found in _RELEASES or _outdated(case, policy):
+        return ("released",)
+    return _proof_lacking(case, found, policy) + _brakes_on(case, known, Brakes(policy, world))
 
 
 def may_tell(
@@ -195,6 +195,8 @@ def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
     """The windows in a row that prove it idle; windows that overlap count once, and counting ends when it is enough."""
     if case.state not in OPEN:
         return case
+    if seen.after_gap and case.confirmations:
+        case = replace(case, confirmations=0)
     if seen.found in {"unknown", "preparing"}:
         return case if not case.confirmations else replace(case, confirmations=0, counted_until=seen.end)
     enough = case.confirmations >= policy.confirmations
@@ -293,12 +295,27 @@ def _acting(case: Case, now: _Now) -> Step:
         return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
     if case.target is not None and not now.seen.owner_idle:
         return Step(moved(case, "released", at, reason="owner_in_use"), "cancel")
-    if now.seen.found == "unknown" or now.world.stop or now.world.breaker or now.world.kube == "down":
-        # No call goes out, and nobody can say whether the GPUs are free, so its time does not run.
-        return Step(tried(case, at, now.policy))
+    if (reason := _outdated(case, now.policy)) is not None:
+        again: State = "awaiting_approval" if reason == "approval_needed" else "released"
+        return Step(moved(case, again, at, reason=reason), "cancel")
+    held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)
+    if held:  # no call goes out, or nobody can say whether the GPUs are free: its time does not run
+        return Step(_held(_waiting(case, at, now.policy), held))
     if at >= (case.next_at or at):
         return Step(moved(case, "failed", at, reason="not_freed"), "cancel")
-    return Step(case)
+    return Step(_held(case, ()))
+
+
+def _outdated(case: Case, policy: Policy) -> str | None:
+    """Why a decision no longer fits the policy; None: it does. Its waiting calls must not be sent."""
+    if policy.dry_run or policy.action != ("control" if case.target is None else "scale"):
+        return "policy_changed"
+    return "approval_needed" if policy.approval and not case.approved_by else None
+
+
+def _waiting(case: Case, now: UnixTime, policy: Policy) -> Case:
+    """The case with a new time in which its GPUs have to be free."""
+    return replace(case, next_at=now + policy.verify_within)
 
 
 def _at_rest(case: Case, now: _Now) -> Step:
@@ -315,7 +332,8 @@ def _at_rest(case: Case, now: _Now) -> Step:
 
 def _exempt(case: Case, now: _Now) -> Step:
     """An annotation excludes a workload as long as it is there; a person's decision stays."""
-    lifted = case.reason == "annotation" and now.known.pod.consent != "never" and now.world.kube == "ok"
+    pod = now.known.pod
+    lifted = case.reason == "annotation" and pod.read and pod.consent != "never" and now.world.kube == "ok"
     return Step(_again(case, now.world.now, reason="annotation_gone") if lifted else case)
 
 
@@ -333,10 +351,17 @@ def _again(case: Case, now: UnixTime, *, reason: str) -> Case:
 
 
 def _all_brakes(case: Case, now: _Now) -> tuple[Brake, ...]:
-    proven = now.seen.found == "idle" and case.confirmations >= now.policy.confirmations
-    unproven: tuple[Brake, ...] = () if proven else ("unconfirmed",)
     others: tuple[Brake, ...] = ("owner_in_use",) if now.policy.action == "scale" and not now.seen.owner_idle else ()
-    return unproven + now.brakes.early(case, now.known) + now.brakes.late(case, now.known) + others
+    return _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes) + others
+
+
+def _proof_lacking(case: Case, found: Finding, policy: Policy) -> tuple[Brake, ...]:
+    """An act needs enough idle windows in a row, the present one among them."""
+    return () if found == "idle" and case.confirmations >= policy.confirmations else ("unconfirmed",)
+
+
+def _brakes_on(case: Case, known: Known, brakes: Brakes) -> tuple[Brake, ...]:
+    return brakes.early(case, known) + brakes.late(case, known)
 
 
 def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:

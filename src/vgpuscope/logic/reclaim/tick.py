@@ -12,7 +12,7 @@ from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
 from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
 from vgpuscope.logic.reclaim.workloads import Held, Present, vanished
 from vgpuscope.model.analysis import Analysis, GpuUse
-from vgpuscope.model.quantity import DeviceUUID, PodUID, UnixTime
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy
 
 
@@ -21,6 +21,8 @@ class Memory(Struct, frozen=True, kw_only=True):
 
     breaker: Breaker = Breaker()
     known: Mapping[str, bool] = {}  # by workload: whether it was idle when something was last known of it
+    held: Held = {}  # of workloads with several GPUs: every GPU or MIG instance that each was seen on
+    until: UnixTime | None = None  # end of the last analysis
 
 
 class Move(NamedTuple):
@@ -48,23 +50,49 @@ def tick(
     policy: Policy,
     world: World,
     facts: Facts,
-    held: Held | None = None,
+    missed: Mapping[str, Finding] | None = None,
 ) -> Tick:
-    """All moves that follow from an analysis. `facts` is asked only about workloads with a case."""
+    """All moves that follow from an analysis. `facts` is asked only about workloads with a case.
+
+    `missed`: what earlier analyses found, of which nothing could be stored. It takes the place of a finding of now.
+    """
     present = Present(analysis.gpus)
+    held = present.held(memory.held)
     found = {key: present.finding(key, policy, held=held) for key in present}
+    found.update((key, what) for key, what in (missed or {}).items() if key in found)
     breaker = after(
-        memory.breaker, turned=turned_idle(memory.known, found), of=len(found), now=world.now, policy=policy
+        memory.breaker,
+        turned=turned_idle(memory.known, found),
+        of=len(found),
+        now=world.now,
+        end=analysis.window.end,
+        interval=world.interval,
+        policy=policy,
     )
     world = replace(world, breaker=breaker.is_open)
-    steps = _steps(cases, present, found, analysis, brakes=Brakes(policy, world), facts=facts)
-    moves = tuple(_settled(steps, cases, analysis, policy=policy, world=world))
+    gap = _is_gap(memory.until, analysis, world.interval)
+    steps = _steps(cases, present, found, analysis, gap=gap, brakes=Brakes(policy, world), facts=facts)
+    moves = tuple(_settled(steps, cases, present, analysis, policy=policy, world=world))
+    known = remember(memory.known, found)
     return Tick(
-        memory=Memory(breaker=breaker, known=remember(memory.known, found)),
+        memory=Memory(breaker=breaker, known=known, held=held, until=analysis.window.end),
         moves=moves,
         found=found,
         held_back=tuple(_new_brakes(moves)),
     )
+
+
+def _is_gap(until: UnixTime | None, analysis: Analysis, interval: Seconds) -> bool:
+    """Whether an analysis is missing before this one, and its window does not cover the time either.
+
+    The analyzer or the store was down, or another replica led. A workload may have worked meanwhile.
+    """
+    if until is None or not interval or analysis.window.begin <= until + _LATE:
+        return False
+    return analysis.window.end - until > interval + max(interval / 2, _LATE)
+
+
+_LATE: Seconds = 10.0  # an analysis may be so much later than planned, and leave so much time unseen
 
 
 def _steps(
@@ -73,6 +101,7 @@ def _steps(
     found: Mapping[str, Finding],
     analysis: Analysis,
     *,
+    gap: bool,
     brakes: Brakes,
     facts: Facts,
 ) -> Iterator[tuple[Case | None, Step, PodFacts]]:
@@ -86,13 +115,13 @@ def _steps(
         known = facts(workload)
         peers = known.pod.peers
         alone = not peers or all(found.get(uid) == "idle" for uid in peers)
-        seen = Seen(found=what, begin=begin, end=end, workload=workload, owner_idle=alone)
+        seen = Seen(found=what, begin=begin, end=end, workload=workload, owner_idle=alone, after_gap=gap)
         now = case or opened(key, seen, brakes.world)
         yield case, step(now, seen, known, brakes), known.pod
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}
     for key, case in cases.items():
         if key not in present:
-            seen, known = Seen(found=_missing(case, by_id), begin=begin, end=end), facts(case.workload)
+            seen, known = Seen(found=_missing(case, by_id), begin=begin, end=end, after_gap=gap), facts(case.workload)
             yield case, step(case, seen, known, brakes), known.pod
 
 
@@ -104,6 +133,7 @@ def _missing(case: Case, gpus: Mapping[DeviceUUID, GpuUse]) -> Finding:
 def _settled(
     steps: Iterable[tuple[Case | None, Step, PodFacts]],
     cases: Mapping[str, Case],
+    present: Present,
     analysis: Analysis,
     *,
     policy: Policy,
@@ -116,7 +146,7 @@ def _settled(
             wanting.append(_Wanting(before, new.case, pod))
         elif new.case is not before or new.wish:
             yield Move(before, new.case, new.wish)
-    budgets = Budgets(_spent(cases), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
+    budgets = Budgets(_spent(cases, world.now), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
     scales = policy.action == "scale"
     decided = _decided(cases, policy) if scales and wanting else {}
     for group in sorted(_groups(wanting, policy), key=lambda group: min(map(_cost, group))):
@@ -129,7 +159,7 @@ def _settled(
         for one, number in zip(group, gpus, strict=True):
             budgets.spend(Spent(world.now, one.case.namespace, number))
             target = one.pod.target if scales else None
-            yield Move(one.before, acted(one.case, world.now, policy, target), "act")
+            yield Move(one.before, acted(one.case, present[one.case.id], world.now, policy, target), "act")
 
 
 class _Wanting(NamedTuple):
@@ -171,16 +201,27 @@ def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator
             yield Move(before, replace(case, held_by=brakes), "")
 
 
-def _spent(cases: Mapping[str, Case]) -> Iterator[Spent]:
-    """All decisions, also of cases restored or released since. A dry run spends the budget as a live policy does."""
+def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[Spent]:
+    """All decisions, also of cases restored or released since. A dry run spends the budget as a live policy does.
+
+    The calls of a case that acts may be delivered at any time, so it counts as decided now. Otherwise a control service
+    that was down for a day would receive the decisions of a day at once.
+    """
     for case in cases.values():
-        if case.acted_at is not None:
-            yield Spent(case.acted_at, case.namespace, case.acted_gpus)
+        if (at := _charged_at(case, now)) is not None:
+            yield Spent(at, case.namespace, case.acted_gpus)
+
+
+def _charged_at(case: Case, now: UnixTime) -> UnixTime | None:
+    if case.state == "acting" and not case.dry_run:
+        return now
+    return case.acted_at if case.charged_at is None else case.charged_at
 
 
 def forgettable(case: Case, now: UnixTime) -> bool:
     """Whether an ended case no longer counts for a budget."""
-    return case.acted_at is None or case.acted_at <= now - HOUR
+    charged = _charged_at(case, now)
+    return charged is None or charged <= now - HOUR
 
 
 def _cost(one: _Wanting) -> tuple[bool, UnixTime, str]:

@@ -1,21 +1,20 @@
 """An analysis → workloads, and what it found of each.
 
 A finding is `idle` only if every share of the workload is proven idle with enough coverage. One busy share makes the
-workload busy. A share that nobody measured makes it unknown, and so does a GPU that it should hold and that the
-analysis did not see.
+workload busy. A share that nobody measured makes it unknown. So does a GPU that the workload was seen on or was
+allocated, if the analysis does not show the workload there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
-from vgpuscope.model.analysis import GpuUse, TenantUse
+from vgpuscope.model.analysis import Analysis, GpuUse, TenantUse
 from vgpuscope.model.quantity import DeviceUUID
 from vgpuscope.model.reclaim import Finding, Policy, Share, Workload
 
-Held = Mapping[str, frozenset[DeviceUUID]]  # by pod UID: the GPUs that the scheduler assigned
+Held = Mapping[str, frozenset[str]]  # by workload: the GPUs and MIG instances that it was seen on
 _Uses: TypeAlias = list[tuple[GpuUse, TenantUse]]
-_NOBODY = frozenset[DeviceUUID]()
 
 
 class Present:
@@ -24,7 +23,8 @@ class Present:
     Most workloads are busy and have no case. So a workload is put together only when it is asked for.
     """
 
-    def __init__(self, gpus: Iterable[GpuUse]) -> None:
+    def __init__(self, gpus: Sequence[GpuUse]) -> None:
+        self._gpus = gpus
         self._uses: dict[str, _Uses] = {}
         for gpu in gpus:
             for use in gpu.tenants:
@@ -44,21 +44,47 @@ class Present:
     def __getitem__(self, key: str) -> Workload:
         return _workload(self._uses[key])
 
-    def finding(self, key: str, policy: Policy, *, held: Held | None = None) -> Finding:
-        """What the analysis found of the workload. `held`: the GPUs that each pod was assigned, if that is known."""
+    def held(self, before: Held) -> Held:
+        """Of workloads with several GPUs: what each was ever seen on. It is forgotten when the workload is gone.
+
+        A GPU that stops reporting, or whose processes cannot be attributed, has no tenant. Its pod still has the GPU.
+        """
+        found = {key: _parts(uses) for key, uses in self._uses.items() if len(uses) > 1}
+        several = {key: parts for key, parts in found.items() if len(parts) > 1}
+        if before:
+            there = {_part(gpu): gpu for gpu in self._gpus}
+            for key, parts in before.items():
+                if key in self._uses:
+                    several[key] = parts | several.get(key, frozenset()) | _parts(self._uses[key])
+                elif any(part in there and not _reports(there[part]) for part in parts):
+                    several[key] = parts
+        return several
+
+    def finding(self, key: str, policy: Policy, *, held: Held) -> Finding:
+        """What the analysis found of the workload. `held`: all that it has, seen now or before."""
         uses = self._uses[key]
         proven, prepares, holds = True, False, False
         for _, use in uses:
             if use.verdict == "in_use":
                 return "busy"
-            proven = proven and use.verdict == "idle" and _covered(use, policy)
+            proven = proven and use.verdict == "idle" and not use.partly_seen and _covered(use, policy)
             prepares = prepares or use.use_class == "idle-preparing"
             holds = holds or _holds_memory(use)
-        if not proven or (held is not None and not _assigned(uses, held) <= {gpu.gpu_id for gpu, _ in uses}):
+        if not proven or (key in held and not held[key] <= _parts(uses)):
             return "unknown"
         if prepares and not policy.include_preparing:
             return "preparing"
         return "held" if holds and not policy.include_held else "idle"
+
+
+NOT_IDLE: frozenset[Finding] = frozenset({"busy", "held", "preparing"})
+
+
+def findings(analysis: Analysis, keys: Iterable[str], held: Held, policy: Policy) -> dict[str, Finding]:
+    """What an analysis found of these workloads, as far as they are in it."""
+    present = Present(analysis.gpus)
+    held = present.held(held)
+    return {key: present.finding(key, policy, held=held) for key in keys if key in present}
 
 
 def workload_id(use: TenantUse) -> str:
@@ -75,7 +101,19 @@ def vanished(gpu_ids: Iterable[DeviceUUID], gpus: Mapping[DeviceUUID, GpuUse]) -
     A GPU that no longer reports proves nothing.
     """
     seen = [gpus.get(gpu_id) for gpu_id in gpu_ids]
-    return bool(seen) and all(gpu is not None and gpu.last_seen is None and gpu.absent_since is None for gpu in seen)
+    return bool(seen) and all(gpu is not None and _reports(gpu) for gpu in seen)
+
+
+def _reports(gpu: GpuUse) -> bool:
+    return gpu.last_seen is None and gpu.absent_since is None
+
+
+def _part(gpu: GpuUse) -> str:
+    return f"{gpu.gpu_id}/{gpu.mig}" if gpu.mig else gpu.gpu_id
+
+
+def _parts(uses: _Uses) -> frozenset[str]:
+    return frozenset([_part(gpu) for gpu, _ in uses])
 
 
 def _holds_memory(use: TenantUse) -> bool:
@@ -89,10 +127,6 @@ _HELD = "VERDICT_IDLE_MEMORY_HELD"
 def _covered(use: TenantUse, policy: Policy) -> bool:
     coverage = use.evidence.coverage
     return coverage is not None and coverage >= policy.min_coverage
-
-
-def _assigned(uses: _Uses, held: Held) -> frozenset[DeviceUUID]:
-    return held.get(uses[0][1].tenant.pod_uid, _NOBODY)
 
 
 def _workload(uses: _Uses) -> Workload:

@@ -111,7 +111,12 @@ async def replayed(
 
 def _replay(config: Config, span: Span) -> Replay:
     return Replay(
-        policy_of(config), begin=span.begin, end=span.end, busy_within=span.busy_within, stop=config.reclaim.stop
+        policy_of(config),
+        begin=span.begin,
+        end=span.end,
+        busy_within=span.busy_within,
+        stop=config.reclaim.stop,
+        interval=config.scheduler.interval,
     )
 
 

@@ -80,6 +80,8 @@ CHINESE_REASONS: Mapping[str, str] = {  # why a case is in its state
     "resumed": "操作员结束了推迟或豁免",
     "restored": "已恢复",
     "works_again": "恢复工作",
+    "policy_changed": "策略已改变",
+    "approval_needed": "策略现在要求批准",
     "holds_memory": "重新占用显存",
     "prepares_data": "正在准备数据",
     "ended": "已结束",

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim import machine, retries
+from vgpuscope.logic.reclaim.brakes import Brakes
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import CallFailed, CallRefused, HistoryDown, NotLeader
 from vgpuscope.model.quantity import PodUID, Seconds
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY: Seconds = 1.0
 _AT_ONCE = 20  # calls that are looked at in one round
+_HELD: Seconds = 10.0  # until a call that may not be made now is looked at again
 Outcome = Literal["success", "failure"]
 
 
@@ -56,10 +58,15 @@ class Deliveries:
     async def deliver(self, call: Call, store: ReclaimStore) -> None:
         """Check once more, record the attempt, make it, record how it ended."""
         shared = self._shared
-        if call.kind != "restore":
+        takes = call.kind != "restore"  # who stops reclaim wants to give back, too
+        worth_looking = takes and not self._is_held_anyway(call)
+        if worth_looking:
             await self._look_closely(call)
         async with shared.changing:
-            if shared.term is None or not self._may_deliver(call):
+            if shared.term is None or call.case_id not in shared.cases or not self._lasts():
+                return
+            if takes and not (worth_looking and self._may_deliver(call)):
+                await store.settle_all([replace(call, next_at=shared.now() + _HELD)], Batch(), term=shared.term)
                 return
             now, attempts = shared.now(), call.attempts + 1
             tried = replace(call, attempts=attempts, next_at=now + retries.pause(attempts))
@@ -68,35 +75,53 @@ class Deliveries:
 
     # ── may it be made? ──────────────────────────────────────────────────────────────────────────────────────────
 
+    def _is_held_anyway(self, call: Call) -> bool:
+        """Whether no closer look at the workload could let this call go out now. An analysis costs more than a call."""
+        shared = self._shared
+        case, policy = shared.cases.get(call.case_id), shared.policy()
+        proven = case is not None and case.confirmations >= policy.confirmations
+        return not proven or bool(Brakes(policy, shared.world()).on_all())
+
     async def _look_closely(self, call: Call) -> None:
-        """An analysis that is fresh, and the pod and its owner as they are now."""
-        if not self._shared.fresh:
+        """An analysis that is fresh, and the pod, its owner and the other pods of its owner as they are now."""
+        shared = self._shared
+        if not shared.fresh:
             await self._given.look_again()
-        case = self._shared.cases.get(call.case_id)
+        case = shared.cases.get(call.case_id)
         if case is not None:
-            await self._shared.learn_about([case.workload], fresh=True)
+            await shared.learn_about([case.workload], fresh=True)
+            peers = [shared.cases[uid].workload for uid in self._peers(case) if uid in shared.cases]
+            await shared.learn_about(peers, fresh=True)
+
+    def _lasts(self) -> bool:
+        """Whether the lease lasts as long as a call may take."""
+        return self._given.lead.may_act(lasting=2 * self._given.config().control.timeout)
 
     def _may_deliver(self, call: Call) -> bool:
+        """Whether GPUs may be taken, by what was just read: of this workload, and of all that the call would end."""
         shared = self._shared
         case = shared.cases.get(call.case_id)
-        if case is None or not self._given.lead.may_act(lasting=2 * self._given.config().control.timeout):
+        if case is None or not shared.fresh or not self._may_take(case):
             return False
-        if call.kind == "restore":
-            return True  # who stops the machine wants to give back, too
-        if not shared.fresh:
-            return False
-        known = self._given.facts(case.workload)
-        if machine.may_deliver(case, shared.found(case), known, shared.policy(), shared.world()):
-            return False
-        peers = known.pod.peers
-        return call.kind != "scale" or (bool(peers) and all(self._may_end(uid, known.pod) for uid in peers))
+        if call.kind != "scale":
+            return True
+        pod = self._given.facts(case.workload).pod
+        return bool(pod.peers) and all(self._may_end(uid, pod) for uid in pod.peers)
 
     def _may_end(self, uid: PodUID, pod: PodFacts) -> bool:
-        """Whether a pod that a change would end is decided on as well, and idle by the last analysis."""
+        """Whether a pod that a change would end is decided on as well, and no brake holds it."""
         case = self._shared.cases.get(uid)
-        if case is None or case.state != "acting" or case.dry_run or case.target is None or pod.target is None:
+        if case is None or case.target is None or pod.target is None or case.target.uid != pod.target.uid:
             return False
-        return case.target.uid == pod.target.uid and self._shared.looked.found.get(uid) == "idle"
+        return self._may_take(case)
+
+    def _may_take(self, case: Case) -> bool:
+        shared = self._shared
+        known = self._given.facts(case.workload)
+        return not machine.may_deliver(case, shared.found(case), known, shared.policy(), shared.world())
+
+    def _peers(self, case: Case) -> Sequence[PodUID]:
+        return [uid for uid in self._given.facts(case.workload).pod.peers if uid != case.uid]
 
     # ── the attempt ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +160,7 @@ class Deliveries:
             return ()
         case, shared = self._shared.cases[call.case_id], self._shared
         settled = shared.together(case) or [case]
-        return [machine.tried(one, shared.now(), shared.policy()) for one in settled if one.state == "acting"]
+        return [machine.attempted(one, shared.now(), shared.policy()) for one in settled if one.state == "acting"]
 
     def _delivered(self, call: Call) -> Sequence[Case]:
         """After a restore: every case whose pod was ended by the same change."""

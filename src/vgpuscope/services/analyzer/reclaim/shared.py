@@ -47,6 +47,7 @@ class Shared:
         self.memory = Memory()
         self.stopped_here = ""  # who stopped reclaim by the API
         self.looked = Looked({}, 0.0)
+        self.missed: dict[str, Finding] = {}  # of cases: work that was found while nothing could be stored
         self.changing = asyncio.Lock()  # one change of the cases at a time
         self.counts = Counts()
         self.changes = 0  # grows with everything that is shown
@@ -74,6 +75,7 @@ class Shared:
             stop=bool(self.stopped_by),
             breaker=self.memory.breaker.is_open,
             channel=self.given.channel(),
+            interval=self.given.config().scheduler.interval,
         )
 
     @property

@@ -11,6 +11,7 @@ import msgspec
 
 from vgpuscope.logic.notices.kinds import of_breaker
 from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
+from vgpuscope.logic.reclaim.workloads import NOT_IDLE, findings
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import HistoryDown, NotLeader
@@ -38,6 +39,13 @@ class Ticks:
 
     async def follow(self, analysis: Analysis) -> None:
         """One tick of all cases; HistoryDown or NotLeader if it could not be stored."""
+        try:
+            await self._follow(analysis)
+        except (HistoryDown, NotLeader):
+            await self._remember_work(analysis)
+            raise
+
+    async def _follow(self, analysis: Analysis) -> None:
         shared, store = self._shared, self._given.store
         if store is not None and self._given.lead.may_act():
             await shared.learn_about(self._worth_learning())
@@ -59,7 +67,14 @@ class Ticks:
         except (HistoryDown, NotLeader):
             shared.term = None  # what is stored is read again before the next tick
             raise
+        shared.missed = {}
         self._apply(done, batch)
+
+    async def _remember_work(self, analysis: Analysis) -> None:
+        """Work that was seen while the store was down: the next tick that can be stored releases its cases."""
+        shared, policy = self._shared, self._shared.policy()
+        found = await asyncio.to_thread(findings, analysis, shared.cases.keys(), shared.memory.held, policy)
+        shared.missed |= {key: what for key, what in found.items() if what in NOT_IDLE}
 
     async def _watch(self, analysis: Analysis) -> None:
         """Show the cases without leading: those of the leader, or, without a store, those that would be."""
@@ -102,6 +117,7 @@ class Ticks:
                 policy=shared.policy(),
                 world=shared.world(),
                 facts=self._given.facts,
+                missed=shared.missed,
             )
 
     # ── what is stored ───────────────────────────────────────────────────────────────────────────────────────────
