@@ -106,6 +106,21 @@ def exporter():
     served.stop()
 
 
+def on_a_terminal(*arguments, **env):
+    """What a command that succeeds writes to a terminal."""
+    master, slave = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "vgpuscope", *arguments]
+        environ = environment(**env)
+        done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, env=environ, timeout=60, check=False)
+        painted = os.read(master, 65536).decode()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return painted
+
+
 def environment(**more):
     plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "VGPUSCOPE_TOKEN"}}
     return {**plain, "TERM": "xterm-256color", "PYTHONUTF8": "1", **more}
@@ -325,16 +340,7 @@ def test_what_a_name_says_to_the_terminal_is_not_passed_on(exporter):
 
 
 def test_a_terminal_gets_colours_and_its_own_width(exporter):
-    master, slave = pty.openpty()
-    try:
-        command = [sys.executable, "-m", "vgpuscope", "gpus", exporter.url]
-        env = environment(COLUMNS="80")
-        done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, env=env, timeout=60, check=False)
-        painted = os.read(master, 65536).decode()
-    finally:
-        os.close(master)
-        os.close(slave)
-    assert (done.returncode, done.stderr) == (0, b"")
+    painted = on_a_terminal("gpus", exporter.url, COLUMNS="80")
     assert "\x1b[31m" in painted
     assert "120%" in painted
     assert "ml/bert/train" in painted

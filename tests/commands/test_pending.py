@@ -1,10 +1,6 @@
 """`vgpuscope pending` as people run it, against an exporter that keeps a real book."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -12,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from tests.commands.test_inventory import Exporter, environment, rows, run
+from tests.commands.test_inventory import Exporter, on_a_terminal, rows, run
 from tests.commands.test_why import english
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
@@ -267,16 +263,7 @@ def test_what_a_scheduler_says_to_the_terminal_is_not_passed_on(exporter):
 @pytest.mark.parametrize("words", [(), ("--all",), ("ml/train-0",)])
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_terminal_gets_colours_and_its_own_width(exporter, words, width):
-    master, slave = pty.openpty()
-    try:
-        command = [sys.executable, "-m", "vgpuscope", "pending", *words, exporter.url]
-        env = environment(COLUMNS=str(width))
-        done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, env=env, timeout=60, check=False)
-        painted = os.read(master, 65536).decode()
-    finally:
-        os.close(master)
-        os.close(slave)
-    assert (done.returncode, done.stderr) == (0, b"")
+    painted = on_a_terminal("pending", *words, exporter.url, COLUMNS=str(width))
     lines = [Text.from_ansi(line).plain for line in painted.splitlines()]
     assert "\x1b[33m" in painted or "\x1b[1;33m" in painted
     assert max(map(cell_len, lines)) <= width

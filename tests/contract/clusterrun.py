@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from tests.controlplane import Object, node, pod
 from tests.needed import needed
 from tests.ports import free_port
-from tests.services.agent.noderoot import WITHIN, RunningAgent, Samples
+from tests.services.agent.noderoot import RunningAgent, Samples
 from vgpuscope.catalog.scheduling import PENDING_OLDEST
 
 MIB = 2**20
@@ -60,16 +59,8 @@ def exporter(
         words, variables = [*command, "--kubeconfig", kubeconfig, *flags], {**os.environ, **(environ or {})}
         process = subprocess.Popen(words, stdout=out, stderr=out, env=variables)
     running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
-    try:
-        running.wait(lambda: running.status("/readyz" if ready else "/healthz") == 200)
+    with running.until_told("/readyz" if ready else "/healthz"):
         yield running
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WITHIN) == 0, log.read_text()
-        assert "Traceback" not in log.read_text(), log.read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 def of_devices(page: Samples) -> dict:

@@ -1,28 +1,13 @@
 import contextlib
-import importlib.util
-import warnings
 
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.paths import TESTS
+from tests.formats.kubelet_messages import pb
 from vgpuscope.formats.podresources import WireInvalid, decode_grants
 from vgpuscope.model.pod import Grant
-
-
-def _generated():
-    path = TESTS / "fixtures/podresources/podresources_pb2.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # protobuf warns when its generator is older than its runtime
-        spec.loader.exec_module(module)
-    return module
-
-
-pb = _generated()
 
 words = st.text(max_size=12)
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -1,14 +1,13 @@
 """Every parser of something that another party wrote: any bytes are read, skipped or refused by a declared error."""
 
 import gzip
-import importlib.util
 import json
-import warnings
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.formats.kubelet_messages import pb
 from tests.fuzz import survives
 from tests.paths import TESTS
 from vgpuscope.formats.cgroup import owners_of
@@ -272,14 +271,6 @@ def test_a_region_of_another_length(name):
 
 def grants() -> bytes:
     """An answer as the kubelet's own code writes it."""
-    path = FIXTURES / "podresources/podresources_pb2.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    pb: Any = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # protobuf warns when its generator is older than its runtime
-        spec.loader.exec_module(pb)
     device = pb.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=["GPU-a", "GPU-b"])
     claim = pb.DynamicResource(
         claim_name="c",

@@ -4,6 +4,8 @@ import asyncio
 import gzip
 from contextlib import asynccontextmanager
 
+import httpx2
+
 from vgpuscope.http import address
 from vgpuscope.http import server as http
 
@@ -24,8 +26,8 @@ class Numbers:
 
 
 @asynccontextmanager
-async def served(*, metrics=Numbers, ready=http.Readiness, guard=None, routes=(), listen="127.0.0.1:0"):
-    app = http.make_app(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
+async def served(*, app=None, metrics=Numbers, ready=http.Readiness, guard=None, routes=(), listen="127.0.0.1:0"):
+    app = app or http.make_app(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
     server = http.Server(app, sock=address.bind(listen), guard=guard)
     task = asyncio.create_task(server.run())
     try:
@@ -36,6 +38,13 @@ async def served(*, metrics=Numbers, ready=http.Readiness, guard=None, routes=()
         server.stop()
         async with asyncio.timeout(SOON):
             await task
+
+
+@asynccontextmanager
+async def client_of(app, guard=None):
+    """A client of an application that is served."""
+    async with served(app=app, guard=guard) as server, httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
+        yield client
 
 
 async def until(condition):

@@ -1,19 +1,17 @@
 """Callers that are restricted to namespaces, over real sockets: what cannot hide the others is refused, everywhere."""
 
-import asyncio
 import hashlib
 from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
 
-from tests.http.serving import SOON, served
+from tests.http.serving import SOON, client_of, served
 from tests.http.test_guard import Folder
 from vgpuscope.config import ClusterConfig
-from vgpuscope.http import address
 from vgpuscope.http.operations import Call, Operation, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import Readiness, Server
+from vgpuscope.http.server import Readiness
 from vgpuscope.services.agent import api as agent_api
 from vgpuscope.services.cluster import process as cluster
 
@@ -76,15 +74,8 @@ async def exporter(guard, monkeypatch):
     monkeypatch.setattr(cluster.ClusterExporter, "readiness", lambda _: Readiness())
     made = cluster.ClusterExporter(ClusterConfig())
     monkeypatch.setattr(made._owners, "owners", lambda: iter(OWNERS.items()))
-    server = Server(made.app(guard), sock=address.bind("127.0.0.1:0"), guard=guard)
-    task = asyncio.create_task(server.run())
-    try:
-        await server.started()
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
-            yield client
-    finally:
-        server.stop()
-        await task
+    async with client_of(made.app(guard), guard) as client:
+        yield client
 
 
 async def test_the_cluster_exporter_shows_a_restricted_caller_its_own_owners_and_no_more(guard, monkeypatch):

@@ -7,6 +7,17 @@ row.
 from typing import NamedTuple
 
 
+class BuildRow(NamedTuple):
+    """A process as a whole, by its build."""
+
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""
+
+
 class GpuRow(NamedTuple):
     """A physical GPU."""
 
@@ -209,15 +220,10 @@ class TypeRow(NamedTuple):
     type: str
 
 
-class ClusterRow(NamedTuple):
+class ClusterRow(BuildRow):
     """The cluster, and the build of the program that watches it."""
 
-    version: str = ""
-    revision: str = ""
-    build_date: str = ""
-    python_version: str = ""
-    compiler: str = ""
-    platform: str = ""
+    __slots__ = ()
 
 
 class FindingRow(NamedTuple):
@@ -308,26 +314,16 @@ class AskedRow(NamedTuple):
     namespace: str
 
 
-class FleetRow(NamedTuple):
+class FleetRow(BuildRow):
     """The fleet, and the build of the program that judges it."""
 
-    version: str = ""
-    revision: str = ""
-    build_date: str = ""
-    python_version: str = ""
-    compiler: str = ""
-    platform: str = ""
+    __slots__ = ()
 
 
-class ExtenderRow(NamedTuple):
+class ExtenderRow(BuildRow):
     """A scheduler extender, and its build."""
 
-    version: str = ""
-    revision: str = ""
-    build_date: str = ""
-    python_version: str = ""
-    compiler: str = ""
-    platform: str = ""
+    __slots__ = ()
 
 
 class OfferedRow(NamedTuple):
@@ -337,13 +333,7 @@ class OfferedRow(NamedTuple):
     gpu_uuid: str
 
 
-class PluginRow(NamedTuple):
+class PluginRow(NodeRow):
     """A device plugin, and the build of the program."""
 
-    node: str
-    version: str = ""
-    revision: str = ""
-    build_date: str = ""
-    python_version: str = ""
-    compiler: str = ""
-    platform: str = ""
+    __slots__ = ()

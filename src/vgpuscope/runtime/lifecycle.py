@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.backoff import RESTART, BackOff
 from vgpuscope.runtime.log import error_fields, fields
 
 log = logging.getLogger(__name__)
 
 GRACE = 5.0  # seconds from the signal to the end, even if something hangs
 DRAIN = 0.2  # seconds between reporting "not ready" and closing the listener
-BACK_OFF = (1.0, 60.0)  # seconds: first and longest pause before a loop is restarted; each pause is twice the last
 
 Loop = Callable[[], Awaitable[None]]
 Died = Callable[[str, ScopeError], None]
@@ -134,15 +134,12 @@ class Lifecycle:
 
     async def _restarted(self, name: str, loop: Loop, died: Died) -> None:
         """Restart a loop whenever it dies; the pause doubles with each death, unless the loop ran for long before."""
-        pause, longest = BACK_OFF
+        back_off = BackOff(RESTART, self._clock)
         while True:
-            began = self._clock()
+            back_off.begin()
             with suppress(Exception), _seen(name, died):
                 await _eternal(name, loop)
-            if self._clock() - began > longest:
-                pause = BACK_OFF[0]
-            await self._rest(name, pause)
-            pause = min(2 * pause, longest)
+            await self._rest(name, back_off.pause())
 
     async def _rest(self, name: str, pause: Seconds) -> None:
         log.warning("loop is started again after a pause", extra=fields(loop=name, seconds=pause))

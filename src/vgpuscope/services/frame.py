@@ -154,10 +154,6 @@ class Frame:
             await service.close()
 
 
-def _own_server(app: App, guard: "Guard | None", listen: str) -> Server:
-    return Server(app, sock=address.bind(listen), guard=guard)
-
-
 def _guard(path: str | None, counters: Counters) -> "Guard | None":
     """The guard of a web configuration file. Its module is imported only if configured: bcrypt costs memory."""
     if path is None:

@@ -22,12 +22,12 @@ from vgpuscope.http import address
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, local
+from vgpuscope.runtime.backoff import RESTART, BackOff
 from vgpuscope.runtime.log import fields
 from vgpuscope.services.frame import begin
 
 log = logging.getLogger(__name__)
 
-BACK_OFF = (1.0, 60.0)  # seconds: first and longest pause before a process is restarted; each pause is twice the last
 START_WITHIN = 10.0  # seconds; an error of the first process before that is one of its settings, and would come again
 END_WITHIN = 7.0  # seconds; a service ends itself within five
 HISTORY: Final = "history.db"
@@ -141,21 +141,19 @@ async def keep(
     clock: Callable[[], Seconds] = time.monotonic,
 ) -> int:
     """Run a process and restart it whenever it ends; returns its exit code if it cannot start at all."""
-    pause, longest = BACK_OFF
+    back_off = BackOff(RESTART, clock)
     first = True
     while True:
-        began = clock()
+        back_off.begin()
         code = await _lifetime(part)
-        lived = clock() - began
+        lived = back_off.lasted()
         if first and code > 0 and lived < START_WITHIN:  # below zero: a signal, as of a library that crashed
             log.error("process could not start", extra=fields(process=part.name, code=code))
             return code
         first = False
-        if lived > longest:
-            pause = BACK_OFF[0]
+        pause = back_off.pause()
         log.warning("process ended and is restarted", extra=fields(process=part.name, code=code, seconds=pause))
         await sleep(pause)
-        pause = min(2 * pause, longest)
 
 
 async def _lifetime(part: Part) -> int:

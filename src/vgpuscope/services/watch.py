@@ -13,6 +13,7 @@ from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
+from vgpuscope.runtime.backoff import BackOff
 from vgpuscope.runtime.units import Units
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 
@@ -90,9 +91,9 @@ class WatchedKind(Generic[T]):
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
         self._units.count = failed
-        pause, longest = self._retry
+        back_off = BackOff(self._retry)
         while True:
-            began = time.monotonic()
+            back_off.begin()
             try:
                 await self._once(kubeconfig)
             except SourceDown as error:
@@ -101,10 +102,7 @@ class WatchedKind(Generic[T]):
             except Exception as error:
                 self._error = self._failure = self._units.failed(f"watch of {self.name}", error)
                 self._watch.restart()
-            if time.monotonic() - began > longest:
-                pause = self._retry[0]
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not reconnect at once
-            pause = min(pause * 2, longest)
+            await asyncio.sleep(back_off.pause() * random.uniform(0.5, 1.5))  # many must not reconnect at once
 
     def relist(self) -> None:
         """List again when `follow` is called next; `fresh` shows when that is done."""

@@ -228,16 +228,8 @@ class NodeRoot:
         with log.open("w") as out:
             process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, cwd=self.path)
         running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
-        try:
-            running.wait(lambda: running.status(ready) == 200)  # the first sample was taken
+        with running.until_told(ready):  # the first sample was taken
             yield running
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(WITHIN) == 0, log.read_text()
-            assert "Traceback" not in log.read_text(), log.read_text()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 class RunningAgent:
@@ -245,6 +237,20 @@ class RunningAgent:
 
     def __init__(self, process: subprocess.Popen, url: str, log: Path) -> None:
         self.process, self.url, self.log = process, url, log
+
+    @contextmanager
+    def until_told(self, ready: str) -> Iterator[None]:
+        """From the moment when this path answers; it must end by itself, in time and with 0, when told to."""
+        try:
+            self.wait(lambda: self.status(ready) == 200)
+            yield
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(WITHIN) == 0, self.log.read_text()
+            assert "Traceback" not in self.log.read_text(), self.log.read_text()
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
 
     def get(self, path: str = "/metrics", **headers: str) -> tuple[int, dict[str, str], bytes]:
         request = urllib.request.Request(self.url + path, headers=headers)

@@ -1,17 +1,14 @@
 """GET /api/v1/decisions: the log as one can query it."""
 
-import asyncio
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
-import httpx2
 import pytest
 
-from tests.http.serving import SOON, Numbers
+from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.decided import MEMORY, assignment, refusal
-from vgpuscope.http import address
 from vgpuscope.http.operations import Call, routes
-from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection
@@ -36,15 +33,8 @@ def logged(*decisions):
 async def serving(log):
     table = DecisionsApi(log, wall=lambda: NOW).operations()
     app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=routes(table), service="extender")
-    server = Server(app, sock=address.bind("127.0.0.1:0"))
-    task = asyncio.create_task(server.run())
-    try:
-        await server.started()
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
-            yield client
-    finally:
-        server.stop()
-        await task
+    async with client_of(app) as client:
+        yield client
 
 
 async def ids(client, query=""):

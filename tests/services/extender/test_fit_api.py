@@ -1,20 +1,17 @@
 """POST and GET /api/v1/fit: answers from the books, without creating anything."""
 
-import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.http.serving import SOON, Numbers
+from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.clusters import cluster, node, request
 from tests.logic.scheduler.decided import decision
-from vgpuscope.http import address
 from vgpuscope.http.operations import Call, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.admission import completion
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.place import place
@@ -66,15 +63,8 @@ def manifest(*, memory=8_000, gpus=1, namespace="ml", **limits):
 async def serving(made):
     table = routes(made.operations())
     app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
-    server = Server(app, sock=address.bind("127.0.0.1:0"))
-    task = asyncio.create_task(server.run())
-    try:
-        await server.started()
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
-            yield client
-    finally:
-        server.stop()
-        await task
+    async with client_of(app) as client:
+        yield client
 
 
 def test_what_changes_in_the_books_does_not_change_their_copy():

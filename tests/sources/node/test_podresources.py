@@ -1,31 +1,16 @@
 import asyncio
-import importlib.util
 import os
 import socket
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
 import grpc
 import pytest
 
-from tests.paths import TESTS
+from tests.formats.kubelet_messages import pb
 from vgpuscope.model.errors import PodResourcesAbsent, PodResourcesDown
 from vgpuscope.sources.node.podresources import PodResources
-
-
-def _generated():
-    path = TESTS / "fixtures/podresources/podresources_pb2.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # protobuf warns when its generator is older than its runtime
-        spec.loader.exec_module(module)
-    return module
-
-
-pb = _generated()
 
 
 @pytest.fixture

@@ -3,32 +3,22 @@
 import asyncio
 import sqlite3
 import threading
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.paths import TESTS
+from tests.store.engine.engines import opened
 from tests.store.engine.notes import FIRST, TABLES, Notes, assert_foreign_table_works
 from tests.store.fleets import DAY, NOON, analysis, gpu
 from vgpuscope.model.errors import HistoryDown
-from vgpuscope.store.engine.engine import Engine, open_engine
+from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
-from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.lease import lease_in
-from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.limits import Limits
 from vgpuscope.store.results.stored import StoredHistory
 
 KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
-
-
-@asynccontextmanager
-async def opened(path, limits=LIMITS):
-    engine = Engine(SqliteDatabase(str(path), limits=limits), limits=limits)
-    try:
-        yield engine
-    finally:
-        await engine.close()
 
 
 @pytest.fixture

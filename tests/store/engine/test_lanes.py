@@ -3,33 +3,23 @@
 import asyncio
 import threading
 import time
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests.store.engine.engines import opened
 from tests.store.engine.notes import Notes
 from tests.store.fleets import DAY, NOON, analysis, gpu
 from vgpuscope.model.errors import HistoryDown, RowRefused
-from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.lane import Lane
 from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.lease import lease_in
-from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.limits import Limits
 from vgpuscope.store.results.stored import StoredHistory
 
 pytestmark = pytest.mark.attack
 KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 SOON = 60.0
-
-
-@asynccontextmanager
-async def opened(path, limits=LIMITS):
-    engine = Engine(SqliteDatabase(str(path), limits=limits), limits=limits)
-    try:
-        yield engine
-    finally:
-        await engine.close()
 
 
 class Stuck:

@@ -6,7 +6,7 @@ answers with tens of thousands of rows, nearly all labels repeat, so those of a 
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -249,14 +249,24 @@ def matrix_steps(data: bytes) -> Steps[Answer[Line]]:
     return _table(data, "matrix", _MATRIX, _LINES)
 
 
+class Decoding(Generic[T]):
+    """Goes through some steps in a `for` loop; then `result` is set."""
+
+    result: T
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[None]:
+        self.result = yield from self._steps
+
+
 def finished(steps: Steps[T]) -> T:
     """The result, without a pause between the steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+    decoding = Decoding(steps)
+    for _ in decoding:
+        pass
+    return decoding.result
 
 
 def decode_names(data: bytes) -> Answer[str]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import average, iso_or_none, short, total
-from vgpuscope.logic.console.overview import gpu_class
+from vgpuscope.logic.console.overview import by_gpu, gpu_class
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
@@ -48,7 +48,7 @@ def node_row(
     capacity = ledger.capacity if ledger and ledger.devices else None
     devices = ledger.devices if ledger else ()
     tenants = [tenant for row in rows for tenant in row.tenants]
-    memory = [_memory(found, facts) for found in _by_gpu(rows)]
+    memory = [_memory(found, facts) for found in by_gpu(rows)]
     offered = [one.gpus for one in ledger.offers] if ledger else []
     return NodeRow(
         name=name,
@@ -97,13 +97,6 @@ def _memory(rows: Sequence[GpuRow], facts: Facts | None) -> _Memory:
         whole = sum(found.ledger.values())
         return _Memory(round(whole - found.ledger["free"]), round(whole))
     return _Memory(total([row.memory_used for row in rows]), total([row.memory_total for row in rows]))
-
-
-def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
-    found: dict[str, list[GpuRow]] = {}
-    for row in rows:
-        found.setdefault(row.gpu_id, []).append(row)
-    return list(found.values())
 
 
 def agents_of(analysis: Analysis | None, facts: Facts | None, *, now: UnixTime) -> dict[str, AgentRow]:

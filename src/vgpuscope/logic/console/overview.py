@@ -32,7 +32,7 @@ def figures(
     wasted: float | None,
 ) -> Figures:
     """The figures of these GPUs. `whole`: they are the whole fleet, so that all of the capacity is theirs."""
-    gpus = _by_gpu(rows)
+    gpus = by_gpu(rows)
     held = [found for found in gpus if any(row.held for row in found)]
     verdicts = [verdict_of(row.verdict for row in found) for found in gpus]
     idle_held = [found for found in held if verdict_of(row.verdict for row in found if row.held) == "idle"]
@@ -105,7 +105,8 @@ def tenant_classes(rows: Iterable[GpuRow]) -> dict[UseClass, int]:
     return {name: counts[name] for name in USE_CLASSES}
 
 
-def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
+def by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
+    """The rows of each GPU: several if it has MIG instances."""
     found: dict[str, list[GpuRow]] = {}
     for row in rows:
         found.setdefault(row.gpu_id, []).append(row)

@@ -10,7 +10,6 @@ from vgpuscope.catalog.gpu_series import (
 from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,
-    faults_with,
     gpu_nodes,
     gpu_of,
     grouped,
@@ -20,6 +19,7 @@ from vgpuscope.logic.doctor.judging import (
     passed,
     target_of,
     warned,
+    with_code,
 )
 from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
 
@@ -52,25 +52,12 @@ def library_missing(facts: DoctorFacts) -> Judgement:
 
 def driver_failed(facts: DoctorFacts) -> Judgement:
     """NVML answers with errors."""
-    return _with_code(facts, "DRIVER_FAILED")
+    return with_code(facts, facts.driver, "DRIVER_FAILED")
 
 
 def driver_hung(facts: DoctorFacts) -> Judgement:
     """A call to the driver does not return."""
-    return _with_code(facts, "DRIVER_HUNG")
-
-
-def _with_code(facts: DoctorFacts, code: str) -> Judgement:
-    found = []
-    if isinstance(facts.driver, Missing) and facts.driver.code == code:
-        found.append(facts.driver.detail)
-    if not isinstance(facts.agents, Missing):
-        found += faults_with(facts, code)
-    if found:
-        return failed(found, count=len(found))
-    if isinstance(facts.driver, Missing):
-        known(facts.agents)
-    return passed()
+    return with_code(facts, facts.driver, "DRIVER_HUNG")
 
 
 def no_gpu(facts: DoctorFacts) -> Judgement:

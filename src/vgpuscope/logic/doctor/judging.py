@@ -98,14 +98,26 @@ def nodes_with_series(facts: SeriesFacts) -> frozenset[str]:
     )
 
 
-def faults_with(facts: DoctorFacts, *codes: str) -> list[str]:
-    """Agents whose source is down with one of these codes, with the message."""
-    return [
-        f"{agent.node or agent.url}: {message or code}"
-        for agent in known(facts.agents)
-        for _, code, message in agent.faults
-        if code in codes
-    ]
+def with_code(facts: DoctorFacts, here: object, code: str) -> Judgement:
+    """Failed where a source has this error code: on this machine, whose fact is `here`, or for an agent.
+
+    Raises Absent if neither is known.
+    """
+    found = []
+    if isinstance(here, Missing) and here.code == code:
+        found.append(here.detail)
+    if not isinstance(facts.agents, Missing):
+        found += [
+            f"{agent.node or agent.url}: {message or code}"
+            for agent in facts.agents
+            for _, fault, message in agent.faults
+            if fault == code
+        ]
+    if found:
+        return failed(found, count=len(found))
+    if isinstance(here, Missing):
+        known(facts.agents)
+    return passed()
 
 
 def sources_down(facts: DoctorFacts, source: str) -> list[str]:

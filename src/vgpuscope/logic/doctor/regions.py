@@ -11,13 +11,13 @@ from vgpuscope.catalog.gpu_series import (
 from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,
-    faults_with,
     gpu_of,
     named,
     nothing,
     passed,
     tenant_of,
     warned,
+    with_code,
 )
 from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, SeriesFacts, known
 
@@ -27,16 +27,7 @@ _WHOLE = 100.0
 
 def unreadable(facts: DoctorFacts) -> Judgement:
     """The directory of regions exists, and cannot be listed."""
-    found = []
-    if isinstance(facts.regions, Missing) and facts.regions.code == "REGIONS_UNREADABLE":
-        found.append(facts.regions.detail)
-    if not isinstance(facts.agents, Missing):
-        found += faults_with(facts, "REGIONS_UNREADABLE")
-    if found:
-        return failed(found, count=len(found))
-    if isinstance(facts.regions, Missing):
-        known(facts.agents)
-    return passed()
+    return with_code(facts, facts.regions, "REGIONS_UNREADABLE")
 
 
 def not_mounted(facts: DoctorFacts) -> Judgement:

@@ -19,7 +19,7 @@ from vgpuscope.knowledge.series_labels import SeriesIdentity, place
 from vgpuscope.logic.fleet.pace import holes
 from vgpuscope.logic.fleet.queries import matchers_for
 from vgpuscope.logic.fleet.series_table import quantile
-from vgpuscope.logic.fleet.tracks import OFF_THE_BUS, add_total
+from vgpuscope.logic.fleet.tracks import OFF_THE_BUS, add_total, completed
 from vgpuscope.model.analysis import Hole, Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -202,14 +202,8 @@ class Pages:
         card = self._more.get((where.gpu_id, "")) or _NOTHING
         first, last = row.span(low, high)
         return Track(
+            **completed(where, more, card)._asdict(),
             schema=row.layout.group.schema,
-            gpu_id=where.gpu_id,
-            mig=where.mig,
-            profile=where.profile or more.get("profile", ""),
-            gpu_index=where.gpu_index or card.get("gpu_index", ""),
-            hostname=where.hostname,
-            model=where.model or card.get("model", ""),
-            tenant=where.tenant,
             own=row.layout.group.kind == "container",
             terms=row.terms(low, high, span, percents),
             first=first,

@@ -1,7 +1,7 @@
 """A table of series → tracks: one for each tenancy of a GPU or MIG instance, in our terms."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import cast
 
@@ -108,17 +108,20 @@ def add_total(stats: Stats) -> None:
     stats["mem_total"] = Stat(mean=whole, max=whole, samples=min(used.samples, free.samples))
 
 
+def completed(where: SeriesIdentity, own: Mapping[str, str], gpu: Mapping[str, str]) -> SeriesIdentity:
+    """The identity with the labels of info metrics where it has none: its own, and those of its GPU."""
+    return where._replace(
+        profile=where.profile or own.get("profile", ""),
+        gpu_index=where.gpu_index or gpu.get("gpu_index", ""),
+        model=where.model or gpu.get("model", ""),
+    )
+
+
 def _track(table: Table, piece: _Piece) -> Track:
     where, more = piece.place, table.more(piece.place)
     return Track(
+        **completed(where, more, more)._asdict(),
         schema=table.group.schema,
-        gpu_id=where.gpu_id,
-        mig=where.mig,
-        profile=where.profile or more.get("profile", ""),
-        gpu_index=where.gpu_index or more.get("gpu_index", ""),
-        hostname=where.hostname,
-        model=where.model or more.get("model", ""),
-        tenant=where.tenant,
         own=table.group.kind == "container",
         terms=cast("dict[Term, Stat]", piece.stats),
         first=piece.first,

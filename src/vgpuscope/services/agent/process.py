@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
 from vgpuscope.formats.kube.lists import ObjectFault
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard
     from vgpuscope.sources.node.dcgm import DcgmExporter
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked for it: beside the program
@@ -244,34 +245,26 @@ class Agent(Service):
     async def _follow_pods(self) -> None:
         """Keep the pods of the node up to date; while they cannot be read, the last known ones stay."""
         assert self._pods is not None
-        pause = _RETRY[0]
-        while True:
-            try:
-                async for pods in self._pods.follow():
-                    self._take_pods(pods)
-                    pause = _RETRY[0]
-            except SourceDown as error:
-                self.sampler.failed("pods", error)
-            except Exception as error:
-                self.sampler.broken("pods", error)
-            self._heard["pods"].set()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _RETRY[1])
+        await self._follow("pods", self._pods.follow, self._take_pods)
 
     async def _follow_dcgm(self) -> None:
         """Keep the profiling values of a dcgm-exporter up to date; values that are too old are no longer shown."""
         assert self._dcgm is not None
+        await self._follow("dcgm", self._dcgm.follow, self._take_dcgm)
+
+    async def _follow(self, name: str, follow: Callable[[], AsyncIterator[T]], take: Callable[[T], None]) -> None:
+        """Pass on what a source yields, for ever; after a failure, try again after a growing pause."""
         pause = _RETRY[0]
         while True:
             try:
-                async for found in self._dcgm.follow():
-                    self._take_dcgm(found)
+                async for found in follow():
+                    take(found)
                     pause = _RETRY[0]
             except SourceDown as error:
-                self.sampler.failed("dcgm", error)
+                self.sampler.failed(name, error)
             except Exception as error:
-                self.sampler.broken("dcgm", error)
-            self._heard["dcgm"].set()
+                self.sampler.broken(name, error)
+            self._heard[name].set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RETRY[1])
 

@@ -303,13 +303,10 @@ class Cycle:
 
 async def _unhurried(steps: promql.Steps[T]) -> T:
     """The result of some steps, with time for other tasks in between."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+    decoding = promql.Decoding(steps)
+    for _ in decoding:
         await asyncio.sleep(0)
+    return decoding.result
 
 
 async def _rows(data: bytes) -> AsyncIterator[list[promql.VectorRow]]:

@@ -15,6 +15,7 @@ from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
 
 Signature = tuple[int, int, int] | None
+Sections = dict[str, dict[str, Any]]  # section → name → value
 
 SECTIONS = (
     "analyzer",
@@ -49,6 +50,11 @@ _PROTECTING = tuple(
     f"analyzer.{name}"
     for name in ("api_token", "api_token_role", "api_token_namespaces", "protect_reads", "proxy_user_header")
 )
+
+
+def by_path(sections: Sections) -> dict[str, Any]:
+    """The values by the paths of their settings."""
+    return {f"{section}.{name}": value for section, found in sections.items() for name, value in found.items()}
 
 
 class Settings:

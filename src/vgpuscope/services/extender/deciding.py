@@ -16,6 +16,7 @@ from msgspec import structs
 
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.extender import (
+    BindingArgs,
     ExtenderArgs,
     PodHead,
     filter_error,
@@ -42,6 +43,7 @@ from vgpuscope.model.placement import (
     Placement,
     PlacementRequest,
     Policies,
+    Verb,
     Verdict,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -73,6 +75,36 @@ class Filtered(NamedTuple):
     request: PlacementRequest | None
     placement: Placement
     decision: Decision
+
+
+def decision_of(
+    pod: PodHead | BindingArgs,
+    placement: Placement,
+    *,
+    verb: Verb,
+    outcome: DecisionOutcome,
+    at: UnixTime,
+    seconds: Seconds,
+    request: PlacementRequest | None = None,
+) -> Decision:
+    """The decision about a pod, for the log of decisions."""
+    return Decision(
+        id=uuid.uuid4().hex,
+        at=at,
+        verb=verb,
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        outcome=outcome,
+        node=placement.node,
+        devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in placement.gpus),
+        score=placement.score,
+        policy=placement.policy,
+        terms=placement.terms,
+        nodes=placement.nodes,
+        seconds=seconds,
+        request=request,
+    )
 
 
 class Decider:
@@ -250,20 +282,12 @@ class Decider:
         outcome: DecisionOutcome | None = None,
     ) -> None:
         """`outcome` is that of the placement unless given."""
-        decision = Decision(
-            id=uuid.uuid4().hex,
-            at=self._wall(),
+        decision = decision_of(
+            pod,
+            placement,
             verb="filter",
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
             outcome=outcome or ("assigned" if placement.node else "refused"),
-            node=placement.node,
-            devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in placement.gpus),
-            score=placement.score,
-            policy=placement.policy,
-            terms=placement.terms,
-            nodes=placement.nodes,
+            at=self._wall(),
             seconds=self._clock() - began,
             request=request,
         )

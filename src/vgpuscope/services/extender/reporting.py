@@ -5,21 +5,22 @@ v=4 has a line for each decision, v=5 the GPUs, the score's terms and the verdic
 
 import logging
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Protocol
 
+from msgspec import structs
+
 from vgpuscope.formats.hami.annotation import ALLOCATED, assigned_devices
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.logged_decision import LoggedDecision
-from vgpuscope.model.placement import ChosenGpu, DecidedGpu, Decision, DecisionOutcome, NodeVerdict, Placement
+from vgpuscope.model.placement import ChosenGpu, Decision, DecisionOutcome, NodeVerdict, Placement
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.services.extender.binding import BindFailed
-from vgpuscope.services.extender.deciding import Filtered
+from vgpuscope.services.extender.deciding import Filtered, decision_of
 from vgpuscope.services.extender.events import EventPoster
 from vgpuscope.services.extender.pods import reference
 from vgpuscope.sources.kube_writer import EventText, ObjectRef
@@ -149,22 +150,8 @@ class Reports:
         error: BindFailed | None = None,
     ) -> Decision:
         verdict = error and NodeVerdict(node=args.node, code=error.code, message=str(error), message_zh=error.chinese)
-        return Decision(
-            id=uuid.uuid4().hex,
-            at=self._wall(),
-            verb="bind",
-            namespace=args.namespace,
-            pod=args.name,
-            pod_uid=args.uid,
-            outcome=outcome,
-            node=args.node,
-            devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in placement.gpus),
-            score=placement.score,
-            policy=placement.policy,
-            terms=placement.terms,
-            nodes=(verdict,) if verdict else (),
-            seconds=seconds,
-        )
+        placement = structs.replace(placement, node=args.node, nodes=(verdict,) if verdict else ())
+        return decision_of(args, placement, verb="bind", outcome=outcome, at=self._wall(), seconds=seconds)
 
 
 def _annotated(pod: PodHead) -> tuple[ChosenGpu, ...]:

@@ -3,24 +3,18 @@
 It uses grpclib and our own wire reader, because the usual libraries cost half of the agent's memory: docs/adr/0004.
 """
 
-import asyncio
-
 from grpclib.client import Channel, Handler, UnaryUnaryMethod
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
-from h2.exceptions import H2Error
 
 from vgpuscope.formats.podresources import WireInvalid, decode_grants
 from vgpuscope.model.errors import PodResourcesAbsent, PodResourcesDown
 from vgpuscope.model.pod import Grant
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.grpc_socket import answered
 
 _LIST = "/v1.PodResourcesLister/List"
 _LIMIT = 16 * 1024 * 1024  # bytes; large nodes exceed gRPC's default of 4 MiB
-
-# Errors that grpclib raises, besides its own, if the peer is not a kubelet.
-_NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, WireInvalid, AssertionError, NotImplementedError)
 
 
 class PodResources:
@@ -32,17 +26,12 @@ class PodResources:
 
     async def read(self) -> tuple[Grant, ...]:
         """All current grants; PodResourcesAbsent when there is no socket, PodResourcesDown when it does not answer."""
+        async with answered(self._path, within=self._timeout, absent=PodResourcesAbsent, down=PodResourcesDown):
+            answer = await self._ask()
         try:
-            async with asyncio.timeout(self._timeout):
-                return decode_grants(await self._ask())
-        except FileNotFoundError as e:
-            raise PodResourcesAbsent(f"{self._path}: no such socket") from e
-        except TimeoutError as e:
-            raise PodResourcesDown(f"{self._path}: no answer within {self._timeout:g} s") from e
-        except OSError as e:
-            raise PodResourcesDown(f"{self._path}: {e.strerror or e}") from e
-        except _NOT_GRPC as e:
-            raise PodResourcesDown(f"{self._path}: {_reason(e)}") from e
+            return decode_grants(answer)
+        except WireInvalid as e:
+            raise PodResourcesDown(f"{self._path}: {e}") from e
 
     def close(self) -> None:
         """Nothing is kept between two reads."""
@@ -54,12 +43,6 @@ class PodResources:
         finally:
             channel.close()
         return answer
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, GRPCError):
-        return f"{error.status.name}: {error.message}"
-    return str(error) or type(error).__name__
 
 
 class _Bytes(CodecBase):

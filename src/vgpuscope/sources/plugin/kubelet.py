@@ -14,13 +14,14 @@ from typing import Any, Protocol
 
 from grpclib.client import Channel
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server
 from h2.exceptions import H2Error
 
 from vgpuscope.model.errors import AllocateFailed, KubeletAbsent, KubeletDown, ScopeError
 from vgpuscope.model.plugin import RESOURCE, Injection, OfferedDevice
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.grpc_socket import answered
 from vgpuscope.sources.plugin.v1beta1 import api_pb2 as pb
 from vgpuscope.sources.plugin.v1beta1.api_grpc import DevicePluginBase, RegistrationStub
 
@@ -32,7 +33,6 @@ VERSION = "v1beta1"
 _HEALTH = {True: "Healthy", False: "Unhealthy"}
 _MOST_REQUESTS = 256  # containers of one call
 _HUNG_UP = (asyncio.CancelledError, StreamTerminatedError, H2Error, OSError)
-_NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, AssertionError, NotImplementedError)
 
 
 class Allocating(Protocol):
@@ -96,16 +96,8 @@ class KubeletSide:
         options = pb.DevicePluginOptions(get_preferred_allocation_available=True)
         request = pb.RegisterRequest(version=VERSION, endpoint=ENDPOINT, resource_name=RESOURCE, options=options)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with answered(self._kubelet, within=self._timeout, absent=KubeletAbsent, down=KubeletDown):
                 await RegistrationStub(channel).Register(request)
-        except FileNotFoundError as e:
-            raise KubeletAbsent(f"{self._kubelet}: no such socket") from e
-        except TimeoutError as e:
-            raise KubeletDown(f"{self._kubelet}: no answer within {self._timeout:g} s") from e
-        except OSError as e:
-            raise KubeletDown(f"{self._kubelet}: {e.strerror or e}") from e
-        except _NOT_GRPC as e:
-            raise KubeletDown(f"{self._kubelet}: {_reason(e)}") from e
         finally:
             channel.close()
 
@@ -227,9 +219,3 @@ def _socket(path: str) -> os.stat_result | None:
     except OSError:
         return None
     return found if stat.S_ISSOCK(found.st_mode) else None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, GRPCError):
-        return f"{error.status.name}: {error.message}"
-    return str(error) or type(error).__name__

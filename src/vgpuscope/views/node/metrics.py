@@ -205,15 +205,7 @@ def _instance(usage: ContainerUsage, card: GpuUsage | None) -> MigInstance | Non
 def _node(
     snapshot: NodeSnapshot, build: Build, self_use: SelfUse, omitted: Mapping[NodeOmission, int]
 ) -> Iterator[Sample]:
-    row = NodeRow(
-        node=snapshot.node,
-        version=build.version,
-        revision=build.revision,
-        build_date=build.build_date,
-        python_version=build.python_version,
-        compiler=build.compiler,
-        platform=build.platform,
-    )
+    row = NodeRow(node=snapshot.node, **structs.asdict(build))
     tally = snapshot.tally
     yield Sample(m.BUILD_INFO, row, 1)
     yield Sample(m.SAMPLES, row, snapshot.samples)
