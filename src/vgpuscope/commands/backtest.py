@@ -67,8 +67,9 @@ COMMAND = Command(
     name="backtest",
     synopsis="backtest",
     help="what a reclaim policy would have done in the past",
-    description="Replay the past through the reclaim machine, and print what would have been taken back, the GPU-hours "
-    "won, and the false alarms. A changed policy is compared with the current one. Nothing is changed.",
+    description="Replay the past with a reclaim policy, and print which GPUs would have been taken back, how many "
+    "GPU-hours that would have freed, and the false alarms. A changed policy is compared with the current one. Nothing "
+    "is changed.",
     examples=(
         ("vgpuscope backtest --since 7d", "the policy in effect, over the last week"),
         ("vgpuscope backtest --policy strict.yaml --since 7d", "a changed policy beside it"),

@@ -47,8 +47,8 @@ COMMAND = Command(
     synopsis="fit -f FILE",
     help="tell whether a pod would fit, and where",
     description="Ask the scheduler extender where the pods of a manifest would go. Nothing is created: the answer "
-    "comes from the books of this moment. If a pod does not fit, the command prints which node lacks how much, and "
-    "what would help: a smaller request, fewer constraints, idle pods to end, pods to move.",
+    "uses the current allocations. If a pod does not fit, the command prints which node lacks how much, and what would "
+    "help: a smaller request, fewer constraints, idle pods to end, pods to move.",
     examples=(
         ("vgpuscope fit -f pod.yaml", "whether this pod would fit now"),
         ("vgpuscope fit -f deployment.yaml --replicas 8", "how many of eight replicas would fit"),
