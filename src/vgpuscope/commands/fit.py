@@ -16,14 +16,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="Manifests in YAML or JSON; - reads standard input. Pods, Deployments, StatefulSets, Jobs and others.",
     )
     parser.add_argument(
-        "--replicas", type=int, metavar="N", help="Replicas to place (default: as the manifest says, or 1)."
+        "--replicas", type=int, metavar="N", help="Replicas to place. [default: as the manifest says, or 1]"
     )
     parser.add_argument("--namespace", "-n", metavar="NAME", help="Namespace of manifests that name none.")
     parser.add_argument(
         "--url",
         metavar="URL",
         default=default_url(EXTENDER_PORT),
-        help="Address of a scheduler extender (default: %(default)s).",
+        help="Address of a scheduler extender. [default: %(default)s]",
     )
     add_language(parser)
     add_json(parser)

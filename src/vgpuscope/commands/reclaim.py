@@ -69,7 +69,7 @@ def _add_change(verbs: "argparse._SubParsersAction[_Verb]", verb: str, text: str
     one.add_argument("case", metavar="CASE", help="The case: NAMESPACE/POD, or the beginning of its UID.")
     if verb == "snooze":
         one.add_argument(
-            "--for", dest="rest", default="24h", metavar="TIME", help="How long: 24h, 7d, … (%(default)s)."
+            "--for", dest="rest", default="24h", metavar="TIME", help="How long: 24h, 7d, … [default: %(default)s]"
         )
     _common(one)
     one.set_defaults(verb=verb, command=_run)
@@ -90,7 +90,7 @@ def _add_audit(verbs: "argparse._SubParsersAction[_Verb]") -> None:
     one.add_argument(
         "--case", metavar="CASE", help="Only entries of this case: NAMESPACE/POD, or the beginning of its UID."
     )
-    one.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
+    one.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table. [default: {_ROWS}]")
     one.add_argument(
         "--export", choices=("jsonl", "csv"), help="Print the whole log: one JSON object on each line, or CSV."
     )
@@ -103,14 +103,14 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--state", choices=STATES, metavar="STATE", help="Only cases in this state.")
     parser.add_argument("--namespace", "-n", metavar="NAME", help="Only cases of this namespace.")
-    parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table. [default: {_ROWS}]")
     add_forms(parser)
     _common(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     url = default_url(ANALYZER_PORT)
-    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer (default: {url}).")
+    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer. [default: {url}]")
     add_language(parser)
 
 
