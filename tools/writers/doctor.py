@@ -84,7 +84,7 @@ vgpuscope doctor --json                                         # 供程序使�
 vgpuscope doctor --bundle report.tar.gz                         # 用于报告问题的归档
 ```
 
-- 在 GPU 节点上，还会检查驱动、HAMi 共享区、进程和 kubelet 的套接字。
+- 在 GPU 节点上，还会检查驱动、HAMi region、进程和 kubelet 的套接字。
 - 在其他地方，则询问各个服务、Prometheus 和 API 服务器。指明地址而没有应答的服务算作失败；没有指明、默认地址也没有应答的服务，其检查会被跳过。
 - 如果分析器有应答，自己无法检查的内容取自分析器的报告。
 - `VGPUSCOPE_TOKEN` 只发送给我们自己的服务。Prometheus 的凭据来自设置或 URL。
@@ -104,7 +104,7 @@ vgpuscope doctor --bundle report.tar.gz                         # 用于报告�
 | 2 | 有失败，或参数错误 |
 | 3 | 没有任何内容可以检查 |
 
-`--bundle` 的归档包含报告、版本、设置、分析器的 `/health` 和代理的指标页面。令牌、密码、密钥以及 URL 中的凭据都替换为 `[redacted]`，文件只有属主可读。
+`--bundle` 的归档包含报告、版本、设置、分析器的 `/health` 和 agent 的指标页面。令牌、密码、密钥以及 URL 中的凭据都替换为 `[redacted]`，文件只有属主可读。
 其中含有 Pod、节点和命名空间的名称：公开之前请先查看。
 
 在大规模集群中，只向 Prometheus 查询一部分 GPU（按 UUID 结尾选取，约 2,000 个）。只能查看部分命名空间的 `/api/v1/doctor` 调用者得到的是不含示例的数字。应答保留 15 秒。
