@@ -408,7 +408,7 @@ export const zh: typeof en = {
   "reclaim.stop": "停止",
   "reclaim.start": "重新启动",
   "reclaim.stop_title": "停止收回 GPU",
-  "reclaim.stop_text": "在有人重新启动之前，不执行动作，也不发送通知；重启后仍然有效。等待重试的调用也会暂停。",
+  "reclaim.stop_text": "在操作员重新启动之前，不执行动作，也不发送通知；重启后仍然有效。等待重试的调用也会暂停。",
   "reclaim.start_title": "重新开始收回 GPU",
   "reclaim.start_text": "收回任务从下一次分析开始继续推进；断开的熔断器会复位。",
   "reclaim.missing": "该分析器没有收回接口",
