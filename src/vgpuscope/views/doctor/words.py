@@ -5,7 +5,15 @@ from typing import Final, NamedTuple
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
-from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_LEASE, EXTENDER_PORT, PLUGIN_PORT
+from vgpuscope.model.service import (
+    AGENT_PORT,
+    ANALYZER_PORT,
+    CLUSTER_PORT,
+    DCGM_EXPORTER_PORT,
+    EXTENDER_LEASE,
+    EXTENDER_PORT,
+    PLUGIN_PORT,
+)
 from vgpuscope.model.words import Words
 
 
@@ -411,7 +419,10 @@ SAID: Final[dict[str, Said]] = {
             "not only on localhost.",
             "检查地址和 exporter 的 Pod。exporter 必须监听 agent 能够访问的地址，而不只是 localhost。",
         ),
-        ("kubectl get pods -A -o wide | grep dcgm-exporter", "curl -s http://NODE:9400/metrics | head"),
+        (
+            "kubectl get pods -A -o wide | grep dcgm-exporter",
+            f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | head",
+        ),
     ),
     "DCGM_NOT_FOUND": Said(
         _W("--dcgm auto finds a dcgm-exporter", "--dcgm auto 能够找到 dcgm-exporter"),
@@ -437,7 +448,7 @@ SAID: Final[dict[str, Said]] = {
             f"Add `{_ENGINE_ACTIVE}` and `{_SM_ACTIVE}` to the exporter's metrics file, and run it with `SYS_ADMIN`.",
             f"在 exporter 的指标文件中加入 `{_ENGINE_ACTIVE}` 和 `{_SM_ACTIVE}`，并以 `SYS_ADMIN` 权限运行。",
         ),
-        ("curl -s http://NODE:9400/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
+        (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
     ),
     "DCGM_UNUSABLE": Said(
         _W("The fields of the dcgm-exporter can be used", "dcgm-exporter 的字段可以使用"),
@@ -454,7 +465,7 @@ SAID: Final[dict[str, Said]] = {
             "去掉会丢弃 `UUID` 或 `GPU_I_ID` 的重标记规则，使用字段自身的单位（0–1，字节/秒），"
             "并让每个 agent 读取本节点的 exporter。",
         ),
-        ("curl -s http://NODE:9400/metrics | grep _PROF_",),
+        (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_",),
     ),
     "CGROUPS_ABSENT": Said(
         _W("Agents see the host's cgroups", "agent 能看到宿主机的 cgroup"),
@@ -562,8 +573,10 @@ SAID: Final[dict[str, Said]] = {
             "Prometheus 有 {targets} 个目标，但没有任何 GPU 指标：没有抓取 GPU exporter。",
         ),
         _W(
-            f"Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it (port {AGENT_PORT} or 9400).",
-            f"安装 vgpuscope agent 或 dcgm-exporter，并让 Prometheus 抓取（端口 {AGENT_PORT} 或 9400）。",
+            "Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it "
+            f"(port {AGENT_PORT} or {DCGM_EXPORTER_PORT}).",
+            "安装 vgpuscope agent 或 dcgm-exporter，并让 Prometheus 抓取"
+            f"（端口 {AGENT_PORT} 或 {DCGM_EXPORTER_PORT}）。",
         ),
         ("kubectl get pods -A | grep -E 'vgpuscope|dcgm|hami'",),
     ),
@@ -574,9 +587,9 @@ SAID: Final[dict[str, Said]] = {
             "{count} 个目标没有应答，其 GPU 状态未知。",
         ),
         _W(
-            f"Check that the exporter's pod runs, that its port ({AGENT_PORT}, {CLUSTER_PORT} or 9400) can be reached, "
-            "and TLS and credentials of the scrape.",
-            f"检查 exporter 的 Pod 是否运行、端口（{AGENT_PORT}、{CLUSTER_PORT} 或 9400）能否访问，"
+            f"Check that the exporter's pod runs, that its port ({AGENT_PORT}, {CLUSTER_PORT} or {DCGM_EXPORTER_PORT}) "
+            "can be reached, and TLS and credentials of the scrape.",
+            f"检查 exporter 的 Pod 是否运行、端口（{AGENT_PORT}、{CLUSTER_PORT} 或 {DCGM_EXPORTER_PORT}）能否访问，"
             "以及抓取的 TLS 与凭据。",
         ),
         ("kubectl get pods -A -o wide | grep -E 'vgpuscope|dcgm|hami'", "curl -s http://TARGET/metrics | head -3"),
