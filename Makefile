@@ -113,7 +113,7 @@ check-gen: $(STAMP) check-types  ## fail if a generated file is not current
 check-types: $(STAMP)
 	@tools/console/run types /tmp/vgpuscope-types.gen.ts && { [ ! -e /tmp/vgpuscope-types.gen.ts ] || cmp -s /tmp/vgpuscope-types.gen.ts web/src/api/types.gen.ts || { echo "gen: web/src/api/types.gen.ts is not current: run make gen"; exit 1; }; }
 
-check: lint check-gen test  ## what CI runs
+check: lint check-gen licences test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
 	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/test_top.py; git diff --stat -- tests
