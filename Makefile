@@ -64,7 +64,7 @@ dist: $(STAMP) $(CONSOLE) sbom  ## wheel, sdist and bill of materials in dist/; 
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} $(BIN)/hatchling build -d dist
 	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
 
-recording: $(STAMP) $(CONSOLE)  ## record the demo anew: docs/img/demo.cast and docs/img/demo.svg
+recording: $(STAMP) $(CONSOLE)  ## record the demo again: docs/img/demo.cast and docs/img/demo.svg
 	$(BIN)/python -m tools.recording
 
 programs: $(STAMP)
@@ -113,7 +113,7 @@ check-gen: $(STAMP) check-types  ## fail if a generated file is not current
 check-types: $(STAMP)
 	@tools/console/run types /tmp/vgpuscope-types.gen.ts && { [ ! -e /tmp/vgpuscope-types.gen.ts ] || cmp -s /tmp/vgpuscope-types.gen.ts web/src/api/types.gen.ts || { echo "gen: web/src/api/types.gen.ts is not current: run make gen"; exit 1; }; }
 
-check: lint check-gen test  ## what CI runs
+check: lint check-gen licences test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
 	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/test_top.py; git diff --stat -- tests
@@ -129,7 +129,7 @@ bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BEN
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 
-pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, from the demo
+pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation again, from the demo
 	@tools/need chromium chromium
 	@tools/need '/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc' fonts-wqy-zenhei
 	$(BIN)/python -m tools.pictures
@@ -139,7 +139,7 @@ site: $(STAMP)  ## the documentation as a site in build/site; fails if a link le
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "vgpuscope: build/site is ready; to read it: $(BIN)/python -m http.server -d build/site 8000"
 
-lock: $(STAMP)  ## write the lock files anew
+lock: $(STAMP)  ## resolve the dependencies again and write the lock files
 	@$(BIN)/python -m pip install --no-compile --quiet uv && tools/lock
 
 clean:  ## remove what was installed and built here

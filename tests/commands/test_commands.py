@@ -1,5 +1,6 @@
 """Each command is a file of its own with help and examples, and costs the others nothing."""
 
+import argparse
 import json
 import os
 import re
@@ -91,15 +92,35 @@ def test_the_placeholder_of_sort_names_the_orders_there_are(capsys):
     assert f"--sort {'|'.join(SORTS)}" in help_of("top", capsys)
 
 
+def arguments(parser):
+    """Every argument of a parser and of the commands behind it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from arguments(inner)
+        else:
+            yield action
+
+
+def test_every_help_text_gives_a_default_at_its_end_in_brackets():
+    for action in arguments(cli.parser()):
+        text = action.help or ""
+        assert not re.search(r"\((default:|%\(default\))", text), text
+        assert "[default: " not in text or re.search(r"[.…] \[default: .+\]$", text), text
+        shown = not isinstance(action.default, bool) and action.default not in {None, "", argparse.SUPPRESS}
+        assert "[default: " in text or not shown, text
+
+
 # --- one home for default ports -------------------------------------------------------------------------------------
 
 
 def test_a_default_port_is_spelled_once_in_the_package():
-    ports = (service.AGENT_PORT, service.CLUSTER_PORT, service.ANALYZER_PORT, service.EXTENDER_PORT)
+    ports = [port for name, port in vars(service).items() if name.endswith("_PORT")]
     literal = re.compile(rf"(?<![\w.])({'|'.join(map(str, ports))})(?!\w)")
     spelled = [
         (path.name, found)
         for path in sorted(PACKAGE.rglob("*.py"))
         for found in literal.findall(path.read_text().replace("_", ""))
     ]
-    assert sorted(spelled) == sorted(("service.py", str(port)) for port in ports)
+    simulated = ("processes.py", str(service.DCGM_EXPORTER_PORT))  # sim has an exporter of its own
+    assert sorted(spelled) == sorted([*(("service.py", str(port)) for port in ports), simulated])

@@ -13,8 +13,8 @@ TARGETS = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
 
 
 def commands(recipe: str) -> set[str]:
-    """Program and first word of each linter: `ruff format`, `mypy`."""
-    found = re.findall(r"(?:\$\(BIN\)|\.venv/bin)/(\S+)(?: ([a-z]\w*))?", recipe)
+    """Program and first word of each linter: `ruff format`, `mypy`, `tools/console/run check`."""
+    found = re.findall(r"(?:\$\(BIN\)/|\.venv/bin/|(?=tools/))([^\s&]+)(?: ([a-z]\w*))?", recipe)
     return {" ".join(filter(None, words)) for words in found}
 
 
@@ -27,7 +27,8 @@ def test_a_commit_is_checked_by_the_linters_of_make_lint():
     config = msgspec.yaml.decode((REPOSITORY / ".pre-commit-config.yaml").read_bytes())
     assert [repo["repo"] for repo in config["repos"]] == ["local"]  # nothing is fetched
     hooks = "\n".join(hook["entry"] for repo in config["repos"] for hook in repo["hooks"])
-    assert commands(recipe("lint")) == {"ruff format", "ruff check", "mypy", "lint-imports", "hadolint"}
+    python = {"ruff format", "ruff check", "mypy", "lint-imports"}
+    assert commands(recipe("lint")) == {*python, "hadolint", "tools/console/run check", "tools/helm/lint"}
     assert commands(recipe("lint")) <= commands(hooks)
     assert "-m tools.gen --check" in hooks
 

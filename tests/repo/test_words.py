@@ -10,7 +10,12 @@ import pytest
 from tests.paths import REPOSITORY
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
-PAGES = (*REPOSITORY.glob("README*.md"), *sorted((REPOSITORY / "docs").rglob("*.md")))
+PAGES = (
+    *sorted(REPOSITORY.glob("README*.md")),
+    REPOSITORY / "CONTRIBUTING.md",
+    REPOSITORY / "SECURITY.md",
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
+)
 
 # Each of these once stood in a text that had to be read twice. docs/glossary.md has the words to use instead.
 PRIVATE_WORDS = (
@@ -67,3 +72,16 @@ def test_a_page_of_the_documentation_has_no_private_word(page: Path) -> None:
 def test_a_message_or_help_text_has_no_private_word(module: Path) -> None:
     found = [(line, private(text)) for line, text in strings(ast.parse(module.read_text()))]
     assert [(line, words) for line, words in found if words] == []
+
+
+def test_a_line_of_make_help_has_no_private_word() -> None:
+    shown = re.findall(r"^[a-z-]+:.*## (.*)", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert shown
+    assert [line for line in shown if private(line)] == []
+
+
+def test_a_text_of_the_console_has_no_private_word() -> None:
+    found = re.findall(r'"(?:[^"\\\n]|\\.)*"', (REPOSITORY / "web" / "src" / "words" / "en.ts").read_text())
+    texts = [text for text in found if " " in text]  # the others are keys
+    assert texts
+    assert [text for text in texts if private(text)] == []

@@ -447,14 +447,14 @@ FILE = AlertFile(
             description=Text(
                 "Prometheus has not been able to scrape {{ $labels.instance }} (job {{ $labels.job }}) for 2 minutes. The "
                 "GPUs of this node are not measured, and their verdicts become unknown.",
-                "Prometheus 已有 2 分钟无法采集 {{ $labels.instance }}（job {{ $labels.job }}）。该节点的 GPU 没有数据，判定会变为 unknown。",
+                "Prometheus 已有 2 分钟无法抓取 {{ $labels.instance }}（job {{ $labels.job }}）。该节点的 GPU 没有数据，判定会变为 unknown。",
             ),
             runbook=Runbook(
                 meaning=Text(
                     "The scrape of a node's exporter fails. The rule knows the agent's job, the handbook's job "
                     "`hami-vgpu-monitor` and the Services of HAMi's own monitor. A job with another name needs its name "
                     "in the expression.",
-                    "节点 exporter 的采集失败。规则包含 agent 的 job、手册中的 job `hami-vgpu-monitor` 以及 HAMi 自带 monitor 的 "
+                    "抓取节点 exporter 失败。规则包含 agent 的 job、手册中的 job `hami-vgpu-monitor` 以及 HAMi 自带 monitor 的 "
                     "Service。若 job 另有名称，需要把它加进表达式。",
                 ),
                 queries=("up == 0", 'vgpuscope_analyzer_targets{state="down"}'),
@@ -481,7 +481,7 @@ FILE = AlertFile(
                     Cause(
                         Text(
                             "The agent requires TLS or a token, and the scrape has none.",
-                            "agent 要求 TLS 或令牌，而采集配置里没有。",
+                            "agent 要求 TLS 或令牌，而抓取配置里没有。",
                         ),
                         Text("See [security](../security.md).", "见[安全](../../security.md)。"),
                     ),

@@ -313,7 +313,7 @@ FILE = AlertFile(
                 meaning=Text(
                     "The driver works, and a GPU that it listed an hour ago is missing. The alert ends an hour after the "
                     "GPU went. A node that is down or whose agent cannot be scraped raises other alerts.",
-                    "驱动工作正常，但一小时前列出的某张 GPU 不见了。告警在 GPU 消失一小时后解除。节点宕机或 agent 无法采集会触发其他告警。",
+                    "驱动工作正常，但一小时前列出的某张 GPU 不见了。告警在 GPU 消失一小时后解除。节点宕机或无法抓取其 agent 会触发其他告警。",
                 ),
                 queries=(
                     'vgpuscope_gpu_info{node="NODE"}',

@@ -49,7 +49,7 @@ FILE = AlertFile(
                 meaning=Text(
                     "`control` is a call to `control.api_url`, `scale` is a change in the cluster. A call that is not "
                     "accepted is tried again for 24 hours. A call that is refused ends the case as `failed`.",
-                    "`control` 是对 `control.api_url` 的调用，`scale` 是对集群的更改。未被接受的调用会重试 24 小时；被拒绝的调用使候选以 `failed` 结束。",
+                    "`control` 是对 `control.api_url` 的调用，`scale` 是对集群的更改。未被接受的调用会重试 24 小时；被拒绝的调用使收回任务以 `failed` 结束。",
                 ),
                 queries=(
                     "increase(vgpuscope_reclaim_actions_total[1h])",
@@ -102,7 +102,7 @@ FILE = AlertFile(
                 meaning=Text(
                     "Something that concerns all workloads forbids to act. Nothing is lost: the cases wait. The stop switch "
                     "raises no alert, because a person uses it on purpose.",
-                    "某个影响所有工作负载的条件禁止执行动作。不会丢失任何内容：候选会等待。停止开关由人主动使用，因此不告警。",
+                    "某个影响所有工作负载的条件禁止执行动作。不会丢失任何内容：收回任务会等待。停止开关由人主动使用，因此不告警。",
                 ),
                 queries=(
                     "vgpuscope_reclaim_brake_on",

@@ -183,11 +183,11 @@ FILE = AlertFile(
                     Cause(
                         Text(
                             "Scrapes fail, or the scrape interval is too long for the window.",
-                            "采集失败，或采集间隔相对窗口过长。",
+                            "抓取失败，或抓取间隔相对窗口过长。",
                         ),
                         Text(
                             "Scrape every 15 to 30 s; the window is `prometheus.time_window_min`.",
-                            "每 15 至 30 秒采集一次；窗口由 `prometheus.time_window_min` 设置。",
+                            "每 15 至 30 秒抓取一次；窗口由 `prometheus.time_window_min` 设置。",
                         ),
                     ),
                     Cause(
@@ -312,14 +312,14 @@ FILE = AlertFile(
             ),
             description=Text(
                 "Prometheus has not been able to scrape {{ $labels.instance }} (job {{ $labels.job }}) for 5 minutes.",
-                "Prometheus 已有 5 分钟无法采集 {{ $labels.instance }}（job {{ $labels.job }}）。",
+                "Prometheus 已有 5 分钟无法抓取 {{ $labels.instance }}（job {{ $labels.job }}）。",
             ),
             runbook=Runbook(
                 meaning=Text(
                     "A service other than the agent cannot be scraped. Without the cluster exporter there are no "
                     "allocations, findings and waiting pods; without the analyzer there are no verdicts; without the "
                     "scheduler extender no pod with GPUs is scheduled; without a device plugin none starts on its node.",
-                    "除 agent 以外的某个服务无法采集。没有集群 exporter 就没有分配、核对结果和等待的 Pod；没有分析器就没有判定；"
+                    "无法抓取除 agent 以外的某个服务。没有集群 exporter 就没有分配、核对结果和等待的 Pod；没有分析器就没有判定；"
                     "没有调度器扩展就不会调度 GPU Pod；没有设备插件，GPU Pod 就无法在该节点启动。",
                 ),
                 queries=("up == 0",),
@@ -336,7 +336,7 @@ FILE = AlertFile(
                     Cause(
                         Text(
                             "The service requires TLS or a token, and the scrape has none.",
-                            "服务要求 TLS 或令牌，而采集配置里没有。",
+                            "服务要求 TLS 或令牌，而抓取配置里没有。",
                         ),
                         Text("See [security](../security.md).", "见[安全](../../security.md)。"),
                     ),

@@ -18,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "url",
         nargs="?",
         metavar="URL",
-        help="Address of the service [default: every service of the settings; one that answers is enough].",
+        help="Address of the service. [default: every service of the settings; one that answers is enough]",
     )
 
 

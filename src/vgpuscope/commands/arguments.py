@@ -15,7 +15,7 @@ def add_url(parser: argparse.ArgumentParser, *, of: str, port: int) -> None:
         metavar="URL",
         nargs="?",
         default=default_url(port),
-        help=f"Address of {with_article(of)} (default: %(default)s).",
+        help=f"Address of {with_article(of)}. [default: %(default)s]",
     )
 
 
@@ -38,4 +38,4 @@ def form(args: argparse.Namespace) -> Form:
 
 def add_language(parser: argparse.ArgumentParser) -> None:
     """--lang."""
-    parser.add_argument("--lang", choices=("en", "zh"), help="Language (default: that of LANG).")
+    parser.add_argument("--lang", choices=("en", "zh"), help="Language. [default: that of LANG]")

@@ -14,18 +14,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="YAML with the keys of the section reclaim that differ, or a whole settings file. Without it, only the "
         "policy in effect is replayed.",
     )
-    parser.add_argument("--since", default="7d", metavar="TIME", help="Span to replay: 24h, 7d, … (%(default)s).")
+    parser.add_argument(
+        "--since", default="7d", metavar="TIME", help="Span to replay: 24h, 7d, … [default: %(default)s]"
+    )
     parser.add_argument(
         "--busy-within",
         default="1h",
         metavar="TIME",
-        help="An action is a false alarm if the workload is busy again within this time (%(default)s).",
+        help="An action is a false alarm if the workload is busy again within this time. [default: %(default)s]",
     )
     parser.add_argument(
         "--url",
         default=default_url(ANALYZER_PORT),
         metavar="URL",
-        help="Address of an analyzer (default: %(default)s).",
+        help="Address of an analyzer. [default: %(default)s]",
     )
     parser.add_argument(
         "--history",
@@ -39,7 +41,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="Replay in this process from a Prometheus: every window is read and judged again.",
     )
     parser.add_argument("--config", metavar="FILE", help="Settings file, for --history and --prometheus.")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="Actions in the table (%(default)s).")
+    parser.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="Actions in the table. [default: %(default)s]"
+    )
     add_json(parser)
     add_language(parser)
 
@@ -67,8 +71,9 @@ COMMAND = Command(
     name="backtest",
     synopsis="backtest",
     help="what a reclaim policy would have done in the past",
-    description="Replay the past through the reclaim machine, and print what would have been taken back, the GPU-hours "
-    "won, and the false alarms. A changed policy is compared with the current one. Nothing is changed.",
+    description="Replay the past with a reclaim policy, and print which GPUs would have been taken back, how many "
+    "GPU-hours that would have freed, and the false alarms. A changed policy is compared with the current one. Nothing "
+    "is changed.",
     examples=(
         ("vgpuscope backtest --since 7d", "the policy in effect, over the last week"),
         ("vgpuscope backtest --policy strict.yaml --since 7d", "a changed policy beside it"),

@@ -12,27 +12,31 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=_port,
         default=AGENT_PORT,
         metavar="PORT",
-        help="Port of the first agent; the others use the ports after it (%(default)s).",
+        help="Port of the first agent; the others use the ports after it. [default: %(default)s]",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="The same seed gives the same workloads (%(default)s)."
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="The same seed gives the same workloads. [default: %(default)s]",
     )
     parser.add_argument(
         "--window-minutes",
         type=_minutes,
         default=1.0,
         metavar="MINUTES",
-        help="Window of the analyzer (%(default)s). Verdicts are unknown until one window has passed.",
+        help="Window of the analyzer. Verdicts are unknown until one window has passed. [default: %(default)s]",
     )
     parser.add_argument(
         "--directory",
         metavar="DIR",
-        help="Directory for the files of the simulated nodes; it is kept (default: a temporary one).",
+        help="Directory for the files of the simulated nodes; it is kept. [default: a temporary one]",
     )
     parser.add_argument(
         "--live-reclaim",
         action="store_true",
-        help="Take GPUs of idle pods back: a simulated control service deletes them (default: a dry run).",
+        help="Take GPUs of idle pods back: a simulated control service deletes them. [default: a dry run]",
     )
 
 

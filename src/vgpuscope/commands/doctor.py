@@ -17,28 +17,30 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="URL",
         action="append",
-        help=f"Address of an agent; can be repeated (default: {default_url(AGENT_PORT)}).",
+        help=f"Address of an agent; can be repeated. [default: {default_url(AGENT_PORT)}]",
     )
     parser.add_argument(
-        "--cluster", metavar="URL", help=f"Address of the cluster exporter (default: {default_url(CLUSTER_PORT)})."
+        "--cluster", metavar="URL", help=f"Address of the cluster exporter. [default: {default_url(CLUSTER_PORT)}]"
     )
     parser.add_argument(
-        "--analyzer", metavar="URL", help=f"Address of an analyzer (default: {default_url(ANALYZER_PORT)})."
+        "--analyzer", metavar="URL", help=f"Address of an analyzer. [default: {default_url(ANALYZER_PORT)}]"
     )
     parser.add_argument(
-        "--extender", metavar="URL", help="Address of a scheduler extender (default: the one that the settings name)."
+        "--extender", metavar="URL", help="Address of a scheduler extender. [default: the one that the settings name]"
     )
     parser.add_argument("--plugin", metavar="URL", action="append", help="Address of a device plugin; can be repeated.")
     parser.add_argument(
-        "--prometheus", metavar="URL", help="Address of Prometheus (default: the one that the analyzer reads)."
+        "--prometheus", metavar="URL", help="Address of Prometheus. [default: the one that the analyzer reads]"
     )
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="Kubeconfig (default: KUBECONFIG, ~/.kube/config or the service account)."
+        "--kubeconfig", metavar="FILE", help="Kubeconfig. [default: KUBECONFIG, ~/.kube/config or the service account]"
     )
     parser.add_argument(
         "--condition", metavar="{…}", help="Matchers that select series, as prometheus.query_condition does."
     )
-    parser.add_argument("--deadline", metavar="SECONDS", type=float, default=20.0, help="For everything (default: 20).")
+    parser.add_argument(
+        "--deadline", metavar="SECONDS", type=float, default=20.0, help="Time limit for all checks. [default: 20]"
+    )
     parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
     add_language(parser)
     parser.add_argument(

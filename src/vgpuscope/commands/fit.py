@@ -16,14 +16,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="Manifests in YAML or JSON; - reads standard input. Pods, Deployments, StatefulSets, Jobs and others.",
     )
     parser.add_argument(
-        "--replicas", type=int, metavar="N", help="Replicas to place (default: as the manifest says, or 1)."
+        "--replicas", type=int, metavar="N", help="Replicas to place. [default: as the manifest says, or 1]"
     )
     parser.add_argument("--namespace", "-n", metavar="NAME", help="Namespace of manifests that name none.")
     parser.add_argument(
         "--url",
         metavar="URL",
         default=default_url(EXTENDER_PORT),
-        help="Address of a scheduler extender (default: %(default)s).",
+        help="Address of a scheduler extender. [default: %(default)s]",
     )
     add_language(parser)
     add_json(parser)
@@ -47,8 +47,8 @@ COMMAND = Command(
     synopsis="fit -f FILE",
     help="tell whether a pod would fit, and where",
     description="Ask the scheduler extender where the pods of a manifest would go. Nothing is created: the answer "
-    "comes from the books of this moment. If a pod does not fit, the command prints which node lacks how much, and "
-    "what would help: a smaller request, fewer constraints, idle pods to end, pods to move.",
+    "uses the current allocations. If a pod does not fit, the command prints which node lacks how much, and what would "
+    "help: a smaller request, fewer constraints, idle pods to end, pods to move.",
     examples=(
         ("vgpuscope fit -f pod.yaml", "whether this pod would fit now"),
         ("vgpuscope fit -f deployment.yaml --replicas 8", "how many of eight replicas would fit"),

@@ -13,7 +13,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="NS/POD or URL",
         nargs="*",
-        help=f"A pod by namespace and name; address of a cluster exporter (default: {default_url(CLUSTER_PORT)}).",
+        help=f"A pod by namespace and name; address of a cluster exporter. [default: {default_url(CLUSTER_PORT)}]",
     )
     parser.add_argument(
         "--all", action="store_true", help="Include pods that stopped waiting; the exporter keeps them for one day."

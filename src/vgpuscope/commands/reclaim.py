@@ -56,7 +56,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         one = verbs.add_parser(
             verb,
             help=text,
-            description=f"{text.capitalize()}. {_ROLE}",
+            description=f"{_sentence(text)} {_ROLE}",
             epilog=epilog(((f"vgpuscope reclaim {verb}", text),)),
         )
         _common(one)
@@ -65,16 +65,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_change(verbs: "argparse._SubParsersAction[_Verb]", verb: str, text: str, example: str) -> None:
-    one = verbs.add_parser(
-        verb, help=text, description=f"{text.capitalize()}. {_ROLE}", epilog=epilog(((example, text),))
-    )
-    one.add_argument("case", metavar="CASE", help="The case: NAMESPACE/POD, or the begin of its UID.")
+    one = verbs.add_parser(verb, help=text, description=f"{_sentence(text)} {_ROLE}", epilog=epilog(((example, text),)))
+    one.add_argument("case", metavar="CASE", help="The case: NAMESPACE/POD, or the beginning of its UID.")
     if verb == "snooze":
         one.add_argument(
-            "--for", dest="rest", default="24h", metavar="TIME", help="How long: 24h, 7d, … (%(default)s)."
+            "--for", dest="rest", default="24h", metavar="TIME", help="How long: 24h, 7d, … [default: %(default)s]"
         )
     _common(one)
     one.set_defaults(verb=verb, command=_run)
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital letter and a full stop; other capitals, as in GPU, stay."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _add_audit(verbs: "argparse._SubParsersAction[_Verb]") -> None:
@@ -85,9 +88,9 @@ def _add_audit(verbs: "argparse._SubParsersAction[_Verb]") -> None:
         epilog=epilog(_AUDIT),
     )
     one.add_argument(
-        "--case", metavar="CASE", help="Only entries of this case: NAMESPACE/POD, or the begin of its UID."
+        "--case", metavar="CASE", help="Only entries of this case: NAMESPACE/POD, or the beginning of its UID."
     )
-    one.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
+    one.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table. [default: {_ROWS}]")
     one.add_argument(
         "--export", choices=("jsonl", "csv"), help="Print the whole log: one JSON object on each line, or CSV."
     )
@@ -100,14 +103,14 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--state", choices=STATES, metavar="STATE", help="Only cases in this state.")
     parser.add_argument("--namespace", "-n", metavar="NAME", help="Only cases of this namespace.")
-    parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table ({_ROWS}).")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table. [default: {_ROWS}]")
     add_forms(parser)
     _common(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     url = default_url(ANALYZER_PORT)
-    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer (default: {url}).")
+    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer. [default: {url}]")
     add_language(parser)
 
 
@@ -134,7 +137,7 @@ COMMAND = Command(
     synopsis="reclaim [COMMAND]",
     help="list idle workloads and what is done about them",
     description="List the cases of idle workloads with their states and countdowns. Further commands approve, snooze, "
-    "exempt, resume and restore a case, stop and start the machine, and print the audit log.",
+    "exempt, resume and restore a case, stop and start reclaim, and print the audit log.",
     examples=(*_LIST, *((example, text) for _, text, example in _CHANGES), *_AUDIT),
     arguments=_arguments,
     run=_run,

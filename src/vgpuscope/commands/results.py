@@ -10,7 +10,9 @@ from vgpuscope.model.service import ANALYZER_PORT
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser, of="analyzer", port=ANALYZER_PORT)
     parser.add_argument(
-        "--low", action="store_true", help="Show only GPUs and tenants that are idle or below the threshold."
+        "--low",
+        action="store_true",
+        help="Show only GPUs and tenants with the verdict idle, or with a score below thresholds.low_utilization.",
     )
     add_forms(parser)
 
@@ -29,7 +31,7 @@ COMMAND = Command(
     "analyzer.",
     examples=(
         ("vgpuscope results", "all GPUs, from the analyzer on this machine"),
-        ("vgpuscope results --low --csv", "idle and little-used GPUs, as CSV"),
+        ("vgpuscope results --low --csv", "GPUs with the verdict idle or a low score, as CSV"),
     ),
     arguments=_arguments,
     run=_run,

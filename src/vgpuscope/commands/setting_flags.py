@@ -15,7 +15,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, *, sections: tuple[str, .
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help=f"Settings file in YAML; {config.NO_FILE} reads no file [default: config.yaml in the working directory, "
+        help=f"Settings file in YAML; {config.NO_FILE} reads no file. [default: config.yaml in the working directory, "
         f"if it exists; env {config.FILE_VARIABLE}]",
     )
     for setting in config.SETTINGS:

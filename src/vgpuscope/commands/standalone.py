@@ -11,20 +11,20 @@ _FLAGS = (  # flag, setting, placeholder, help
         "--listen",
         "analyzer.listen",
         "HOST:PORT",
-        f"Address of the console, the API and /metrics of the analyzer [default: {everywhere(ANALYZER_PORT)}].",
+        f"Address of the console, the API and /metrics of the analyzer. [default: {everywhere(ANALYZER_PORT)}]",
     ),
     (
         "--agent-listen",
         "agent.listen",
         "HOST:PORT",
-        f"Address of the agent's /metrics [default: {local(AGENT_PORT)}].",
+        f"Address of the agent's /metrics. [default: {local(AGENT_PORT)}]",
     ),
     (
         "--history",
         "analyzer.history",
         "FILE",
-        "Store for results: a file, or none [default: /var/lib/vgpuscope/history.db for root, otherwise "
-        "~/.local/state/vgpuscope/history.db].",
+        "Store for results: a file, or none. [default: /var/lib/vgpuscope/history.db for root, otherwise "
+        "~/.local/state/vgpuscope/history.db]",
     ),
 )
 

@@ -19,10 +19,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=_interval,
         default=1.0,
         metavar="SECONDS",
-        help="Time between two updates (default: 1; at least 0.1).",
+        help="Time between two updates, at least 0.1. [default: 1]",
     )
     parser.add_argument(
-        "--sort", default="gpu", metavar="gpu|memory|sm|power|name", help="Order of the rows (default: gpu)."
+        "--sort", default="gpu", metavar="gpu|memory|sm|power|name", help="Order of the rows. [default: gpu]"
     )
     parser.add_argument("--filter", default="", metavar="TEXT", help="Show only the rows that contain this text.")
     parser.add_argument("--processes", action="store_true", help="Show the processes of each container; key p toggles.")

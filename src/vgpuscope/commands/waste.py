@@ -11,14 +11,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     from vgpuscope.model.waste import GROUPINGS
 
     add_url(parser, of="analyzer", port=ANALYZER_PORT)
-    parser.add_argument("--since", default="24h", metavar="TIME", help="Period to report: 24h, 7d, … (%(default)s).")
+    parser.add_argument(
+        "--since", default="24h", metavar="TIME", help="Period to report: 24h, 7d, … [default: %(default)s]"
+    )
     parser.add_argument(
         "--group-by",
         choices=GROUPINGS,
         default="tenant",
-        help="Add up the GPU-hours of each tenant, namespace, owner, node or model (%(default)s).",
+        help="Add up the GPU-hours of each tenant, namespace, owner, node or model. [default: %(default)s]",
     )
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="Rows of the table (%(default)s).")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="Rows of the table. [default: %(default)s]")
     add_forms(parser)
 
 

@@ -11,7 +11,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s NS/POD [--url URL] [--lang {en,zh}] [--json]"
     parser.add_argument("words", metavar="NS/POD", nargs="+", help="The pod, by namespace and name.")
     parser.add_argument(
-        "--url", metavar="URL", help=f"Address of a scheduler extender (default: {default_url(EXTENDER_PORT)})."
+        "--url", metavar="URL", help=f"Address of a scheduler extender. [default: {default_url(EXTENDER_PORT)}]"
     )
     add_language(parser)
     add_json(parser)

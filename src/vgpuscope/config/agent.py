@@ -8,7 +8,7 @@ from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile, metrics_address
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.model.service import AGENT_PORT, everywhere
+from vgpuscope.model.service import AGENT_PORT, KUBELET_PORT, everywhere
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         str | None,
         Meta(
             description="URL of the kubelet for --pods kubelet.",
-            extra={"form": "url", "flag": None, "unset": "https://<node name>:10250"},
+            extra={"form": "url", "flag": None, "unset": f"https://<node name>:{KUBELET_PORT}"},
         ),
     ] = None
     kubelet_ca: Annotated[

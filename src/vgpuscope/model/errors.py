@@ -1,31 +1,36 @@
 """Every error that a user can see. The code is a contract: log, metric label, API body and docs use the same word.
 
 ScopeError
-├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid, AiSdkAbsent   exit code 2
-├── PortBusy, PodUnknown                                 exit code 1
-├── AnnotationMalformed
+├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid, AiSdkAbsent   status 422, exit code 2
+├── PortBusy, PodUnknown                                 status 500, 404
+├── AnnotationMalformed                                  status 500
 ├── QueryInvalid, BodyInvalid, RequestInvalid            status 422
 ├── BodyTooLarge                                         status 413
+├── LoginFailed                                          status 401
 ├── ReadOnly, Forbidden ─── PeerForbidden                status 403
 ├── ExtenderStandby, ExtenderNotSynced                   status 503
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
-├── CallFailed, CaseUnfit                                status 502, 409
+├── CallFailed ─── CallRefused                           status 502, 409
+├── CaseUnfit                                            status 409
 ├── AiFailed ─┬─ AiUnreachable, AiTimeout, AiRateLimited, AiBudgetSpent
 │             └─ AiRejected, AiRedirected, AiAnswerInvalid, AiAnswerTooLarge   status 502
-├── LinkInvalid, LinkExpired, LinkUsed                   status 404, 410
-├── BacktestBusy, HistoryAbsent                              status 409
+├── LinkInvalid, LinkExpired, LinkUsed                   status 404, 410, 410
+├── BacktestBusy, HistoryAbsent                          status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 ├── AllocateFailed ─── AllocatePodUnknown, AllocateCountMismatch, AllocateDeviceUnknown, AllocateDeviceUnhealthy,
 │                      AllocateDirectory                 the device plugin's; they go to the kubelet
-└── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
-                ├─ RegionRefused, RegionsUnreadable, CgroupsAbsent, CgroupsHung
-                ├─ KubeUnreadable, KubeForbidden
-                ├─ PodResourcesDown, PageMalformed
+└── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung     status 503, as all below
+                ├─ ProfilingAbsent, ProfilingOff
+                ├─ DcgmUnreadable, DcgmWithoutFields, DcgmUnusable, DcgmNotFound
+                ├─ RegionsAbsent, RegionsUnreadable, RegionRefused
+                ├─ CgroupsAbsent, CgroupsUnreadable, CgroupsUnknown, CgroupsHung
+                ├─ KubeUnreadable ─── KubeForbidden
                 ├─ KubeletAbsent, KubeletDown
-                └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
-                   NoKnownMetrics, WindowTooShort, LimitReached
+                ├─ PodResourcesAbsent, PodResourcesDown, PageMalformed
+                ├─ QueryFailed ─── QueryTimeout, QueryForbidden, AnswerUnreadable
+                └─ AnswerPartial, SamplesRefused, NoKnownMetrics, WindowTooShort, LimitReached
 """
 
 from typing import ClassVar

@@ -1,6 +1,7 @@
 """Our services: their names, by which a client detects that it asks the wrong one, and their default addresses.
 
-No other file of the package contains a default port.
+No other file of the package contains a default port of ours, of the kubelet or of dcgm-exporter. Only the simulator
+has its own.
 """
 
 from typing import Final, Literal
@@ -14,6 +15,9 @@ CLUSTER_PORT: Final = 31993
 ANALYZER_PORT: Final = 8080
 EXTENDER_PORT: Final = 8080
 PLUGIN_PORT: Final = 9396
+
+KUBELET_PORT: Final = 10250
+DCGM_EXPORTER_PORT: Final = 9400
 
 LEADER_LABEL: Final = "vgpuscope.io/role"  # on the pod of the extender that leads; the chart's Service selects it
 EXTENDER_LEASE: Final = "vgpuscope-extender"  # by it, the cluster exporter knows that an extender runs

@@ -904,7 +904,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GPUs and tenants that are idle or below the threshold */
+        /** GPUs and tenants with the verdict idle, or with a score below the threshold */
         get: operations["get_results_low"];
         put?: never;
         post?: never;
@@ -7808,7 +7808,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description GPUs and tenants that are idle or below the threshold */
+            /** @description GPUs and tenants with the verdict idle, or with a score below the threshold */
             200: {
                 headers: {
                     /** @description changes when the answer does */

@@ -412,7 +412,7 @@ export const en = {
   "reclaim.start": "Start again",
   "reclaim.stop_title": "Stop taking GPUs back",
   "reclaim.stop_text":
-    "No action is taken and no notice is sent until somebody starts it again. This survives a restart. Calls that wait for a retry wait, too.",
+    "No action is taken and no notice is sent until an operator starts reclaim again. This survives a restart. Calls that wait for a retry wait, too.",
   "reclaim.start_title": "Start taking GPUs back again",
   "reclaim.start_text": "Cases move on from the next analysis. An open circuit breaker is reset.",
   "reclaim.missing": "This analyzer has no reclaim API",

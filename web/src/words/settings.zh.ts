@@ -1,10 +1,10 @@
 /** 各设置项的中文说明；API 只提供英文。 */
 export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "analyzer.listen": "提供 API 与 /metrics 的监听地址；IPv6 写在方括号内，如 [::]:8080。",
-  "analyzer.targets": "不使用 Prometheus 时：要采集的 agent 与集群 exporter 的 URL，以逗号分隔。",
+  "analyzer.targets": "不使用 Prometheus 时：要抓取的 agent 与集群 exporter 的 URL，以逗号分隔。",
   "analyzer.discover_services":
-    "不使用 Prometheus 且未设置 targets 时：采集这些 Kubernetes Service 的端点，格式为 NAMESPACE/NAME:PORT。",
-  "analyzer.scrape_interval": "不使用 Prometheus 时：两次采集之间的时间。",
+    "不使用 Prometheus 且未设置 targets 时：抓取这些 Kubernetes Service 的端点，格式为 NAMESPACE/NAME:PORT。",
+  "analyzer.scrape_interval": "不使用 Prometheus 时：两次抓取之间的时间。",
   "analyzer.scrape_token": "访问集群 exporter 与调度器扩展的 bearer token；不使用 Prometheus 时也用于 agent。",
   "analyzer.kubeconfig": "用于服务发现与查询 Pod 所有者的 kubeconfig。",
   "analyzer.cluster_url": "集群 exporter 的 URL，由它提供 Pod 的所有者、分配与等待中的 Pod。",
@@ -25,11 +25,11 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "analyzer.keep_hours": "按小时汇总的保留时间。",
   "analyzer.keep_days": "按天汇总的保留时间。",
   "analyzer.forget_after":
-    "没有新样本的 GPU 在这段时间内显示为未知。节点被删除，或采集目标应答中不再有它时，会更早移除。",
+    "没有新样本的 GPU 在这段时间内显示为未知。节点被删除，或抓取目标应答中不再有它时，会更早移除。",
   "analyzer.web_config_file":
     "包含 TLS、basic auth 与 bearer token 的文件，格式同 Prometheus exporter-toolkit；修改后自动重新读取。",
   "prometheus.url": "Prometheus、Thanos、Mimir 或 VictoriaMetrics 的 URL，包含 /api/v1 之前的路径。",
-  "prometheus.query_condition": "附加到每个查询的标签匹配条件。不使用 Prometheus 时，用于过滤采集到的序列。",
+  "prometheus.query_condition": "附加到每个查询的标签匹配条件。不使用 Prometheus 时，用于过滤抓取到的序列。",
   "prometheus.time_window_min": "分析窗口的长度（分钟）。",
   "prometheus.step":
     "同一序列两个样本之间的预期间隔，以实际测得的间隔为准。数万 GPU 的集群中，较长的间隔无法自动识别，请在此设置。",
@@ -60,7 +60,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "verdict.stalled_util": "“疑似停滞”类别的最低平均利用率（0-1）。",
   "verdict.stalled_power": "“疑似停滞”类别的最高功耗占上限的比例（0-1）。",
   "verdict.preparing_cpu":
-    "“空闲，准备数据”类别的最低 CPU 用量（核）：GPU 空闲，而租户的 CPU 很忙。没有代理的 CPU 指标时，不会出现该类别。",
+    "“空闲，准备数据”类别的最低 CPU 用量（核）：GPU 空闲，而租户的 CPU 很忙。没有 agent 的 CPU 指标时，不会出现该类别。",
   "scheduler.interval": "两次分析开始之间的时间。",
   "scheduler.max_workers": "同时进行的查询数。",
   "gpu_defaults.memory_mb": "未上报显存的 GPU 的显存（MiB）。",
@@ -138,7 +138,7 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
     "由 API token 生成；没有 token 时每个进程使用随机密钥",
   "discovered through Kubernetes": "通过 Kubernetes 发现",
   "the service account of the pod": "Pod 的 service account",
-  "the target with port 31993": "端口为 31993 的采集目标",
+  "the target with port 31993": "端口为 31993 的抓取目标",
   "none: such headers are ignored": "无：忽略此类请求头",
   "told from ai.api_url": "由 ai.api_url 判断",
   "that of the provider": "服务商的地址",
@@ -148,7 +148,7 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   "made from analyzer.session_key or the API token; without both, notices have no such links":
     "由 analyzer.session_key 或 API token 生成；两者都没有时，通知中没有此类链接",
   "plain HTTP without authentication": "明文 HTTP，无认证",
-  "none: the analyzer scrapes the targets itself": "无：由分析器直接采集",
+  "none: the analyzer scrapes the targets itself": "无：由分析器直接抓取",
   "calls are not signed": "调用不签名",
   "at any time": "任何时间",
   "the CAs of the system": "系统的 CA",

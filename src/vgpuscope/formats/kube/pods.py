@@ -15,6 +15,7 @@ from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import ClaimUse, Container, Pod
+from vgpuscope.model.service import DCGM_EXPORTER_PORT
 
 T = TypeVar("T")
 
@@ -157,7 +158,6 @@ def _pod(found: _Pod, wrong: list[str]) -> Pod:
 
 
 _DCGM = re.compile(r"(?:^|/)dcgm-exporter(?:$|[:@])")  # NVIDIA's image, in any registry
-_DCGM_PORT = 9400
 
 
 def _exporter(spec: _Spec, status: _Status) -> str | None:
@@ -169,7 +169,7 @@ def _exporter(spec: _Spec, status: _Status) -> str | None:
             ports = [port for port in container.ports or () if port.container_port]
             chosen = next((port for port in ports if port.name == "metrics"), ports[0] if ports else None)
             host = f"[{status.pod_ip}]" if ":" in status.pod_ip else status.pod_ip
-            return f"{host}:{chosen.container_port if chosen else _DCGM_PORT}"
+            return f"{host}:{chosen.container_port if chosen else DCGM_EXPORTER_PORT}"
     return None
 
 

@@ -27,6 +27,7 @@ from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pod import Grant, Pod
+from vgpuscope.model.service import KUBELET_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import OnChange
@@ -362,7 +363,7 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
         from vgpuscope.sources.node.kubelet import KubeletPods
 
         return KubeletPods(
-            url=config.kubelet_url or f"https://{config.node_name}:10250",
+            url=config.kubelet_url or f"https://{config.node_name}:{KUBELET_PORT}",
             ca_file=config.kubelet_ca,
             insecure=config.kubelet_insecure,
         )

@@ -220,7 +220,7 @@ class AnalyzerApi:
             self._rows_of("/results"),
             self._data(
                 "/results/low",
-                "GPUs and tenants that are idle or below the threshold",
+                "GPUs and tenants with the verdict idle, or with a score below the threshold",
                 self._low,
                 seed.LowBody,
                 or_else=seed.SomeOfLow,

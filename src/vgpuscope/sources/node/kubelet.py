@@ -10,6 +10,7 @@ from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import KUBELET_PORT, local
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class KubeletPods:
     def __init__(
         self,
         *,
-        url: str = "https://127.0.0.1:10250",
+        url: str = f"https://{local(KUBELET_PORT)}",
         token_file: str | None = f"{_SERVICE_ACCOUNT}/token",
         ca_file: str | None = None,
         insecure: bool = False,

@@ -5,7 +5,15 @@ from typing import Final, NamedTuple
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
-from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_LEASE, EXTENDER_PORT, PLUGIN_PORT
+from vgpuscope.model.service import (
+    AGENT_PORT,
+    ANALYZER_PORT,
+    CLUSTER_PORT,
+    DCGM_EXPORTER_PORT,
+    EXTENDER_LEASE,
+    EXTENDER_PORT,
+    PLUGIN_PORT,
+)
 from vgpuscope.model.words import Words
 
 
@@ -20,9 +28,9 @@ class Said(NamedTuple):
 
 STAGE_NAMES: Final[dict[Stage, Words]] = {
     "driver": Words("driver", "驱动"),
-    "regions": Words("HAMi regions", "HAMi 共享区"),
-    "agent": Words("agents", "节点代理"),
-    "scrape": Words("scrape", "采集"),
+    "regions": Words("HAMi regions", "HAMi 的 region"),
+    "agent": Words("agents", "节点 agent"),
+    "scrape": Words("scrape", "抓取"),
     "labels": Words("labels", "标签"),
     "units": Words("units", "单位"),
     "freshness": Words("freshness", "时效"),
@@ -39,11 +47,11 @@ STATUS_NAMES: Final[dict[Status, Words]] = {
 }
 FACT_NAMES: Final[dict[FactName, Words]] = {
     "driver": Words("the driver of this machine", "本机驱动"),
-    "regions": Words("HAMi's regions on this machine", "本机的 HAMi 共享区"),
+    "regions": Words("HAMi's regions on this machine", "本机的 HAMi region"),
     "processes": Words("the processes of this machine", "本机进程"),
     "podresources": Words("the kubelet's PodResources socket", "kubelet 的 PodResources 套接字"),
-    "agent": Words("an agent", "节点代理"),
-    "cluster": Words("the cluster exporter", "集群导出器"),
+    "agent": Words("an agent", "节点 agent"),
+    "cluster": Words("the cluster exporter", "集群 exporter"),
     "prometheus": Words("Prometheus", "Prometheus"),
     "series": Words("GPU series", "GPU 序列"),
     "kubernetes": Words("the Kubernetes API", "Kubernetes API"),
@@ -88,7 +96,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Run the agent with the nvidia runtime class and `NVIDIA_DRIVER_CAPABILITIES=utility`.",
-            "用 nvidia 运行时类运行代理，并设置 `NVIDIA_DRIVER_CAPABILITIES=utility`。",
+            "用 nvidia 运行时类运行 agent，并设置 `NVIDIA_DRIVER_CAPABILITIES=utility`。",
         ),
         ("kubectl get runtimeclass", "kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /usr/lib/x86_64-linux-gnu"),
     ),
@@ -135,7 +143,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Set hostPID: true in the agent's DaemonSet, or mount the host's /proc and set --proc-root.",
-            "在代理的 DaemonSet 中设置 hostPID: true，或挂载宿主机的 /proc 并设置 --proc-root。",
+            "在 agent 的 DaemonSet 中设置 hostPID: true，或挂载宿主机的 /proc 并设置 --proc-root。",
         ),
         ("kubectl get ds -A -o custom-columns=NAME:.metadata.name,HOSTPID:.spec.template.spec.hostPID",),
     ),
@@ -226,7 +234,7 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "Use the series of vgpuscope's agent, or a HAMi release with HAMi-core's fix "
             "(nvmlDeviceGetProcessesUtilizationInfo).",
-            "使用 vgpuscope 代理的序列，或使用包含 HAMi-core 修复的 HAMi "
+            "使用 vgpuscope agent 的序列，或使用包含 HAMi-core 修复的 HAMi "
             "版本（nvmlDeviceGetProcessesUtilizationInfo）。",
         ),
         ("nvidia-smi pmon -c 1",),
@@ -234,31 +242,31 @@ SAID: Final[dict[str, Said]] = {
     # ── regions ─────────────────────────────────────────────────────────────────────────────────────────────────
     "REGIONS_UNREADABLE": Said(
         _W("HAMi's directory can be listed", "能够列出 HAMi 目录"),
-        _W("HAMi's directory of regions exists, but cannot be listed.", "HAMi 的共享区目录存在，但无法列出。"),
+        _W("HAMi's directory of regions exists, but cannot be listed.", "HAMi 的 region 目录存在，但无法列出。"),
         _W(
             "Run the agent as a user who may read <hook path>/containers.",
-            "以有权读取 <hook path>/containers 的用户运行代理。",
+            "以有权读取 <hook path>/containers 的用户运行 agent。",
         ),
         ("ls -ld /usr/local/vgpu /usr/local/vgpu/containers",),
     ),
     "REGIONS_NOT_MOUNTED": Said(
-        _W("Agents see HAMi's directory", "代理能看到 HAMi 目录"),
+        _W("Agents see HAMi's directory", "agent 能看到 HAMi 目录"),
         _W(
             "On {count:node|nodes} HAMi shares GPUs, and the agent sees no directory of regions.",
-            "在 {count} 个节点上 HAMi 共享 GPU，但代理看不到共享区目录。",
+            "在 {count} 个节点上 HAMi 共享 GPU，但 agent 看不到 region 目录。",
         ),
         _W(
             "Mount /usr/local/vgpu of the host into the agent, or set --hook-path to HAMi's directory.",
-            "把宿主机的 /usr/local/vgpu 挂载进代理，或把 --hook-path 设为 HAMi 的目录。",
+            "把宿主机的 /usr/local/vgpu 挂载进 agent，或把 --hook-path 设为 HAMi 的目录。",
         ),
         ("ls /usr/local/vgpu/containers",),
     ),
     "REGION_LAYOUT_UNKNOWN": Said(
-        _W("Region files have a known layout", "共享区文件布局已知"),
+        _W("Region files have a known layout", "region 文件布局已知"),
         _W(
             "Region files have a size or version of no known HAMi release. Their containers have no limits and "
             "no own use.",
-            "共享区文件的大小或版本不属于任何已知的 HAMi 版本，相应容器没有限额和自身用量。",
+            "region 文件的大小或版本不属于任何已知的 HAMi 版本，相应容器没有限额和自身用量。",
         ),
         _W(
             "Compare the versions of HAMi's library and of vgpuscope. Send one file with a bug report.",
@@ -271,7 +279,7 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "{count:container holds a GPU and has|containers hold GPUs and have} not called CUDA yet. HAMi's "
             "library makes the region (.cache) at the first call; until then there are no container metrics.",
-            "{count} 个容器持有 GPU 但尚未调用 CUDA。HAMi 的库在首次调用时才创建共享区（.cache），"
+            "{count} 个容器持有 GPU 但尚未调用 CUDA。HAMi 的库在首次调用时才创建 region（.cache），"
             "在此之前没有容器指标。",
         ),
         _W(
@@ -289,7 +297,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Run vgpuscope's agent on these nodes. It shows containers of whole GPUs, too.",
-            "在这些节点上运行 vgpuscope 代理，它也显示独占整卡的容器。",
+            "在这些节点上运行 vgpuscope agent，它也显示独占整卡的容器。",
         ),
     ),
     "MEMORY_OVER_LIMIT": Said(
@@ -308,11 +316,11 @@ SAID: Final[dict[str, Said]] = {
         ("kubectl exec -n NAMESPACE POD -- nvidia-smi",),
     ),
     "REGIONS_ORPHANED": Said(
-        _W("Regions belong to pods that exist", "共享区属于现存的 Pod"),
+        _W("Regions belong to pods that exist", "region 属于现存的 Pod"),
         _W(
             "{count:region directory is|region directories are} left over from pods that are gone. HAMi's "
             "monitor or `vgpuscope plugin` removes them after 5 minutes; where neither runs, their last values stay.",
-            "有 {count} 个共享区目录属于已消失的 Pod。HAMi 监控或 `vgpuscope plugin` 会在 5 分钟后删除它们；"
+            "有 {count} 个 region 目录属于已消失的 Pod。HAMi 监控或 `vgpuscope plugin` 会在 5 分钟后删除它们；"
             "若两者都未运行，最后的数值会一直保留。",
         ),
         _W(
@@ -326,11 +334,11 @@ SAID: Final[dict[str, Said]] = {
     ),
     # ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────
     "AGENT_DOWN": Said(
-        _W("The agent answers", "代理有应答"),
-        _W("No agent answers at {place}.", "{place} 上没有代理应答。"),
+        _W("The agent answers", "agent 有应答"),
+        _W("No agent answers at {place}.", "{place} 上没有 agent 应答。"),
         _W(
             f"Check that the agent's pod runs and that port {AGENT_PORT} can be reached.",
-            f"检查代理的 Pod 是否在运行，以及 {AGENT_PORT} 端口能否访问。",
+            f"检查 agent 的 Pod 是否在运行，以及 {AGENT_PORT} 端口能否访问。",
         ),
         ("kubectl get pods -A -o wide | grep vgpuscope-agent", f"curl -s http://NODE:{AGENT_PORT}/healthz"),
     ),
@@ -340,29 +348,29 @@ SAID: Final[dict[str, Said]] = {
         _W(
             f"Agents listen on {AGENT_PORT}, the cluster exporter on {CLUSTER_PORT} and the analyzer on "
             f"{ANALYZER_PORT} by default.",
-            f"默认端口：代理 {AGENT_PORT}，集群导出器 {CLUSTER_PORT}，分析器 {ANALYZER_PORT}。",
+            f"默认端口：agent {AGENT_PORT}，集群 exporter {CLUSTER_PORT}，分析器 {ANALYZER_PORT}。",
         ),
         ("kubectl get svc -A | grep -E 'vgpuscope|hami'",),
     ),
     "AGENT_SAMPLE_OLD": Said(
-        _W("Agents take samples", "代理在持续采样"),
+        _W("Agents take samples", "agent 在持续采样"),
         _W(
             "{count:agent answers|agents answer}, but the last sample is old.",
-            "{count} 个代理有应答，但最近一次采样已过时。",
+            "{count} 个 agent 有应答，但最近一次采样已过时。",
         ),
-        _W("See the agent's log; a driver call may hang.", "查看代理日志，可能有驱动调用挂起。"),
+        _W("See the agent's log; a driver call may hang.", "查看 agent 日志，可能有驱动调用挂起。"),
         ("kubectl logs -n vgpuscope ds/vgpuscope-agent --tail=50",),
     ),
     "PODS_UNKNOWN": Said(
-        _W("Agents can read pods", "代理能读取 Pod"),
+        _W("Agents can read pods", "agent 能读取 Pod"),
         _W(
             "{count:agent|agents} cannot read the pods of the node, so series have no names of pods.",
-            "{count} 个代理无法读取所在节点的 Pod，因此序列没有 Pod 名称。",
+            "{count} 个 agent 无法读取所在节点的 Pod，因此序列没有 Pod 名称。",
         ),
         _W(
             "Check --pods, and that the agent's service account may list pods (or use nodes/proxy with --pods "
             "kubelet).",
-            "检查 --pods，以及代理的服务账号是否可以列出 Pod（或在 --pods kubelet 时使用 nodes/proxy）。",
+            "检查 --pods，以及 agent 的服务账号是否可以列出 Pod（或在 --pods kubelet 时使用 nodes/proxy）。",
         ),
         ("kubectl auth can-i list pods --as=system:serviceaccount:vgpuscope:vgpuscope-agent",),
     ),
@@ -376,16 +384,16 @@ SAID: Final[dict[str, Said]] = {
         ("ls -l /var/lib/kubelet/pod-resources/kubelet.sock",),
     ),
     "CLAIMS_UNKNOWN": Said(
-        _W("Agents can read ResourceClaims", "代理能读取 ResourceClaim"),
+        _W("Agents can read ResourceClaims", "agent 能读取 ResourceClaim"),
         _W(
             "{count:agent|agents} cannot read slices or claims of DRA, so GPUs are identified by names of devices, and "
             "admin access counts as an allocation.",
-            "{count} 个代理无法读取 DRA 的 ResourceSlice 或 ResourceClaim，"
+            "{count} 个 agent 无法读取 DRA 的 ResourceSlice 或 ResourceClaim，"
             "因此只能按设备名称识别 GPU，管理员访问也会被算作分配。",
         ),
         _W(
             "Allow the agent's service account to list resourceslices and to get resourceclaims.",
-            "允许代理的服务账号 list resourceslices、get resourceclaims。",
+            "允许 agent 的服务账号 list resourceslices、get resourceclaims。",
         ),
         (
             "kubectl auth can-i list resourceslices.resource.k8s.io "
@@ -393,8 +401,8 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     "PROC_UNREADABLE": Said(
-        _W("Agents can read the host's /proc", "代理能读取宿主机的 /proc"),
-        _W("{count:agent|agents} cannot read the host's /proc.", "{count} 个代理无法读取宿主机的 /proc。"),
+        _W("Agents can read the host's /proc", "agent 能读取宿主机的 /proc"),
+        _W("{count:agent|agents} cannot read the host's /proc.", "{count} 个 agent 无法读取宿主机的 /proc。"),
         _W(
             "Set hostPID: true, or --proc-root to where the host's /proc is mounted.",
             "设置 hostPID: true，或把 --proc-root 设为宿主机 /proc 的挂载位置。",
@@ -409,9 +417,12 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "Check the address and the exporter's pod. The exporter must listen on an address that the agent reaches, "
             "not only on localhost.",
-            "检查地址和导出器的 Pod。导出器必须监听 agent 能够访问的地址，而不只是 localhost。",
+            "检查地址和 exporter 的 Pod。exporter 必须监听 agent 能够访问的地址，而不只是 localhost。",
         ),
-        ("kubectl get pods -A -o wide | grep dcgm-exporter", "curl -s http://NODE:9400/metrics | head"),
+        (
+            "kubectl get pods -A -o wide | grep dcgm-exporter",
+            f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | head",
+        ),
     ),
     "DCGM_NOT_FOUND": Said(
         _W("--dcgm auto finds a dcgm-exporter", "--dcgm auto 能够找到 dcgm-exporter"),
@@ -421,7 +432,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Check that the agent knows the pods of its node (`--pods`), or name the exporter with `--dcgm URL`.",
-            "检查 agent 是否知道本节点的 Pod（`--pods`），或用 `--dcgm URL` 指定导出器。",
+            "检查 agent 是否知道本节点的 Pod（`--pods`），或用 `--dcgm URL` 指定 exporter。",
         ),
         ("kubectl get pods -A -o wide | grep dcgm-exporter",),
     ),
@@ -431,13 +442,13 @@ SAID: Final[dict[str, Said]] = {
             "On {count:node|nodes} the dcgm-exporter of `--dcgm` has no profiling field. Its default list has none, "
             "and without `SYS_ADMIN` it leaves them out.",
             "在 {count} 个节点上，`--dcgm` 指定的 dcgm-exporter 没有性能剖析字段。默认列表中没有这些字段；"
-            "没有 `SYS_ADMIN` 权限时导出器也会略去它们。",
+            "没有 `SYS_ADMIN` 权限时 exporter 也会略去它们。",
         ),
         _W(
             f"Add `{_ENGINE_ACTIVE}` and `{_SM_ACTIVE}` to the exporter's metrics file, and run it with `SYS_ADMIN`.",
-            f"在导出器的指标文件中加入 `{_ENGINE_ACTIVE}` 和 `{_SM_ACTIVE}`，并以 `SYS_ADMIN` 权限运行。",
+            f"在 exporter 的指标文件中加入 `{_ENGINE_ACTIVE}` 和 `{_SM_ACTIVE}`，并以 `SYS_ADMIN` 权限运行。",
         ),
-        ("curl -s http://NODE:9400/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
+        (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
     ),
     "DCGM_UNUSABLE": Said(
         _W("The fields of the dcgm-exporter can be used", "dcgm-exporter 的字段可以使用"),
@@ -452,12 +463,12 @@ SAID: Final[dict[str, Said]] = {
             "Remove relabelling that drops `UUID` or `GPU_I_ID`, use the fields in their own units (0-1, bytes per "
             "second), and give each agent the exporter of its own node.",
             "去掉会丢弃 `UUID` 或 `GPU_I_ID` 的重标记规则，使用字段自身的单位（0–1，字节/秒），"
-            "并让每个 agent 读取本节点的导出器。",
+            "并让每个 agent 读取本节点的 exporter。",
         ),
-        ("curl -s http://NODE:9400/metrics | grep _PROF_",),
+        (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_",),
     ),
     "CGROUPS_ABSENT": Said(
-        _W("Agents see the host's cgroups", "代理能看到宿主机的 cgroup"),
+        _W("Agents see the host's cgroups", "agent 能看到宿主机的 cgroup"),
         _W(
             "On {count:node|nodes} there is nothing at `--cgroup-root`. CPU, memory, I/O and network of containers are "
             "not known, so `idle-preparing` is never found there.",
@@ -473,7 +484,7 @@ SAID: Final[dict[str, Said]] = {
         ("kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /sys/fs/cgroup",),
     ),
     "CGROUPS_UNREADABLE": Said(
-        _W("Agents can read the host's cgroups", "代理能读取宿主机的 cgroup"),
+        _W("Agents can read the host's cgroups", "agent 能读取宿主机的 cgroup"),
         _W(
             "On {count:node|nodes} the directory of `--cgroup-root` exists, but the agent may not list it, or reading "
             "it does not end.",
@@ -505,11 +516,11 @@ SAID: Final[dict[str, Said]] = {
         ("kubectl get pods -A -o wide | grep -E 'hami|vgpuscope'", "kubectl describe pod -n NAMESPACE POD"),
     ),
     "EXPORTER_RESTARTS": Said(
-        _W("Exporters do not restart", "导出器没有反复重启"),
+        _W("Exporters do not restart", "exporter 没有反复重启"),
         _W(
             "{count:exporter was|exporters were} killed for memory, or restarted again and again. Each restart "
             "is a gap in the series.",
-            "{count} 个导出器因内存被终止或反复重启，每次重启都会在序列中留下空隙。",
+            "{count} 个 exporter 因内存被终止或反复重启，每次重启都会在序列中留下空隙。",
         ),
         _W(
             "Raise the memory limit, then look for a leak: dcgm-exporter is known for one, and a restart each "
@@ -539,15 +550,15 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "prometheus.url must end before /api/v1. Agents and cluster exporters belong in analyzer.targets.",
-            "prometheus.url 必须在 /api/v1 之前结束。代理和集群导出器应写入 analyzer.targets。",
+            "prometheus.url 必须在 /api/v1 之前结束。agent 和集群 exporter 应写入 analyzer.targets。",
         ),
         ("curl -si 'PROMETHEUS_URL/api/v1/query?query=up' | head -5",),
     ),
     "PROMETHEUS_EMPTY": Said(
-        _W("Prometheus scrapes something", "Prometheus 有采集目标"),
+        _W("Prometheus scrapes something", "Prometheus 有抓取目标"),
         _W(
             "Prometheus answers, but has no target: its service discovery finds nothing.",
-            "Prometheus 有应答但没有任何采集目标：服务发现没有找到任何对象。",
+            "Prometheus 有应答但没有任何抓取目标：服务发现没有找到任何对象。",
         ),
         _W(
             "Check the ServiceMonitors' labels against serviceMonitorSelector, and Prometheus' own rights.",
@@ -559,32 +570,35 @@ SAID: Final[dict[str, Said]] = {
         _W("Prometheus has GPU metrics", "Prometheus 有 GPU 指标"),
         _W(
             "Prometheus has {targets:target|targets}, and no GPU metric: no exporter of GPUs is scraped.",
-            "Prometheus 有 {targets} 个目标，但没有任何 GPU 指标：没有采集 GPU 导出器。",
+            "Prometheus 有 {targets} 个目标，但没有任何 GPU 指标：没有抓取 GPU exporter。",
         ),
         _W(
-            f"Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it (port {AGENT_PORT} or 9400).",
-            f"安装 vgpuscope 代理或 dcgm-exporter，并让 Prometheus 采集（端口 {AGENT_PORT} 或 9400）。",
+            "Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it "
+            f"(port {AGENT_PORT} or {DCGM_EXPORTER_PORT}).",
+            "安装 vgpuscope agent 或 dcgm-exporter，并让 Prometheus 抓取"
+            f"（端口 {AGENT_PORT} 或 {DCGM_EXPORTER_PORT}）。",
         ),
         ("kubectl get pods -A | grep -E 'vgpuscope|dcgm|hami'",),
     ),
     "TARGETS_DOWN": Said(
-        _W("All targets with GPUs answer", "所有 GPU 采集目标都有应答"),
+        _W("All targets with GPUs answer", "所有 GPU 抓取目标都有应答"),
         _W(
             "{count:target does|targets do} not answer. The GPUs there are unknown.",
             "{count} 个目标没有应答，其 GPU 状态未知。",
         ),
         _W(
-            f"Check that the exporter's pod runs, that its port ({AGENT_PORT}, {CLUSTER_PORT} or 9400) can be reached, "
-            "and TLS and credentials of the scrape.",
-            f"检查导出器的 Pod 是否运行、端口（{AGENT_PORT}、{CLUSTER_PORT} 或 9400）能否访问，以及采集的 TLS 与凭据。",
+            f"Check that the exporter's pod runs, that its port ({AGENT_PORT}, {CLUSTER_PORT} or {DCGM_EXPORTER_PORT}) "
+            "can be reached, and TLS and credentials of the scrape.",
+            f"检查 exporter 的 Pod 是否运行、端口（{AGENT_PORT}、{CLUSTER_PORT} 或 {DCGM_EXPORTER_PORT}）能否访问，"
+            "以及抓取的 TLS 与凭据。",
         ),
         ("kubectl get pods -A -o wide | grep -E 'vgpuscope|dcgm|hami'", "curl -s http://TARGET/metrics | head -3"),
     ),
     "NODES_WITHOUT_AGENT": Said(
-        _W("Every GPU node has an exporter", "每个 GPU 节点都有导出器"),
+        _W("Every GPU node has an exporter", "每个 GPU 节点都有 exporter"),
         _W(
             "{count} of {all:GPU node has|GPU nodes have} no series. No exporter runs there, or it is not scraped.",
-            "{all} 个 GPU 节点中有 {count} 个没有序列：那里没有运行导出器，或没有被采集。",
+            "{all} 个 GPU 节点中有 {count} 个没有序列：那里没有运行 exporter，或没有被抓取。",
         ),
         _W(
             "Give the nodes the label that the DaemonSet selects (gpu=on), and tolerate their taints.",
@@ -593,19 +607,19 @@ SAID: Final[dict[str, Said]] = {
         ("kubectl label node NODE gpu=on", "kubectl describe node NODE | grep -A3 Taints"),
     ),
     "SCRAPE_INTERVAL_LONG": Said(
-        _W("Scrapes are frequent enough for the window", "采集频率满足分析窗口"),
+        _W("Scrapes are frequent enough for the window", "抓取频率满足分析窗口"),
         _W(
             "{count:job scrapes|jobs scrape} so rarely that a window of {window} minutes has fewer than five "
             "samples. The GPUs are judged unknown.",
-            "有 {count} 个作业采集过疏，{window} 分钟的窗口内不足五个样本，相应 GPU 被判为未知。",
+            "有 {count} 个作业抓取过疏，{window} 分钟的窗口内不足五个样本，相应 GPU 被判为未知。",
         ),
         _W(
             "Scrape every 15-60 s, or set prometheus.time_window_min to at least {needed}.",
-            "每 15–60 秒采集一次，或把 prometheus.time_window_min 设为至少 {needed}。",
+            "每 15–60 秒抓取一次，或把 prometheus.time_window_min 设为至少 {needed}。",
         ),
     ),
     "HAMI_BESIDE_OURS": Said(
-        _W("HAMi's series come from one exporter", "HAMi 序列只来自一个导出器"),
+        _W("HAMi's series come from one exporter", "HAMi 序列只来自一个 exporter"),
         _W(
             "{count:HAMi metric is|HAMi metrics are} exported by HAMi and by vgpuscope. A sum over them "
             "counts everything twice.",
@@ -613,15 +627,15 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Stop scraping HAMi's exporters, or set --families native on vgpuscope.",
-            "停止采集 HAMi 的导出器，或在 vgpuscope 上设置 --families native。",
+            "停止抓取 HAMi 的 exporter，或在 vgpuscope 上设置 --families native。",
         ),
         ("vgpuscope agent --families native",),
     ),
     "SCRAPED_TWICE": Said(
-        _W("Each exporter is scraped by one job", "每个导出器只被一个作业采集"),
+        _W("Each exporter is scraped by one job", "每个 exporter 只被一个作业抓取"),
         _W(
             "The jobs {jobs} scrape the same {count:GPU|GPUs}. A sum or a count has them twice.",
-            "作业 {jobs} 采集了相同的 GPU（{count} 个），求和或计数时会重复。",
+            "作业 {jobs} 抓取了相同的 GPU（{count} 个），求和或计数时会重复。",
         ),
         _W(
             "Remove one: often a ServiceMonitor and the annotation prometheus.io/scrape name the same pods.",
@@ -662,7 +676,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Switch on the family of these names on the agent and cluster exporter (--families), or correct the rules.",
-            "在代理和集群导出器上启用这些名称所属的系列（--families），或修正规则。",
+            "在 agent 和集群 exporter 上启用这些名称所属的系列（--families），或修正规则。",
         ),
         ("vgpuscope agent --families native,hami,hami-legacy,handbook,pod",),
     ),
@@ -672,12 +686,12 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "honor_labels is off for {jobs}: `pod` is the exporter's pod, and the tenant is in `exported_pod`. "
             "vgpuscope understands that; most dashboards do not.",
-            "作业 {jobs} 未启用 honor_labels：pod 是导出器的 Pod，使用者在 exported_pod 中。vgpuscope "
+            "作业 {jobs} 未启用 honor_labels：pod 是 exporter 的 Pod，使用者在 exported_pod 中。vgpuscope "
             "能够识别，但大多数仪表盘不能。",
         ),
         _W(
             "Set honorLabels: true in the ServiceMonitor, or honor_labels: true in the scrape configuration.",
-            "在 ServiceMonitor 中设置 honorLabels: true，或在采集配置中设置 honor_labels: true。",
+            "在 ServiceMonitor 中设置 honorLabels: true，或在抓取配置中设置 honor_labels: true。",
         ),
         ("kubectl get servicemonitor -A -o yaml | grep -n honorLabels",),
     ),
@@ -693,7 +707,7 @@ SAID: Final[dict[str, Said]] = {
             "Set `DCGM_EXPORTER_KUBERNETES=true`, mount /var/lib/kubelet/pod-resources, and with HAMi use "
             "vgpuscope's agent: dcgm-exporter does not know HAMi's devices.",
             "设置 `DCGM_EXPORTER_KUBERNETES=true`，挂载 /var/lib/kubelet/pod-resources；使用 HAMi 时请用 "
-            "vgpuscope 代理：dcgm-exporter 不认识 HAMi 的设备。",
+            "vgpuscope agent：dcgm-exporter 不认识 HAMi 的设备。",
         ),
         ("kubectl exec ds/dcgm-exporter -- ls -l /var/lib/kubelet/pod-resources",),
     ),
@@ -706,7 +720,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "dcgm-exporter loses the PodResources socket from time to time. Update it, or use vgpuscope's agent.",
-            "dcgm-exporter 会不时丢失 PodResources 套接字。请更新它，或使用 vgpuscope 代理。",
+            "dcgm-exporter 会不时丢失 PodResources 套接字。请更新它，或使用 vgpuscope agent。",
         ),
         ("kubectl logs ds/dcgm-exporter --tail=100 | grep -i -E 'kubelet|pod-resources'",),
     ),
@@ -714,11 +728,11 @@ SAID: Final[dict[str, Said]] = {
         _W("Containers on GPUs have names", "GPU 上的容器有名称"),
         _W(
             "{count:pod is|pods are} known only by UID: the agent sees the processes, and cannot read the names.",
-            "有 {count} 个 Pod 只知道 UID：代理能看到其进程，但读不到名称。",
+            "有 {count} 个 Pod 只知道 UID：agent 能看到其进程，但读不到名称。",
         ),
         _W(
             "Give the agent a source of pods (--pods kube or kubelet), and its rights.",
-            "为代理配置 Pod 来源（--pods kube 或 kubelet）及相应权限。",
+            "为 agent 配置 Pod 来源（--pods kube 或 kubelet）及相应权限。",
         ),
     ),
     "SHARED_SAME_NUMBER": Said(
@@ -730,7 +744,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Never add these series up. vgpuscope's agent measures each container by its processes.",
-            "不要对这些序列求和。vgpuscope 代理按进程测量每个容器。",
+            "不要对这些序列求和。vgpuscope agent 按进程测量每个容器。",
         ),
     ),
     "HOSTNAME_IS_POD": Said(
@@ -738,7 +752,7 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "The label Hostname is the name of the exporter's pod, so {count:node has|nodes have} a new name "
             "after each restart.",
-            "Hostname 标签是导出器的 Pod 名，因此 {count} 个节点在每次重启后都会换名。",
+            "Hostname 标签是 exporter 的 Pod 名，因此 {count} 个节点在每次重启后都会换名。",
         ),
         _W(
             "Set `NODE_NAME` from spec.nodeName in dcgm-exporter's DaemonSet, or hostNetwork: true.",
@@ -762,7 +776,7 @@ SAID: Final[dict[str, Said]] = {
         _W(
             "{count:series has|series have} a UUID that is no text: HAMi's monitor reads the region at the "
             "wrong place (v2.8.1 with an older library).",
-            "有 {count} 个序列的 UUID 不是文本：HAMi 监控在错误的位置读取共享区（v2.8.1 与旧版库混用）。",
+            "有 {count} 个序列的 UUID 不是文本：HAMi 监控在错误的位置读取 region（v2.8.1 与旧版库混用）。",
         ),
         _W(
             "Update HAMi's device plugin, and restart the pods, so that they load the same release of libvgpu.so.",
@@ -853,7 +867,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "The exporter has lost its GPUs, or repeats old values with their timestamps. Restart it, and see its log.",
-            "导出器丢失了 GPU，或带着旧时间戳重复旧值。请重启它并查看日志。",
+            "exporter 丢失了 GPU，或带着旧时间戳重复旧值。请重启它并查看日志。",
         ),
     ),
     "COMPLETED_POD_SERIES": Said(
@@ -864,7 +878,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "Use vgpuscope's agent, which ends a container's series with the container. Delete the finished pods.",
-            "使用 vgpuscope 代理，它会随容器结束而结束序列。删除已完成的 Pod。",
+            "使用 vgpuscope agent，它会随容器结束而结束序列。删除已完成的 Pod。",
         ),
         ("kubectl get pods -A --field-selector status.phase=Succeeded",),
     ),
@@ -918,10 +932,10 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     "CLUSTER_EXPORTER_MISSING": Said(
-        _W("The cluster exporter answers", "集群导出器有应答"),
+        _W("The cluster exporter answers", "集群 exporter 有应答"),
         _W(
             "There is no cluster exporter. Nothing tells why pods wait, and what is allocated.",
-            "没有集群导出器，无法得知 Pod 等待的原因和分配情况。",
+            "没有集群 exporter，无法得知 Pod 等待的原因和分配情况。",
         ),
         _W(
             "Run `vgpuscope cluster`, and set analyzer.cluster_url.",
@@ -1016,12 +1030,12 @@ SAID: Final[dict[str, Said]] = {
             "{count:cluster exporter publishes|cluster exporters publish} hami_scheduler_* beside a scheduler "
             "extender. Sums "
             "count every binding twice, and estimates are mixed with measured times.",
-            "有 {count} 个集群导出器在调度器扩展之外也发布 hami_scheduler_*。求和会把每次绑定计两次，"
+            "有 {count} 个集群 exporter 在调度器扩展之外也发布 hami_scheduler_*。求和会把每次绑定计两次，"
             "估计值与实测值混在一起。",
         ),
         _W(
             "Set cluster.scheduler_metrics to auto or off. With auto, the exporter needs the right to watch the lease.",
-            "把 cluster.scheduler_metrics 设为 auto 或 off。使用 auto 时，导出器需要 watch 该租约的权限。",
+            "把 cluster.scheduler_metrics 设为 auto 或 off。使用 auto 时，exporter 需要 watch 该租约的权限。",
         ),
         ("vgpuscope cluster --scheduler-metrics off",),
     ),
@@ -1107,7 +1121,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         _W(
             "A fresh start needs one window of samples. Otherwise the checks of scrape and labels name the cause.",
-            "刚启动时需要积累一个窗口的样本。否则请看采集与标签的检查结果。",
+            "刚启动时需要积累一个窗口的样本。否则请看抓取与标签的检查结果。",
         ),
         ("vgpuscope results",),
     ),
@@ -1151,11 +1165,11 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     "RECLAIM_WITHOUT_HISTORY": Said(
-        _W("Reclaim can store its cases", "收回机制可以保存候选"),
+        _W("Reclaim can store its cases", "收回任务可以保存"),
         _W(
             "control.enabled is on and the dry run is off, but results are not stored. Cases cannot be stored, "
             "so no GPU is ever taken back.",
-            "已开启 control.enabled 并关闭演练模式，但没有存储结果。候选无法保存，因此永远不会收回 GPU。",
+            "已开启 control.enabled 并关闭演练模式，但没有存储结果。收回任务无法保存，因此永远不会收回 GPU。",
         ),
         _W(
             "Set analyzer.history to a file or a postgresql:// URL.",

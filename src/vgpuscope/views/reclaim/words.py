@@ -135,7 +135,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "The circuit breaker is open: {turned} of {of} workloads turned idle at once. No action is taken.",
         "熔断器已断开：{of} 个工作负载中有 {turned} 个同时变为空闲。不执行任何动作。",
     ),
-    "empty": ("There is no case.", "没有候选。"),
+    "empty": ("There is no case.", "没有收回任务。"),
     "more": ("… and {n} more: use --limit {all} or --json.", "……还有 {n} 个：使用 --limit {all} 或 --json。"),
     "done": ("{pod}: {state}", "{pod}：{state}"),
     "window": ("1 window so far", "已计 1 个窗口"),
