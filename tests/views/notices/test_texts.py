@@ -10,6 +10,7 @@ from vgpuscope.model.reclaim import Case, Share
 from vgpuscope.views.notices import templates, words
 from vgpuscope.views.notices.message import FIELDS, Item, Style, harmless, message, moment
 from vgpuscope.views.notices.templates import TemplateRefused
+from vgpuscope.views.reclaim.words import CHINESE_REASONS
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00 UTC
 
@@ -123,6 +124,14 @@ def test_every_kind_has_a_text_that_is_a_valid_template(kind, language):
     if kind == "breaker_opened":
         assert "7" in body
         assert "9" in body
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_reason_of_a_case_has_words(language):
+    assert set(words.REASONS[language]) == set(CHINESE_REASONS)  # the console and the commands have one for each
+    refused = message([item("failed", reason="call_refused")], Style(language=language)).body
+    assert words.REASONS[language]["call_refused"] in refused
+    assert "call_refused" not in refused
 
 
 def test_a_digest_has_one_heading_for_each_kind_and_says_how_many_follow():
