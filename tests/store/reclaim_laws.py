@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -75,6 +76,30 @@ async def assert_a_call_is_made_once_and_not_after_it_was_cancelled(engine: Engi
     # The same key is the same call: what was delivered does not wait once more, and what was cancelled may.
     await store.save(Batch(calls=[CALL, replace(CALL, key="k2", next_at=20.0)]), term=term)
     assert [call.key for call in await store.due(99.0, most=10)] == ["k2"]
+
+
+async def assert_every_cancelled_call_is_in_the_audit_log(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    calls = [replace(CALL, attempts=3), replace(CALL, key="k2"), replace(CALL, key="k3", status="delivered")]
+    await store.save(Batch(cases=[CASE], calls=calls), term=term)
+    released = replace(CASE, state="released", reason="works_again")
+    moved = replace(entry(7, case_id="uid-1", pod=CASE.pod, reason="works_again"), actor="alice")
+    await store.save(Batch(cases=[released], cancel=["uid-1"], audit=[moved]), term=term)
+    *cancelled, first = (await store.audit()).entries
+    assert first.what == "moved"
+    assert [(one.what, one.at, one.actor, one.case_id, one.namespace, one.pod, one.reason) for one in cancelled] == [
+        ("call_cancelled", 7.0, "alice", "uid-1", "team", CASE.pod, "works_again")
+    ] * 2
+    assert [msgspec.json.decode(one.detail) for one in cancelled] == [
+        {"key": "k2", "gpu_id": "GPU-1", "attempts": 0},
+        {"key": "k1", "gpu_id": "GPU-1", "attempts": 3},
+    ]
+    # Cancelled together with another case, which is stored: its own reason is not known here.
+    await store.save(Batch(calls=[replace(CALL, key="k4")]), term=term)
+    await store.save(Batch(cancel=["uid-1"], audit=[entry(8, case_id="uid-2", reason="restoring")]), term=term)
+    newest = (await store.audit()).entries[0]
+    assert (newest.what, newest.at, newest.pod, newest.reason) == ("call_cancelled", 8.0, CASE.pod, "restoring")
 
 
 async def assert_the_stop_switch_survives(engine: Engine) -> None:

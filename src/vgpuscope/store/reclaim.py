@@ -322,14 +322,15 @@ def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
         _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
-    for case_id in batch.cancel:  # before new calls: a case that ends may still be told of
-        _cancel(tx, case_id)
+    # Before new calls: a case that ends may still be told of.
+    cancelled = [cancelled_entry(call, _cause(tx, id_, batch)) for id_ in batch.cancel for call in _cancel(tx, id_)]
     if batch.calls:
         tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
     for case_id in batch.forget:
         tx.all("DELETE FROM reclaim_calls WHERE case_id = :id", id=case_id)
         tx.all("DELETE FROM reclaim_cases WHERE id = :id", id=case_id)
     _record(tx, batch.audit)
+    _record(tx, cancelled)
     if batch.memory is not None:
         tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
 
@@ -350,11 +351,34 @@ def _use(tx: Transaction, link: Link, at: UnixTime, *, seen: bool) -> None:
         raise LinkUsed("this link was used before")
 
 
-def _cancel(tx: Transaction, case_id: str) -> None:
-    rows = tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id AND status = 'waiting'", id=case_id)
-    for (body,) in rows:
-        call = msgspec.json.decode(body, type=Call)
+def _cancel(tx: Transaction, case_id: str) -> list[Call]:
+    """The calls of the case that waited; they wait no longer."""
+    rows = tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id AND status = 'waiting' ORDER BY key", id=case_id)
+    calls = [msgspec.json.decode(body, type=Call) for (body,) in rows]
+    for call in calls:
         _update(tx, msgspec.structs.replace(call, status="cancelled"))
+    return calls
+
+
+def cancelled_entry(call: Call, cause: AuditEntry) -> AuditEntry:
+    """The entry of a call that was cancelled, by the same actor and for the same reason as its cause."""
+    told = {"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}
+    return msgspec.structs.replace(
+        cause, what="call_cancelled", before="", after="", detail=msgspec.json.encode(told).decode()
+    )
+
+
+def _cause(tx: Transaction, case_id: str, batch: Batch) -> AuditEntry:
+    """Why calls of a case are cancelled: the case's own entry, or that of a case that is settled together with it."""
+    own = next((one for one in batch.audit if one.case_id == case_id), None)
+    if own is not None:
+        return own
+    rows = tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id)
+    case = msgspec.json.decode(rows[0][0], type=Case) if rows else None
+    other = next(iter(batch.audit), None) or AuditEntry(at=case.since if case else 0.0, actor="", what="")
+    return msgspec.structs.replace(
+        other, case_id=case_id, namespace=case.namespace if case else "", pod=case.pod if case else ""
+    )
 
 
 def _update(tx: Transaction, call: Call, *, only: CallStatus | None = None) -> bool:

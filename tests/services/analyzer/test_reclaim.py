@@ -85,6 +85,8 @@ async def test_a_workload_that_works_again_is_not_called_for_any_more(life):
     assert life.received == []
     [call] = await life.store.calls_of("uid-a-0")
     assert call.status == "cancelled"
+    [entry] = [one for one in (await life.replicas[0][0].audit()).entries if one.what == "call_cancelled"]
+    assert (entry.pod, entry.reason, call.key in entry.detail) == ("a", "works_again", True)
 
 
 async def test_it_is_looked_at_again_before_a_retry(life):
