@@ -4,15 +4,18 @@ The oracle is the world itself: for every moment it knows whether a workload rea
 received, and what an operator forbade. The machine sees only analyses.
 """
 
+import asyncio
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
-from tests.services.analyzer.lives import LIVE, PODS, Life, act, begun, live
+from tests.services.analyzer.lives import LIVE, PODS, Lease, Life, act, begun, live
 from vgpuscope.logic.reclaim.breaker import Breaker
-from vgpuscope.model.errors import NotLeader
+from vgpuscope.model.errors import HistoryDown, NotLeader
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 
 ACTIONS = st.one_of(
     st.tuples(st.just("idle"), st.sampled_from(PODS)),
@@ -182,6 +185,49 @@ async def test_the_stop_switch_holds_back_retries_and_survives_a_restart(life):
     for _ in range(2):
         await life.window()
     assert [effect.uid for effect in life.received] == ["uid-a-0"]
+
+
+async def test_a_stop_takes_effect_before_a_call_that_is_under_way_has_ended(life):
+    """Two calls are due. The first hangs; the stop is asked for meanwhile, and the second is not made."""
+    hangs, goes_on = asyncio.Event(), asyncio.Event()
+    send = life.send
+
+    async def slow(call, *, now):
+        hangs.set()
+        await goes_on.wait()
+        return await send(call, now=now)
+
+    machine = Reclaim(replace(life.given(Lease()), send={"control": slow}))
+    life.replicas = [(machine, Lease())]
+    life.verdicts |= {"a": "idle", "b": "idle"}
+    for _ in range(3):
+        life.now += 600.0
+        await life.analyse()
+    round_ = asyncio.create_task(machine.deliveries.due())
+    await hangs.wait()
+    stop = asyncio.create_task(machine.people.stop("ops"))
+    await asyncio.sleep(0)
+    assert machine.stopped_by == "ops"
+    goes_on.set()
+    await asyncio.gather(round_, stop)
+    assert len(life.received) == 1
+    assert (await life.store.lead()).stopped_by == "ops"
+
+
+async def test_a_stop_that_cannot_be_stored_still_holds_here(life):
+    await idle_until_acted(life, windows=1)
+    machine = life.replicas[0][0]
+    life.fuse.down = True
+    with pytest.raises(HistoryDown):
+        await machine.people.stop("ops")
+    life.fuse.down = False
+    for _ in range(5):
+        await life.window()
+    assert (machine.stopped_by, life.received) == ("ops", [])
+    await machine.people.stop("ops", start=True)
+    for _ in range(2):
+        await life.window()
+    assert (machine.stopped_by, len(life.received)) == ("", 1)
 
 
 async def test_a_long_stop_ends_no_case(life):

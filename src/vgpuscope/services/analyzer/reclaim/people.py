@@ -56,15 +56,20 @@ class People:
             return changed
 
     async def stop(self, by: str, *, start: bool = False) -> None:
-        """Stop the machine, or start it again; starting also resets the circuit breaker."""
+        """Stop the machine, or start it again; starting also resets the circuit breaker.
+
+        A stop holds at once, before a call that is under way has ended.
+        """
         shared = self._shared
+        if not start:
+            shared.stopping = by
         async with shared.changing:
             await shared.catch_up()
             store, term = shared.leading()
             now = shared.now()
             entry = AuditEntry(at=now, actor=by, what="start" if start else "stop")
             await store.stop("" if start else by, entry, term=term)
-            shared.stopped_here = "" if start else by
+            shared.stopped_here, shared.stopping = "" if start else by, ""
             if start and shared.memory.breaker.is_open:
                 memory = replace(shared.memory, breaker=Breaker())
                 reset = AuditEntry(at=now, actor=by, what="breaker_reset")

@@ -45,7 +45,8 @@ class Shared:
         self.term: int | None = None  # None: this replica does not lead
         self.cases: dict[str, Case] = {}
         self.memory = Memory()
-        self.stopped_here = ""  # who stopped reclaim by the API
+        self.stopped_here = ""  # who stopped reclaim by the API, as it is stored
+        self.stopping = ""  # who asked to stop; it holds here at once, also if it cannot be stored
         self.looked = Looked({}, 0.0)
         self.changing = asyncio.Lock()  # one change of the cases at a time
         self.counts = Counts()
@@ -62,7 +63,7 @@ class Shared:
     @property
     def stopped_by(self) -> str:
         """Who stopped reclaim; the settings file can, too."""
-        return self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
+        return self.stopping or self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
 
     def world(self) -> World:
         return World(
