@@ -38,7 +38,7 @@ async def assert_what_is_saved_comes_back(engine: Engine) -> None:
     assert (saved.cases, saved.memory, saved.stopped_by) == ({"uid-1": CASE}, '{"a":1}', "")
     assert await store.due(9.9, most=10) == []
     assert await store.due(10.0, most=10) == [CALL]
-    assert await store.cases() == {"uid-1": CASE}
+    assert (await store.look()).cases == {"uid-1": CASE}
 
 
 async def assert_a_replica_of_an_earlier_term_writes_nothing(engine: Engine) -> None:
@@ -108,6 +108,37 @@ async def assert_the_stop_switch_survives(engine: Engine) -> None:
     await store.stop("alice", entry(1, reason="maintenance"), term=term)
     assert (await store.lead()).stopped_by == "alice"
     assert [one.reason for one in (await store.audit()).entries] == ["maintenance"]
+
+
+async def assert_a_stop_by_any_replica_is_read_by_all_and_nothing_is_sent(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    notice = replace(CALL, key="notice/a/uid-1/soon/1", kind="notice")
+    restore = replace(CALL, key="uid-1/restore/1", kind="restore")
+    await store.save(Batch(cases=[CASE], calls=[CALL, notice, restore], memory='{"a":1}'), term=term)
+    await store.stop("bob", entry(1), term=None)
+    assert (await store.news()).stopped_by == "bob"
+    seen = await store.look()
+    assert (seen.term, seen.cases, seen.memory, seen.stopped_by) == (term, {"uid-1": CASE}, '{"a":1}', "bob")
+    assert not await store.attempt(replace(CALL, attempts=1), term=term)
+    assert await store.attempt_all([replace(notice, attempts=1)], term=term) == []
+    assert await store.attempt(replace(restore, attempts=1), term=term)  # who stops wants to give back, too
+    await store.stop("", entry(2), term=term)
+    assert ((await store.news()).stopped_by, (await store.look()).stopped_by) == ("", "")
+    assert await store.attempt(replace(CALL, attempts=1), term=term)
+
+
+async def assert_what_is_shown_is_read_again_only_if_it_changed(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    first = (await store.news()).mark
+    assert (await store.news()).mark == first
+    await store.save(Batch(memory='{"a":1}'), term=term)
+    second = (await store.news()).mark
+    await store.save(Batch(cases=[CASE], audit=[entry(1)]), term=term)
+    third = (await store.news()).mark
+    await store.stop("bob", entry(2), term=None)
+    assert len({first, second, third, (await store.news()).mark}) == 4
 
 
 async def assert_the_audit_log_is_paged_and_scoped(engine: Engine) -> None:
@@ -200,9 +231,9 @@ async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_n
         assert case == CASE
         return Batch(cases=[replace(CASE, state="exempt")], used=link, audit=[entry(7)])
 
-    assert not await store.answers_wait()
+    assert not (await store.news()).answered
     await store.answered("uid-1", decide)
-    assert await store.answers_wait()
+    assert (await store.news()).answered
     changed = replace(CASE, state="acting")
     writes = (
         lambda: store.save(Batch(cases=[changed]), term=term),
@@ -221,7 +252,7 @@ async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_n
     await store.save(Batch(cases=[exempt]), term=term)
     with pytest.raises(LinkUsed):
         await store.answered("uid-1", lambda _: Batch(used=link, audit=[entry(8)]))
-    assert not await store.answers_wait()
+    assert not (await store.news()).answered
 
 
 LAWS = [law for name, law in sorted(globals().items()) if name.startswith("assert_")]

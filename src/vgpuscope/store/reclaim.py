@@ -7,6 +7,7 @@ A replica that becomes leader takes a new term. Every write names the term of it
 does not know yet that it no longer is, has an older term: its writes are refused.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -121,6 +122,14 @@ class Saved(NamedTuple):
     stopped_by: str
 
 
+class News(NamedTuple):
+    """What other replicas may have changed."""
+
+    answered: bool  # an owner answered through another replica, and the leader has not read it yet
+    stopped_by: str
+    mark: str  # another one as soon as something else can be shown
+
+
 class ReclaimStore:
     """Reads and writes through the engine; every call may raise HistoryDown."""
 
@@ -141,9 +150,25 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def answers_wait(self) -> bool:
-        """Whether an owner answered through another replica, and the leader has not read it yet."""
-        return await self._engine.read(_unseen)
+    async def news(self) -> News:
+        """Whether something is to be read again."""
+
+        def job(tx: Transaction) -> News:
+            [(term, stopped_by, memory)] = tx.all("SELECT term, stopped_by, memory FROM reclaim_machine WHERE id = 1")
+            [(newest,)] = tx.all("SELECT max(number) FROM reclaim_audit")
+            mark = hashlib.sha256(f"{term} {stopped_by} {newest} {memory}".encode()).hexdigest()
+            return News(_unseen(tx), stopped_by, mark)
+
+        return await self._engine.read(job)
+
+    async def look(self) -> Saved:
+        """Read everything, for a replica that does not lead."""
+
+        def job(tx: Transaction) -> Saved:
+            [(term, memory, stopped_by)] = tx.all("SELECT term, memory, stopped_by FROM reclaim_machine WHERE id = 1")
+            return Saved(term, _cases(tx), memory, stopped_by)
+
+        return await self._engine.read(job)
 
     async def catch_up(self, *, term: int) -> dict[str, Case]:
         """All cases, with what owners answered through other replicas; NotLeader in a later term."""
@@ -155,10 +180,6 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def cases(self) -> dict[str, Case]:
-        """All cases, for a replica that does not lead."""
-        return await self._engine.read(_cases)
-
     async def save(self, batch: Batch, *, term: int) -> None:
         """Save all of it, or NotLeader if a later term has begun."""
 
@@ -168,11 +189,16 @@ class ReclaimStore:
 
         await self._engine.write(job)
 
-    async def stop(self, by: str, entry: AuditEntry, *, term: int) -> None:
-        """Stop or, with an empty `by`, start the machine; it survives a restart."""
+    async def stop(self, by: str, entry: AuditEntry, *, term: int | None) -> None:
+        """Stop or, with an empty `by`, start the machine; it survives a restart.
+
+        None as the term: a replica that need not lead stops the machine. No attempt is recorded from then on, so the
+        leader sends nothing, though it may not have read the switch yet.
+        """
 
         def job(tx: Transaction) -> None:
-            _hold(tx, term)
+            if term is not None:
+                _hold(tx, term)
             tx.all("UPDATE reclaim_machine SET stopped_by = :by WHERE id = 1", by=by)
             _record(tx, [entry])
 
@@ -209,10 +235,15 @@ class ReclaimStore:
         return [msgspec.json.decode(body, type=Call) for (body,) in rows]
 
     async def attempt(self, call: Call, *, term: int) -> bool:
-        """Record an attempt before it is made; False: the call no longer waits. NotLeader in a later term."""
+        """Record an attempt before it is made; False: the call no longer waits, or the machine is stopped.
+
+        NotLeader in a later term.
+        """
 
         def job(tx: Transaction) -> bool:
             _hold(tx, term)
+            if call.kind != "restore" and _stopped(tx):
+                return False
             return _update(tx, call, only="waiting")
 
         return await self._engine.write(job)
@@ -228,10 +259,12 @@ class ReclaimStore:
         await self._engine.write(job)
 
     async def attempt_all(self, calls: Sequence[Call], *, term: int) -> list[Call]:
-        """Record one attempt of several calls before it is made; the calls that still wait."""
+        """Record one attempt of several calls before it is made; the calls that still wait; none while stopped."""
 
         def job(tx: Transaction) -> list[Call]:
             _hold(tx, term)
+            if _stopped(tx):
+                return []
             return [call for call in calls if _update(tx, call, only="waiting")]
 
         return await self._engine.write(job)
@@ -300,6 +333,10 @@ class ReclaimStore:
             for number, body in rows[:limit]
         )
         return AuditPage(entries=entries, next_before=entries[-1].number if len(rows) > limit else None)
+
+
+def _stopped(tx: Transaction) -> bool:
+    return bool(tx.all("SELECT 1 FROM reclaim_machine WHERE id = 1 AND stopped_by <> ''"))
 
 
 def _unseen(tx: Transaction) -> bool:

@@ -193,7 +193,7 @@ async def act(life: Life, what: str, of) -> None:
 async def told(life: Life, what: str, of) -> None:
     """An operator's word counts from the moment it was accepted."""
     for machine, lease in life.replicas:
-        if not lease.leads:
+        if lease.leads == (what == "stop_elsewhere"):  # any replica can stop; the leader does everything else
             continue
         try:
             if what == "exempt":
@@ -201,7 +201,7 @@ async def told(life: Life, what: str, of) -> None:
                 life.forbidden.add(life.uid(of))
             else:
                 await machine.people.stop("ops", start=what == "go")
-                life.stopped = what == "stop"
+                life.stopped = what != "go"
         except (HistoryDown, NotLeader, CaseUnfit, Killed):
             continue
         except Exception as e:

@@ -24,8 +24,10 @@ ACTIONS = st.one_of(
     st.tuples(st.just("window"), st.just("")),
     st.tuples(st.sampled_from(["busy", "unknown", "reborn", "exempt"]), st.sampled_from(PODS)),
     st.tuples(
-        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait"]), st.just("")
+        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait"]),
+        st.just(""),
     ),
+    st.tuples(st.just("stop_elsewhere"), st.just("")),
     st.tuples(st.just("kill"), st.integers(0, 8)),
 )
 
@@ -228,6 +230,52 @@ async def test_a_stop_that_cannot_be_stored_still_holds_here(life):
     for _ in range(2):
         await life.window()
     assert (machine.stopped_by, len(life.received)) == ("", 1)
+
+
+async def test_a_stop_through_a_replica_that_does_not_lead_holds_for_the_leader_at_once(life):
+    life.control = "refuses"
+    await idle_until_acted(life)
+    (leader, _), (other, _) = life.replicas
+    life.control = "ok"
+    await other.people.stop("ops")
+    life.now += 400.0
+    [call] = await life.store.due(life.now, most=10)
+    await leader.deliveries.deliver(call, life.store)  # before the leader looked at the store by itself
+    assert life.received == []
+    await life.window()
+    assert (leader.stopped_by, other.stopped_by, life.received) == ("ops", "ops", [])
+    with pytest.raises(NotLeader):
+        await other.people.stop("ops", start=True)
+    await leader.people.stop("ops", start=True)
+    for _ in range(2):
+        await life.window()
+    assert (len(life.received), leader.stopped_by, other.stopped_by) == (1, "", "")
+
+
+async def test_a_replica_that_does_not_lead_shows_the_switch_and_the_breaker_of_the_leader(life):
+    await idle_until_acted(life, windows=1)
+    (leader, _), (other, _) = life.replicas
+    await leader.people.stop("ops")
+    shared = leader._shared
+    shared.memory = replace(shared.memory, breaker=Breaker(open_since=life.now, turned=9, of=10))
+    await life.window()
+    assert (other.stopped_by, other.breaker) == ("ops", leader.breaker)
+    assert other.breaker.is_open
+    born, _ = life.start(leads=True)  # a new process, before its first analysis
+    await born.deliveries.round()
+    assert (born.stopped_by, born.breaker.is_open, born.cases.keys()) == ("ops", True, leader.cases.keys())
+
+
+async def test_a_replica_that_follows_reads_the_cases_when_they_changed(life):
+    (leader, _), (other, _) = life.replicas
+    await idle_until_acted(life, windows=1)
+    life.replicas = [life.replicas[0]]  # the other one analyses nothing
+    await other.deliveries.round()
+    assert other.cases["uid-a-0"].state == "candidate"
+    await leader.people.exempt("uid-a-0", "ops")
+    life.now += 10.0
+    await other.deliveries.round()
+    assert other.cases["uid-a-0"].state == "exempt"
 
 
 async def test_a_long_stop_ends_no_case(life):

@@ -196,6 +196,7 @@ ACTIONS = st.one_of(
         st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait", "soon", "soon"]),
         st.just(""),
     ),
+    st.tuples(st.just("stop_elsewhere"), st.just("")),
     st.tuples(st.just("kill"), st.integers(0, 8)),
 )
 

@@ -7,6 +7,7 @@ recorded before it is made.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -37,12 +38,23 @@ class Deliveries:
 
     async def forever(self) -> None:
         while True:
-            if self._given.store is not None and self._shared.term is not None and self._given.lead.may_act():
-                try:
-                    await self.due()
-                except (HistoryDown, NotLeader) as e:
-                    log.warning("a call was not made", extra=error_fields(e))
+            await self.round()
             await asyncio.sleep(_LOOK_EVERY)
+
+    async def round(self) -> None:
+        """Deliver what is due; a replica that does not lead, or has not begun to, shows what is stored."""
+        store = self._given.store
+        if store is None:
+            return
+        if self._shared.term is not None and self._given.lead.may_act():
+            try:
+                await self.due()
+            except (HistoryDown, NotLeader) as e:
+                log.warning("a call was not made", extra=error_fields(e))
+            return
+        async with self._shared.changing:
+            with suppress(HistoryDown):  # whoever renews the lease says so
+                await self._shared.watch(store)
 
     async def due(self) -> None:
         """One round of `forever`."""

@@ -58,19 +58,21 @@ class People:
     async def stop(self, by: str, *, start: bool = False) -> None:
         """Stop the machine, or start it again; starting also resets the circuit breaker.
 
-        A stop holds at once, before a call that is under way has ended.
+        A stop holds at once, before a call that is under way has ended, and through any replica. Only the leader
+        starts again.
         """
         shared = self._shared
         if not start:
+            shared.stored()
             shared.stopping = by
         async with shared.changing:
             await shared.catch_up()
-            store, term = shared.leading()
+            store, term = shared.leading() if start else (shared.stored(), None)
             now = shared.now()
             entry = AuditEntry(at=now, actor=by, what="start" if start else "stop")
             await store.stop("" if start else by, entry, term=term)
             shared.stopped_here, shared.stopping = "" if start else by, ""
-            if start and shared.memory.breaker.is_open:
+            if term is not None and shared.memory.breaker.is_open:
                 memory = replace(shared.memory, breaker=Breaker())
                 reset = AuditEntry(at=now, actor=by, what="breaker_reset")
                 await store.save(Batch(memory=msgspec.json.encode(memory).decode(), audit=[reset]), term=term)

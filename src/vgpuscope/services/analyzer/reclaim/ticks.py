@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from vgpuscope.logic.notices.kinds import of_breaker
-from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
+from vgpuscope.logic.reclaim.tick import Move, Tick, forgettable, tick
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import HistoryDown, NotLeader
@@ -66,8 +66,7 @@ class Ticks:
         shared, store = self._shared, self._given.store
         shared.term = None
         if store is not None:
-            shared.cases = await store.cases()
-            shared.changes += 1
+            shared.take(await store.look())
             return
         done = await self._tick(analysis)
         self._apply(done, Batch())
@@ -77,8 +76,8 @@ class Ticks:
         shared = self._shared
         if shared.term is None:
             saved = await store.lead()
-            shared.term, shared.cases, shared.stopped_here = saved.term, saved.cases, saved.stopped_by
-            shared.memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+            shared.take(saved)
+            shared.term = saved.term
         return shared.term
 
     def _worth_learning(self) -> Sequence[Workload]:
