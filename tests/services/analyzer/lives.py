@@ -73,9 +73,13 @@ class FusedStore:
 @dataclass
 class Lease:
     leads: bool = True
+    renewed: float = 15.0  # seconds that it lasts after a renewal
 
     def may_act(self, *, lasting: float = 0.0) -> bool:
         return self.leads
+
+    async def lasts(self, seconds: float) -> bool:
+        return self.leads and seconds < self.renewed
 
 
 @dataclass

@@ -6,6 +6,7 @@ received, and what an operator forbade. The machine sees only analyses.
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from tests.services.analyzer.lives import LIVE, PODS, Lease, Life, act, begun, live
+from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.breaker import Breaker
 from vgpuscope.model.errors import HistoryDown, NotLeader
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
@@ -313,3 +315,26 @@ async def test_every_step_is_in_the_audit_log(life):
     steps = [(one.what, one.after or one.reason) for one in reversed(page.entries)]
     assert steps == [("moved", "candidate"), ("moved", "grace"), ("moved", "acting"), ("call_delivered", "")]
     assert all(one.actor == "vgpuscope" and one.pod == "a" for one in page.entries)
+
+
+@pytest.mark.parametrize("seconds", [5.0, 10.0])
+async def test_every_timeout_that_the_settings_allow_is_covered_by_the_lease(life, seconds):
+    life.config = msgspec.convert(
+        msgspec.to_builtins(replace(LIVE, control=replace(LIVE.control, timeout=seconds))), type=Config
+    )
+    await idle_until_acted(life)
+    assert len(life.received) == 1
+
+
+async def test_a_call_that_could_outlast_the_lease_fails_and_says_so(life):
+    for _, lease in life.replicas:
+        lease.renewed = 4.0
+    await idle_until_acted(life, windows=6)
+    [call] = await life.store.calls_of("uid-a-0")
+    assert (life.received, call.status, call.attempts > 1) == ([], "waiting", True)
+    assert "lease" in call.error
+    assert [one.what for one in (await life.replicas[0][0].audit()).entries].count("call_failed") == call.attempts
+    for _, lease in life.replicas:
+        lease.renewed = 15.0
+    await life.window()
+    assert len(life.received) == 1

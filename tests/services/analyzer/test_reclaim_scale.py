@@ -396,3 +396,12 @@ async def test_a_dry_run_scales_nothing_and_says_what(cluster):
     machine = cluster.replicas[0][0]
     assert machine.counts.actions == {("scale", "dry_run"): 2}
     assert str(machine.cases["uid-a-0"].target) == "Deployment/web"
+
+
+async def test_a_slow_control_service_does_not_keep_the_cluster_from_being_changed(cluster):
+    """control.timeout is that of the control service; changes of the cluster have a time of their own."""
+    cluster.config = replace(SCALE, control=replace(SCALE.control, timeout=600.0))
+    await idle(cluster, "c", windows=6)
+    machine = cluster.replicas[0][0]
+    assert (cluster.owners["solo"].replicas, machine.cases["uid-c-0"].state) == (0, "verified")
+    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"

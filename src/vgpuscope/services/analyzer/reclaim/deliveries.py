@@ -19,6 +19,7 @@ from vgpuscope.model.errors import CallFailed, CallRefused, HistoryDown, NotLead
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.reclaim import Call, Case, PodFacts
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN
 from vgpuscope.services.analyzer.reclaim.entries import MACHINE, told_of
 from vgpuscope.services.analyzer.reclaim.shared import Shared
 from vgpuscope.store.reclaim import Batch, ReclaimStore
@@ -26,6 +27,7 @@ from vgpuscope.store.reclaim import Batch, ReclaimStore
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY: Seconds = 1.0
+_MARGIN: Seconds = 1.0  # between the end of an attempt and the end of the lease
 _AT_ONCE = 20  # calls that are looked at in one round
 Outcome = Literal["success", "failure"]
 
@@ -91,7 +93,7 @@ class Deliveries:
     def _may_deliver(self, call: Call) -> bool:
         shared = self._shared
         case = shared.cases.get(call.case_id)
-        if case is None or not self._given.lead.may_act(lasting=2 * self._given.config().control.timeout):
+        if case is None or not self._given.lead.may_act():
             return False
         if call.kind == "restore":
             return True  # who stops the machine wants to give back, too
@@ -115,6 +117,7 @@ class Deliveries:
     async def _attempt(self, call: Call, store: ReclaimStore, term: int) -> None:
         shared = self._shared
         try:
+            await self._hold_lease(call)
             done = await self._given.send[call.kind](call, now=shared.now())
         except CallFailed as e:
             settled, cases = self._failed(call, e)
@@ -126,6 +129,12 @@ class Deliveries:
         await store.settle(settled, Batch(audit=[entry], cases=cases, calls=told), term=term)
         shared.counts.actions[call.kind, outcome] += 1
         shared.show(cases)
+
+    async def _hold_lease(self, call: Call) -> None:
+        """CallFailed if this replica could lose the lease before the attempt has ended."""
+        length = CHANGE_WITHIN if call.kind in {"scale", "restore"} else self._given.config().control.timeout
+        if not await self._given.lead.lasts(length + _MARGIN):
+            raise CallFailed(f"the lease of this replica could not be renewed for {length + _MARGIN:g} s")
 
     def _failed(self, call: Call, error: CallFailed) -> tuple[Call, Sequence[Case]]:
         """The call after a failed attempt, and the cases that it concerns."""
