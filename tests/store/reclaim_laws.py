@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import LinkUsed, NotLeader
 from vgpuscope.model.notices import Link
-from vgpuscope.model.reclaim import Call, Case, Share
+from vgpuscope.model.reclaim import Call, Case, Share, Target
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
@@ -23,6 +23,7 @@ CASE = Case(
     held_by=("stop",),
     shares=(Share(gpu_id="GPU-1", score=None, coverage=1.0),),
 )
+TARGET = Target(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web")
 CALL = Call(key="k1", case_id="uid-1", kind="control", gpu_id="GPU-1", body="{}", first_at=10.0, next_at=10.0)
 
 
@@ -39,6 +40,31 @@ async def assert_what_is_saved_comes_back(engine: Engine) -> None:
     assert await store.due(9.9, most=10) == []
     assert await store.due(10.0, most=10) == [CALL]
     assert (await store.look()).cases == {"uid-1": CASE}
+
+
+async def assert_a_case_that_an_older_release_stored_is_read(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    acting = replace(CASE, state="verified", acted_at=5.0, target=TARGET)
+    await store.save(Batch(cases=[acting]), term=term)
+    old = {key: value for key, value in msgspec.to_builtins(acting).items() if key not in {"tried_at", "taken_at"}}
+    await engine.write(
+        lambda tx: tx.all("UPDATE reclaim_cases SET body = :body", body=msgspec.json.encode(old).decode())
+    )
+    assert (await store.case("uid-1")) == acting
+    assert acting.restorable
+
+
+async def assert_an_attempt_and_what_it_may_change_are_stored_together(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    await store.save(Batch(cases=[CASE], calls=[CALL]), term=term)
+    tried, case = replace(CALL, attempts=1), replace(CASE, tried_at=3.0)
+    assert await store.attempt(tried, Batch(cases=[case]), term=term)
+    assert await store.case("uid-1") == case
+    await store.save(Batch(cancel=["uid-1"]), term=term)
+    assert not await store.attempt(tried, Batch(cases=[replace(case, tried_at=9.0)]), term=term)
+    assert await store.case("uid-1") == case
 
 
 async def assert_a_replica_of_an_earlier_term_writes_nothing(engine: Engine) -> None:

@@ -234,17 +234,20 @@ class ReclaimStore:
         )
         return [msgspec.json.decode(body, type=Call) for (body,) in rows]
 
-    async def attempt(self, call: Call, *, term: int) -> bool:
+    async def attempt(self, call: Call, batch: Batch | None = None, *, term: int) -> bool:
         """Record an attempt before it is made; False: the call no longer waits, or the machine is stopped.
 
-        NotLeader in a later term.
+        `batch` is saved with it. NotLeader in a later term.
         """
 
         def job(tx: Transaction) -> bool:
             _hold(tx, term)
             if call.kind != "restore" and _stopped(tx):
                 return False
-            return _update(tx, call, only="waiting")
+            recorded = _update(tx, call, only="waiting")
+            if recorded and batch is not None:
+                _save(tx, batch)
+            return recorded
 
         return await self._engine.write(job)
 

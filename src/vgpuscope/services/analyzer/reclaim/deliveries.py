@@ -77,7 +77,9 @@ class Deliveries:
                 return
             now, attempts = shared.now(), call.attempts + 1
             tried = replace(call, attempts=attempts, next_at=now + retries.pause(attempts))
-            if await store.attempt(tried, term=shared.term):
+            reached = [machine.reached(one, now) for one in self._settles(call)] if call.kind == "scale" else []
+            if await store.attempt(tried, Batch(cases=reached), term=shared.term):
+                shared.show(reached)
                 await self._attempt(tried, store, shared.term)
 
     # ── may it be made? ──────────────────────────────────────────────────────────────────────────────────────────
@@ -152,16 +154,20 @@ class Deliveries:
 
     def _tried(self, call: Call) -> Sequence[Case]:
         """After an attempt to take GPUs: the cases that it settles, with a new time to be free in."""
+        shared = self._shared
+        return [machine.tried(one, shared.now(), shared.policy()) for one in self._settles(call)]
+
+    def _settles(self, call: Call) -> Sequence[Case]:
+        """The cases that a call to take GPUs settles: a change of the cluster ends all pods of its target."""
         if call.kind == "restore":
             return ()
-        case, shared = self._shared.cases[call.case_id], self._shared
-        settled = shared.together(case) or [case]
-        return [machine.tried(one, shared.now(), shared.policy()) for one in settled if one.state == "acting"]
+        case = self._shared.cases[call.case_id]
+        return [one for one in self._shared.together(case) or [case] if one.state == "acting"]
 
     def _delivered(self, call: Call) -> Sequence[Case]:
         """After a restore: every case whose pod was ended by the same change."""
         if call.kind != "restore":
-            return self._tried(call)
+            return [machine.taken(one, self._shared.now()) for one in self._tried(call)]
         case, now = self._shared.cases[call.case_id], self._shared.now()
         together = self._shared.together(case)
         return [after for one in together if (after := machine.restored(one, now, case.by)) is not None]

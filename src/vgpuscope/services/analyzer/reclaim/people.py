@@ -104,7 +104,7 @@ class People:
             return waiting
         now = shared.now()
         call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
-        asked = replace(case, reason="restoring", by=by)
+        asked = replace(case, reason=case.reason if case.state in machine.DECIDED else "restoring", by=by)
         entry = replace(moved_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
         cancel = [one.id for one in together]
         await store.save(Batch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
@@ -173,6 +173,11 @@ class People:
 
 def _fit(case: Case, changed: Case | None) -> Case:
     """The changed case; CaseUnfit if its state does not allow the change."""
+    if changed is None and case.taken:
+        raise CaseUnfit(
+            f"the GPUs of {case.namespace}/{case.pod} were already taken",
+            hint="Restore the case to put back what was there." if case.restorable else CaseUnfit.hint,
+        )
     if changed is None:
         raise CaseUnfit(f"the case of {case.namespace}/{case.pod} cannot be changed: its state is {case.state}")
     return changed
