@@ -209,6 +209,7 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     signals: tuple[Signal, ...] = ()  # the evidence beyond the GPU
     target: Target | None = None  # what was changed, or would have been
     tried_at: UnixTime | None = None  # the first attempt that may have changed it; None: none, or it was put back
+    unseen_since: UnixTime | None = None  # no analysis has shown its workload since then
     taken_at: UnixTime | None = None  # a call was accepted; None: none was, or what was there was put back
 
     @property

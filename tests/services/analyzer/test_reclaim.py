@@ -338,3 +338,34 @@ async def test_a_call_that_could_outlast_the_lease_fails_and_says_so(life):
         lease.renewed = 15.0
     await life.window()
     assert len(life.received) == 1
+
+
+async def test_a_pod_that_stays_idle_for_weeks_after_a_call_is_not_called_for_again(life):
+    await idle_until_acted(life)
+    assert len(life.received) == 1
+    for _ in range(15 * 24):
+        life.now += 3600.0
+        await life.analyse()
+        await life.deliver()
+    assert len(life.received) == 1
+    case = life.replicas[0][0].cases["uid-a-0"]
+    assert (case.state, case.reason) == ("failed", "not_freed")
+
+
+async def test_cases_without_a_workload_take_no_place_among_those_that_are_read(life):
+    asked: list[str] = []
+
+    async def learn(workloads, *, fresh, seen):
+        del fresh, seen
+        asked.extend(one.uid for one in workloads)
+
+    life.replicas = [(Reclaim(replace(life.given(Lease()), learn=(learn,))), Lease())]
+    await idle_until_acted(life, windows=3)
+    assert "uid-a-0" in asked
+    [(machine, _)] = life.replicas
+    for _ in range(2):  # its node is gone
+        asked.clear()
+        life.now += 600.0
+        await machine.ticks.follow(analysis(life.now, gpu(1, tenant("b", "in_use", uid="uid-b-0"))))
+    assert machine.cases["uid-a-0"].state == "acting"
+    assert "uid-a-0" not in asked
