@@ -198,6 +198,13 @@ def test_a_port_that_a_person_set_is_not_taken_for_kubernetes_own():
     refused(environ={"VGPUSCOPE_AGENT_PORT": "9394"})
 
 
+def test_a_call_that_the_lease_could_not_cover_is_refused():
+    assert load(flags={}, environ={"VGPUSCOPE_CONTROL_TIMEOUT": "10s"}, file=None).config.control.timeout == 10.0
+    message = str(refused(environ={"VGPUSCOPE_CONTROL_TIMEOUT": "10.1"}))
+    assert "VGPUSCOPE_CONTROL_TIMEOUT" in message
+    assert "10" in message
+
+
 def test_ratio_and_ratio_file_in_one_place_are_refused(file):
     both = "agent.ratio and agent.ratio_file"
     assert both in str(refused(flags={"agent.ratio": "2", "agent.ratio_file": "x"}))

@@ -41,6 +41,9 @@ class Lease:
         del lasting
         return True
 
+    async def lasts(self, seconds: float) -> bool:
+        return seconds < 15.0
+
 
 class Workloads:
     """Objects of one namespace, as their owners make them."""

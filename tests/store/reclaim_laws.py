@@ -2,13 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import LinkUsed, NotLeader
 from vgpuscope.model.notices import Link
-from vgpuscope.model.reclaim import Call, Case, Share
+from vgpuscope.model.reclaim import Call, Case, Share, Target
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
@@ -22,6 +23,7 @@ CASE = Case(
     held_by=("stop",),
     shares=(Share(gpu_id="GPU-1", score=None, coverage=1.0),),
 )
+TARGET = Target(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web")
 CALL = Call(key="k1", case_id="uid-1", kind="control", gpu_id="GPU-1", body="{}", first_at=10.0, next_at=10.0)
 
 
@@ -37,7 +39,32 @@ async def assert_what_is_saved_comes_back(engine: Engine) -> None:
     assert (saved.cases, saved.memory, saved.stopped_by) == ({"uid-1": CASE}, '{"a":1}', "")
     assert await store.due(9.9, most=10) == []
     assert await store.due(10.0, most=10) == [CALL]
-    assert await store.cases() == {"uid-1": CASE}
+    assert (await store.look()).cases == {"uid-1": CASE}
+
+
+async def assert_a_case_that_an_older_release_stored_is_read(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    acting = replace(CASE, state="verified", acted_at=5.0, target=TARGET)
+    await store.save(Batch(cases=[acting]), term=term)
+    old = {key: value for key, value in msgspec.to_builtins(acting).items() if key not in {"tried_at", "taken_at"}}
+    await engine.write(
+        lambda tx: tx.all("UPDATE reclaim_cases SET body = :body", body=msgspec.json.encode(old).decode())
+    )
+    assert (await store.case("uid-1")) == acting
+    assert acting.restorable
+
+
+async def assert_an_attempt_and_what_it_may_change_are_stored_together(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    await store.save(Batch(cases=[CASE], calls=[CALL]), term=term)
+    tried, case = replace(CALL, attempts=1), replace(CASE, tried_at=3.0)
+    assert await store.attempt(tried, Batch(cases=[case]), term=term)
+    assert await store.case("uid-1") == case
+    await store.save(Batch(cancel=["uid-1"]), term=term)
+    assert not await store.attempt(tried, Batch(cases=[replace(case, tried_at=9.0)]), term=term)
+    assert await store.case("uid-1") == case
 
 
 async def assert_a_replica_of_an_earlier_term_writes_nothing(engine: Engine) -> None:
@@ -77,12 +104,67 @@ async def assert_a_call_is_made_once_and_not_after_it_was_cancelled(engine: Engi
     assert [call.key for call in await store.due(99.0, most=10)] == ["k2"]
 
 
+async def assert_every_cancelled_call_is_in_the_audit_log(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    calls = [replace(CALL, attempts=3), replace(CALL, key="k2"), replace(CALL, key="k3", status="delivered")]
+    await store.save(Batch(cases=[CASE], calls=calls), term=term)
+    released = replace(CASE, state="released", reason="works_again")
+    moved = replace(entry(7, case_id="uid-1", pod=CASE.pod, reason="works_again"), actor="alice")
+    await store.save(Batch(cases=[released], cancel=["uid-1"], audit=[moved]), term=term)
+    *cancelled, first = (await store.audit()).entries
+    assert first.what == "moved"
+    assert [(one.what, one.at, one.actor, one.case_id, one.namespace, one.pod, one.reason) for one in cancelled] == [
+        ("call_cancelled", 7.0, "alice", "uid-1", "team", CASE.pod, "works_again")
+    ] * 2
+    assert [msgspec.json.decode(one.detail) for one in cancelled] == [
+        {"key": "k2", "gpu_id": "GPU-1", "attempts": 0},
+        {"key": "k1", "gpu_id": "GPU-1", "attempts": 3},
+    ]
+    # Cancelled together with another case, which is stored: its own reason is not known here.
+    await store.save(Batch(calls=[replace(CALL, key="k4")]), term=term)
+    await store.save(Batch(cancel=["uid-1"], audit=[entry(8, case_id="uid-2", reason="restoring")]), term=term)
+    newest = (await store.audit()).entries[0]
+    assert (newest.what, newest.at, newest.pod, newest.reason) == ("call_cancelled", 8.0, CASE.pod, "restoring")
+
+
 async def assert_the_stop_switch_survives(engine: Engine) -> None:
     store = ReclaimStore(engine)
     term = (await store.lead()).term
     await store.stop("alice", entry(1, reason="maintenance"), term=term)
     assert (await store.lead()).stopped_by == "alice"
     assert [one.reason for one in (await store.audit()).entries] == ["maintenance"]
+
+
+async def assert_a_stop_by_any_replica_is_read_by_all_and_nothing_is_sent(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    notice = replace(CALL, key="notice/a/uid-1/soon/1", kind="notice")
+    restore = replace(CALL, key="uid-1/restore/1", kind="restore")
+    await store.save(Batch(cases=[CASE], calls=[CALL, notice, restore], memory='{"a":1}'), term=term)
+    await store.stop("bob", entry(1), term=None)
+    assert (await store.news()).stopped_by == "bob"
+    seen = await store.look()
+    assert (seen.term, seen.cases, seen.memory, seen.stopped_by) == (term, {"uid-1": CASE}, '{"a":1}', "bob")
+    assert not await store.attempt(replace(CALL, attempts=1), term=term)
+    assert await store.attempt_all([replace(notice, attempts=1)], term=term) == []
+    assert await store.attempt(replace(restore, attempts=1), term=term)  # who stops wants to give back, too
+    await store.stop("", entry(2), term=term)
+    assert ((await store.news()).stopped_by, (await store.look()).stopped_by) == ("", "")
+    assert await store.attempt(replace(CALL, attempts=1), term=term)
+
+
+async def assert_what_is_shown_is_read_again_only_if_it_changed(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    first = (await store.news()).mark
+    assert (await store.news()).mark == first
+    await store.save(Batch(memory='{"a":1}'), term=term)
+    second = (await store.news()).mark
+    await store.save(Batch(cases=[CASE], audit=[entry(1)]), term=term)
+    third = (await store.news()).mark
+    await store.stop("bob", entry(2), term=None)
+    assert len({first, second, third, (await store.news()).mark}) == 4
 
 
 async def assert_the_audit_log_is_paged_and_scoped(engine: Engine) -> None:
@@ -175,9 +257,9 @@ async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_n
         assert case == CASE
         return Batch(cases=[replace(CASE, state="exempt")], used=link, audit=[entry(7)])
 
-    assert not await store.answers_wait()
+    assert not (await store.news()).answered
     await store.answered("uid-1", decide)
-    assert await store.answers_wait()
+    assert (await store.news()).answered
     changed = replace(CASE, state="acting")
     writes = (
         lambda: store.save(Batch(cases=[changed]), term=term),
@@ -196,7 +278,7 @@ async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_n
     await store.save(Batch(cases=[exempt]), term=term)
     with pytest.raises(LinkUsed):
         await store.answered("uid-1", lambda _: Batch(used=link, audit=[entry(8)]))
-    assert not await store.answers_wait()
+    assert not (await store.news()).answered
 
 
 LAWS = [law for name, law in sorted(globals().items()) if name.startswith("assert_")]

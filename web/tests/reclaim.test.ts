@@ -38,6 +38,8 @@ describe("a case", () => {
     const taken = { acted_at: 1, restorable: false };
     expect(actionsOf(row("verified", taken))).toEqual([]);
     expect(actionsOf(row("verified", { ...taken, restorable: true }))).toEqual(["restore"]);
+    for (const state of ["released", "exempt", "snoozed"] as const)
+      expect(actionsOf(row(state, { ...taken, restorable: true }))).toContain("restore"); // the pod worked while it ended
     expect(isBeyondRestore(row("verified", taken))).toBe(true);
     for (const state of ["grace", "acting", "failed"] as const) expect(isBeyondRestore(row(state, taken))).toBe(false); // it may not have been done at all
   });

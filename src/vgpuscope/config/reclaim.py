@@ -53,7 +53,12 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = ""
     timeout: Annotated[
         Seconds,
-        Meta(ge=0.1, le=600, description="Timeout of a call.", extra={"form": "duration", "flag": None}),
+        Meta(
+            ge=0.1,
+            le=10,  # with a margin, the lease of the leader covers it: 15 s, renewed before a call if need be
+            description="Timeout of a call to the control service; at most 10 s, so that the leader's lease covers it.",
+            extra={"form": "duration", "flag": None},
+        ),
     ] = 5.0
     secret: Annotated[
         str,

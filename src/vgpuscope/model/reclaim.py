@@ -209,6 +209,9 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     shares: tuple[Share, ...] = ()  # the evidence of the last window
     signals: tuple[Signal, ...] = ()  # the evidence beyond the GPU
     target: Target | None = None  # what was changed, or would have been
+    tried_at: UnixTime | None = None  # the first attempt that may have changed it; None: none, or it was put back
+    unseen_since: UnixTime | None = None  # no analysis has shown its workload since then
+    taken_at: UnixTime | None = None  # a call was accepted; None: none was, or what was there was put back
 
     @property
     def workload(self) -> Workload:
@@ -221,9 +224,14 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def restorable(self) -> bool:
-        """Whether something was taken that can be put back."""
-        acted_on = self.acted_at is not None and not self.dry_run and self.state in {"acting", "verified", "failed"}
-        return acted_on and self.target is not None and self.target.kind != "Pod"
+        """Whether something was taken, or may have been, that can be put back, whatever became of the case since."""
+        decided = self.acted_at is not None and not self.dry_run and self.state in {"acting", "verified", "failed"}
+        return (decided or self.tried_at is not None) and self.target is not None and self.target.kind != "Pod"
+
+    @property
+    def taken(self) -> bool:
+        """Whether its GPUs are taken: a change of the cluster was made, or the control service has accepted a call."""
+        return self.taken_at is not None and (self.target is not None or self.state == "acting")
 
 
 CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]

@@ -7,6 +7,7 @@ A replica that becomes leader takes a new term. Every write names the term of it
 does not know yet that it no longer is, has an older term: its writes are refused.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -121,6 +122,14 @@ class Saved(NamedTuple):
     stopped_by: str
 
 
+class News(NamedTuple):
+    """What other replicas may have changed."""
+
+    answered: bool  # an owner answered through another replica, and the leader has not read it yet
+    stopped_by: str
+    mark: str  # another one as soon as something else can be shown
+
+
 class ReclaimStore:
     """Reads and writes through the engine; every call may raise HistoryDown."""
 
@@ -141,9 +150,25 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def answers_wait(self) -> bool:
-        """Whether an owner answered through another replica, and the leader has not read it yet."""
-        return await self._engine.read(_unseen)
+    async def news(self) -> News:
+        """Whether something is to be read again."""
+
+        def job(tx: Transaction) -> News:
+            [(term, stopped_by, memory)] = tx.all("SELECT term, stopped_by, memory FROM reclaim_machine WHERE id = 1")
+            [(newest,)] = tx.all("SELECT max(number) FROM reclaim_audit")
+            mark = hashlib.sha256(f"{term} {stopped_by} {newest} {memory}".encode()).hexdigest()
+            return News(_unseen(tx), stopped_by, mark)
+
+        return await self._engine.read(job)
+
+    async def look(self) -> Saved:
+        """Read everything, for a replica that does not lead."""
+
+        def job(tx: Transaction) -> Saved:
+            [(term, memory, stopped_by)] = tx.all("SELECT term, memory, stopped_by FROM reclaim_machine WHERE id = 1")
+            return Saved(term, _cases(tx), memory, stopped_by)
+
+        return await self._engine.read(job)
 
     async def catch_up(self, *, term: int) -> dict[str, Case]:
         """All cases, with what owners answered through other replicas; NotLeader in a later term."""
@@ -155,10 +180,6 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def cases(self) -> dict[str, Case]:
-        """All cases, for a replica that does not lead."""
-        return await self._engine.read(_cases)
-
     async def save(self, batch: Batch, *, term: int) -> None:
         """Save all of it, or NotLeader if a later term has begun."""
 
@@ -168,11 +189,16 @@ class ReclaimStore:
 
         await self._engine.write(job)
 
-    async def stop(self, by: str, entry: AuditEntry, *, term: int) -> None:
-        """Stop or, with an empty `by`, start the machine; it survives a restart."""
+    async def stop(self, by: str, entry: AuditEntry, *, term: int | None) -> None:
+        """Stop or, with an empty `by`, start the machine; it survives a restart.
+
+        None as the term: a replica that need not lead stops the machine. No attempt is recorded from then on, so the
+        leader sends nothing, though it may not have read the switch yet.
+        """
 
         def job(tx: Transaction) -> None:
-            _hold(tx, term)
+            if term is not None:
+                _hold(tx, term)
             tx.all("UPDATE reclaim_machine SET stopped_by = :by WHERE id = 1", by=by)
             _record(tx, [entry])
 
@@ -208,12 +234,20 @@ class ReclaimStore:
         )
         return [msgspec.json.decode(body, type=Call) for (body,) in rows]
 
-    async def attempt(self, call: Call, *, term: int) -> bool:
-        """Record an attempt before it is made; False: the call no longer waits. NotLeader in a later term."""
+    async def attempt(self, call: Call, batch: Batch | None = None, *, term: int) -> bool:
+        """Record an attempt before it is made; False: the call no longer waits, or the machine is stopped.
+
+        `batch` is saved with it. NotLeader in a later term.
+        """
 
         def job(tx: Transaction) -> bool:
             _hold(tx, term)
-            return _update(tx, call, only="waiting")
+            if call.kind != "restore" and _stopped(tx):
+                return False
+            recorded = _update(tx, call, only="waiting")
+            if recorded and batch is not None:
+                _save(tx, batch)
+            return recorded
 
         return await self._engine.write(job)
 
@@ -228,10 +262,12 @@ class ReclaimStore:
         await self._engine.write(job)
 
     async def attempt_all(self, calls: Sequence[Call], *, term: int) -> list[Call]:
-        """Record one attempt of several calls before it is made; the calls that still wait."""
+        """Record one attempt of several calls before it is made; the calls that still wait; none while stopped."""
 
         def job(tx: Transaction) -> list[Call]:
             _hold(tx, term)
+            if _stopped(tx):
+                return []
             return [call for call in calls if _update(tx, call, only="waiting")]
 
         return await self._engine.write(job)
@@ -302,6 +338,10 @@ class ReclaimStore:
         return AuditPage(entries=entries, next_before=entries[-1].number if len(rows) > limit else None)
 
 
+def _stopped(tx: Transaction) -> bool:
+    return bool(tx.all("SELECT 1 FROM reclaim_machine WHERE id = 1 AND stopped_by <> ''"))
+
+
 def _unseen(tx: Transaction) -> bool:
     return bool(tx.all("SELECT 1 FROM notices_links_used WHERE seen = 0 LIMIT 1"))
 
@@ -322,14 +362,15 @@ def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
         _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
-    for case_id in batch.cancel:  # before new calls: a case that ends may still be told of
-        _cancel(tx, case_id)
+    # Before new calls: a case that ends may still be told of.
+    cancelled = [cancelled_entry(call, _cause(tx, id_, batch)) for id_ in batch.cancel for call in _cancel(tx, id_)]
     if batch.calls:
         tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
     for case_id in batch.forget:
         tx.all("DELETE FROM reclaim_calls WHERE case_id = :id", id=case_id)
         tx.all("DELETE FROM reclaim_cases WHERE id = :id", id=case_id)
     _record(tx, batch.audit)
+    _record(tx, cancelled)
     if batch.memory is not None:
         tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
 
@@ -350,11 +391,34 @@ def _use(tx: Transaction, link: Link, at: UnixTime, *, seen: bool) -> None:
         raise LinkUsed("this link was used before")
 
 
-def _cancel(tx: Transaction, case_id: str) -> None:
-    rows = tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id AND status = 'waiting'", id=case_id)
-    for (body,) in rows:
-        call = msgspec.json.decode(body, type=Call)
+def _cancel(tx: Transaction, case_id: str) -> list[Call]:
+    """The calls of the case that waited; they wait no longer."""
+    rows = tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id AND status = 'waiting' ORDER BY key", id=case_id)
+    calls = [msgspec.json.decode(body, type=Call) for (body,) in rows]
+    for call in calls:
         _update(tx, msgspec.structs.replace(call, status="cancelled"))
+    return calls
+
+
+def cancelled_entry(call: Call, cause: AuditEntry) -> AuditEntry:
+    """The entry of a call that was cancelled, by the same actor and for the same reason as its cause."""
+    told = {"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}
+    return msgspec.structs.replace(
+        cause, what="call_cancelled", before="", after="", detail=msgspec.json.encode(told).decode()
+    )
+
+
+def _cause(tx: Transaction, case_id: str, batch: Batch) -> AuditEntry:
+    """Why calls of a case are cancelled: the case's own entry, or that of a case that is settled together with it."""
+    own = next((one for one in batch.audit if one.case_id == case_id), None)
+    if own is not None:
+        return own
+    rows = tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id)
+    case = msgspec.json.decode(rows[0][0], type=Case) if rows else None
+    other = next(iter(batch.audit), None) or AuditEntry(at=case.since if case else 0.0, actor="", what="")
+    return msgspec.structs.replace(
+        other, case_id=case_id, namespace=case.namespace if case else "", pod=case.pod if case else ""
+    )
 
 
 def _update(tx: Transaction, call: Call, *, only: CallStatus | None = None) -> bool:

@@ -61,6 +61,7 @@ def untrusted(text: str) -> dict[str, str]:
         (tenant("a", "idle"), 1.0, True),
         (tenant("a", "idle", use_class="idle-held"), 40.0, True),
         (tenant("a", "in_use", use_class="stalled"), 90.0, True),
+        (tenant("a", "idle", use_class="idle-preparing"), 1.0, True),  # reclaim.include_preparing waits for an opinion
         (tenant("a", "in_use"), 24.0, True),  # near the threshold
         (tenant("a", "in_use"), 60.0, False),
         (tenant("a", "in_use"), 26.0, False),

@@ -75,9 +75,13 @@ class FusedStore:
 @dataclass
 class Lease:
     leads: bool = True
+    renewed: float = 15.0  # seconds that it lasts after a renewal
 
     def may_act(self, *, lasting: float = 0.0) -> bool:
         return self.leads
+
+    async def lasts(self, seconds: float) -> bool:
+        return self.leads and seconds < self.renewed
 
 
 @dataclass
@@ -195,7 +199,7 @@ async def act(life: Life, what: str, of) -> None:
 async def told(life: Life, what: str, of) -> None:
     """An operator's word counts from the moment it was accepted."""
     for machine, lease in life.replicas:
-        if not lease.leads:
+        if lease.leads == (what == "stop_elsewhere"):  # any replica can stop; the leader does everything else
             continue
         try:
             if what == "exempt":
@@ -203,7 +207,7 @@ async def told(life: Life, what: str, of) -> None:
                 life.forbidden.add(life.uid(of))
             else:
                 await machine.people.stop("ops", start=what == "go")
-                life.stopped = what == "stop"
+                life.stopped = what != "go"
         except (HistoryDown, NotLeader, CaseUnfit, Killed):
             continue
         except Exception as e:

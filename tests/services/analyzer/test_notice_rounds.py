@@ -341,3 +341,59 @@ async def test_the_annotation_chooses_the_channel(life):
     [machine] = [machine for machine, lease in life.replicas if lease.leads]
     notices = life.notices[id(machine)]
     assert notices.counts == {("ann", "success"): 1}
+
+
+def broken(life: ToldLife, template: str = "{{ pod - 1 }}", **more) -> None:
+    """A template that cannot be rendered, as one that the check of the settings could not find out."""
+    channel = replace(TOLD.notify.channels[0], templates={"soon": template}, **more)
+    life.config = replace(TOLD, notify=replace(TOLD.notify, channels=(channel, *life.config.notify.channels[1:])))
+
+
+async def test_a_text_that_cannot_be_written_is_a_failure_of_its_channel_and_ends_after_a_day(life):
+    broken(life)
+    life.verdicts["a"] = "idle"
+    for _ in range(4):
+        await life.window()
+    machine = life.replicas[0][0]
+    [call] = await life.store.calls_of(life.uid("a"))
+    assert (states(life), call.attempts > 0, "TypeError" in call.error) == (["notified"], True, True)
+    notices = life.notices[id(machine)]
+    assert "TypeError" in notices.states["a"].error
+    assert notices.counts["a", "failure"] == call.attempts
+    for _ in range(200):
+        await life.window()
+    assert (life.received, states(life), machine.cases[life.uid("a")].reason) == ([], ["failed"], "notice_failed")
+
+
+async def test_a_text_that_cannot_be_written_delays_no_other_kind_and_no_other_channel(life):
+    other = ChannelConfig(name="b", url="http://b/x", service="webhook")
+    life.config = replace(TOLD, notify=replace(TOLD.notify, channels=(*TOLD.notify.channels, other)))
+    broken(life, "{% if pod == 'a' %}{{ pod - 1 }}{% else %}{{ keep_url }} will be taken back{% endif %}")
+    life.verdicts |= {"a": "idle", "b": "idle"}
+    for _ in range(4):
+        await life.window()
+        life.now += 2.0
+        await life.deliver()
+    counts = life.notices[id(life.replicas[0][0])].counts
+    assert counts["b", "success"] == 2  # about both pods
+    assert counts["a", "success"] == 1  # about the pod whose text can be written
+    assert (counts["b", "failure"], counts["a", "failure"] > 0) == (0, True)
+
+
+async def test_an_unforeseen_error_of_one_channel_stops_no_other(life, monkeypatch):
+    other = ChannelConfig(name="b", url="http://b/x", service="webhook")
+    life.config = replace(TOLD, notify=replace(TOLD.notify, channels=(*TOLD.notify.channels, other)))
+    sent = FakeSender.send
+
+    async def send(self: FakeSender, title: str, body: str) -> None:
+        if self is life.notices[id(life.replicas[0][0])].channels()["a"].sender:
+            raise ZeroDivisionError("a bug")
+        await sent(self, title, body)
+
+    monkeypatch.setattr(FakeSender, "send", send)
+    life.verdicts["a"] = "idle"
+    for _ in range(4):
+        await life.window()
+    notices = life.notices[id(life.replicas[0][0])]
+    assert (notices.counts["b", "success"], len(life.mails)) == (1, 1)
+    assert "a bug" in notices.states["a"].error

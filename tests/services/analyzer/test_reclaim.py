@@ -4,16 +4,21 @@ The oracle is the world itself: for every moment it knows whether a workload rea
 received, and what an operator forbade. The machine sees only analyses.
 """
 
+import asyncio
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
-from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Life, act, begun, live
+from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Lease, Life, act, begun, live
+from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.breaker import Breaker
 from vgpuscope.logic.reclaim.budgets import HOUR
-from vgpuscope.model.errors import NotLeader
+from vgpuscope.model.errors import HistoryDown, NotLeader
+from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 
 ACTIONS = st.one_of(
     st.tuples(st.just("idle"), st.sampled_from(PODS)),
@@ -22,8 +27,10 @@ ACTIONS = st.one_of(
     st.tuples(st.just("window"), st.just("")),
     st.tuples(st.sampled_from(["busy", "unknown", "reborn", "exempt"]), st.sampled_from(PODS)),
     st.tuples(
-        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait"]), st.just("")
+        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait"]),
+        st.just(""),
     ),
+    st.tuples(st.just("stop_elsewhere"), st.just("")),
     st.tuples(st.just("kill"), st.integers(0, 8)),
 )
 
@@ -89,6 +96,8 @@ async def test_a_workload_that_works_again_is_not_called_for_any_more(life):
     assert life.received == []
     [call] = await life.store.calls_of("uid-a-0")
     assert call.status == "cancelled"
+    [entry] = [one for one in (await life.replicas[0][0].audit()).entries if one.what == "call_cancelled"]
+    assert (entry.pod, entry.reason, call.key in entry.detail) == ("a", "works_again", True)
 
 
 async def test_it_is_looked_at_again_before_a_retry(life):
@@ -279,6 +288,95 @@ async def test_the_stop_switch_holds_back_retries_and_survives_a_restart(life):
     assert [effect.uid for effect in life.received] == ["uid-a-0"]
 
 
+async def test_a_stop_takes_effect_before_a_call_that_is_under_way_has_ended(life):
+    """Two calls are due. The first hangs; the stop is asked for meanwhile, and the second is not made."""
+    hangs, goes_on = asyncio.Event(), asyncio.Event()
+    send = life.send
+
+    async def slow(call, *, now):
+        hangs.set()
+        await goes_on.wait()
+        return await send(call, now=now)
+
+    machine = Reclaim(replace(life.given(Lease()), send={"control": slow}))
+    life.replicas = [(machine, Lease())]
+    life.verdicts |= {"a": "idle", "b": "idle"}
+    for _ in range(3):
+        life.now += 600.0
+        await life.analyse()
+    round_ = asyncio.create_task(machine.deliveries.due())
+    await hangs.wait()
+    stop = asyncio.create_task(machine.people.stop("ops"))
+    await asyncio.sleep(0)
+    assert machine.stopped_by == "ops"
+    goes_on.set()
+    await asyncio.gather(round_, stop)
+    assert len(life.received) == 1
+    assert (await life.store.lead()).stopped_by == "ops"
+
+
+async def test_a_stop_that_cannot_be_stored_still_holds_here(life):
+    await idle_until_acted(life, windows=1)
+    machine = life.replicas[0][0]
+    life.fuse.down = True
+    with pytest.raises(HistoryDown):
+        await machine.people.stop("ops")
+    life.fuse.down = False
+    for _ in range(5):
+        await life.window()
+    assert (machine.stopped_by, life.received) == ("ops", [])
+    await machine.people.stop("ops", start=True)
+    for _ in range(2):
+        await life.window()
+    assert (machine.stopped_by, len(life.received)) == ("", 1)
+
+
+async def test_a_stop_through_a_replica_that_does_not_lead_holds_for_the_leader_at_once(life):
+    life.control = "refuses"
+    await idle_until_acted(life)
+    (leader, _), (other, _) = life.replicas
+    life.control = "ok"
+    await other.people.stop("ops")
+    life.now += 400.0
+    [call] = await life.store.due(life.now, most=10)
+    await leader.deliveries.deliver(call, life.store)  # before the leader looked at the store by itself
+    assert life.received == []
+    await life.window()
+    assert (leader.stopped_by, other.stopped_by, life.received) == ("ops", "ops", [])
+    with pytest.raises(NotLeader):
+        await other.people.stop("ops", start=True)
+    await leader.people.stop("ops", start=True)
+    for _ in range(2):
+        await life.window()
+    assert (len(life.received), leader.stopped_by, other.stopped_by) == (1, "", "")
+
+
+async def test_a_replica_that_does_not_lead_shows_the_switch_and_the_breaker_of_the_leader(life):
+    await idle_until_acted(life, windows=1)
+    (leader, _), (other, _) = life.replicas
+    await leader.people.stop("ops")
+    shared = leader._shared
+    shared.memory = replace(shared.memory, breaker=Breaker(open_since=life.now, turned=9, of=10))
+    await life.window()
+    assert (other.stopped_by, other.breaker) == ("ops", leader.breaker)
+    assert other.breaker.is_open
+    born, _ = life.start(leads=True)  # a new process, before its first analysis
+    await born.deliveries.round()
+    assert (born.stopped_by, born.breaker.is_open, born.cases.keys()) == ("ops", True, leader.cases.keys())
+
+
+async def test_a_replica_that_follows_reads_the_cases_when_they_changed(life):
+    (leader, _), (other, _) = life.replicas
+    await idle_until_acted(life, windows=1)
+    life.replicas = [life.replicas[0]]  # the other one analyses nothing
+    await other.deliveries.round()
+    assert other.cases["uid-a-0"].state == "candidate"
+    await leader.people.exempt("uid-a-0", "ops")
+    life.now += 10.0
+    await other.deliveries.round()
+    assert other.cases["uid-a-0"].state == "exempt"
+
+
 async def test_a_long_stop_ends_no_case(life):
     life.control = "refuses"
     await idle_until_acted(life)
@@ -314,3 +412,57 @@ async def test_every_step_is_in_the_audit_log(life):
     steps = [(one.what, one.after or one.reason) for one in reversed(page.entries)]
     assert steps == [("moved", "candidate"), ("moved", "grace"), ("moved", "acting"), ("call_delivered", "")]
     assert all(one.actor == "vgpuscope" and one.pod == "a" for one in page.entries)
+
+
+@pytest.mark.parametrize("seconds", [5.0, 10.0])
+async def test_every_timeout_that_the_settings_allow_is_covered_by_the_lease(life, seconds):
+    life.config = msgspec.convert(
+        msgspec.to_builtins(replace(LIVE, control=replace(LIVE.control, timeout=seconds))), type=Config
+    )
+    await idle_until_acted(life)
+    assert len(life.received) == 1
+
+
+async def test_a_call_that_could_outlast_the_lease_fails_and_says_so(life):
+    for _, lease in life.replicas:
+        lease.renewed = 4.0
+    await idle_until_acted(life, windows=6)
+    [call] = await life.store.calls_of("uid-a-0")
+    assert (life.received, call.status, call.attempts > 1) == ([], "waiting", True)
+    assert "lease" in call.error
+    assert [one.what for one in (await life.replicas[0][0].audit()).entries].count("call_failed") == call.attempts
+    for _, lease in life.replicas:
+        lease.renewed = 15.0
+    await life.window()
+    assert len(life.received) == 1
+
+
+async def test_a_pod_that_stays_idle_for_weeks_after_a_call_is_not_called_for_again(life):
+    await idle_until_acted(life)
+    assert len(life.received) == 1
+    for _ in range(15 * 24):
+        life.now += 3600.0
+        await life.analyse()
+        await life.deliver()
+    assert len(life.received) == 1
+    case = life.replicas[0][0].cases["uid-a-0"]
+    assert (case.state, case.reason) == ("failed", "not_freed")
+
+
+async def test_cases_without_a_workload_take_no_place_among_those_that_are_read(life):
+    asked: list[str] = []
+
+    async def learn(workloads, *, fresh, seen):
+        del fresh, seen
+        asked.extend(one.uid for one in workloads)
+
+    life.replicas = [(Reclaim(replace(life.given(Lease()), learn=(learn,))), Lease())]
+    await idle_until_acted(life, windows=3)
+    assert "uid-a-0" in asked
+    [(machine, _)] = life.replicas
+    for _ in range(2):  # its node is gone
+        asked.clear()
+        life.now += 600.0
+        await machine.ticks.follow(analysis(life.now, gpu(1, tenant("b", "in_use", uid="uid-b-0"))))
+    assert machine.cases["uid-a-0"].state == "acting"
+    assert "uid-a-0" not in asked

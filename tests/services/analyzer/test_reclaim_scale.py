@@ -18,6 +18,7 @@ from tests.services.analyzer.lives import LIVE, Lease, Life, act, begun, live
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
+from vgpuscope.model.notices import Link
 from vgpuscope.model.reclaim import PodFacts, Target
 from vgpuscope.services.analyzer.reclaim.calls import Order
 from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
@@ -53,6 +54,7 @@ class Cluster(Life):
     scaled: list[Scaled] = field(default_factory=list)
     restored: list[tuple[str, int, int]] = field(default_factory=list)
     api: str = "ok"  # ok, down
+    ending: bool = False  # pods that were told to end are still on their GPUs
     read: dict[str, Known] = field(default_factory=dict)
     vetoed: set[tuple[str, str]] = field(default_factory=set)  # pods, each with what speaks against acting
 
@@ -107,10 +109,10 @@ class Cluster(Life):
         """A pod whose owner has no replicas is gone from its GPU."""
         self.now += 1
         gpus = [
-            gpu(n, tenant(pod, self.verdicts[pod], uid=self.uid(pod))) if self.there(pod) else gpu(n)
+            gpu(n, tenant(pod, self.verdicts[pod], uid=self.uid(pod))) if self.ending or self.there(pod) else gpu(n)
             for n, pod in enumerate(OWNERS)
         ]
-        self.shown = {self.uid(pod): self.verdicts[pod] for pod in OWNERS if self.there(pod)}
+        self.shown = {self.uid(pod): self.verdicts[pod] for pod in OWNERS if self.ending or self.there(pod)}
         for machine, _ in self.replicas:
             await self.surviving(machine, machine.ticks.follow(analysis(self.now, *gpus)))
 
@@ -169,6 +171,8 @@ class Cluster(Life):
 async def step(cluster: Cluster, what: str, of) -> None:
     if what == "api":
         cluster.api = of
+    elif what == "ending":
+        cluster.ending = of
     elif what == "soon":  # before another analysis is due
         cluster.now += 2
         await cluster.deliver()
@@ -208,8 +212,28 @@ ACTIONS = st.one_of(
         st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait", "soon", "soon"]),
         st.just(""),
     ),
+    st.tuples(st.just("stop_elsewhere"), st.just("")),
+    st.tuples(st.just("ending"), st.booleans()),
     st.tuples(st.just("kill"), st.integers(0, 8)),
 )
+
+
+async def assert_all_can_be_given_back(cluster: Cluster) -> None:
+    """Whatever happened to its case: an owner that still has our mark and no replicas can be restored."""
+    taken = {name for name, owner in cluster.owners.items() if owner.mark is not None and owner.replicas == 0}
+    cluster.fuse.left, cluster.fuse.down, cluster.control, cluster.api = None, False, "ok", "ok"
+    for _, lease in cluster.replicas:
+        lease.leads = False
+    cluster.replicas = [cluster.start(leads=True)]
+    await cluster.analyse()
+    machine = cluster.replicas[0][0]
+    for name in taken:
+        keys = cluster.owners[name].mark
+        assert keys is not None
+        case = machine.cases[keys[0].removesuffix("/scale")]
+        assert case.restorable, f"{case.state} {case.reason}"
+        await machine.people.restore(case.id, "ops")
+        assert cluster.owners[name].replicas > 0
 
 
 @given(st.lists(ACTIONS, min_size=10, max_size=45))
@@ -236,6 +260,7 @@ def test_no_history_crash_or_fault_ends_a_pod_that_must_not_end(actions):
             assert number == {"web": 2, "solo": 1}[owner], (owner, number, before)
         keys = [one.key for one in cluster.scaled]
         assert len(keys) == len(set(keys)), "one incarnation, two effects"
+        await assert_all_can_be_given_back(cluster)
 
     live(Cluster, story)
 
@@ -411,3 +436,105 @@ async def test_a_dry_run_scales_nothing_and_says_what(cluster):
     machine = cluster.replicas[0][0]
     assert machine.counts.actions == {("scale", "dry_run"): 2}
     assert str(machine.cases["uid-a-0"].target) == "Deployment/web"
+
+
+async def test_a_slow_control_service_does_not_keep_the_cluster_from_being_changed(cluster):
+    """control.timeout is that of the control service; changes of the cluster have a time of their own."""
+    cluster.config = replace(SCALE, control=replace(SCALE.control, timeout=600.0))
+    await idle(cluster, "c", windows=6)
+    machine = cluster.replicas[0][0]
+    assert (cluster.owners["solo"].replicas, machine.cases["uid-c-0"].state) == (0, "verified")
+    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
+
+
+async def taken(cluster: Cluster) -> None:
+    """The owner has no replicas, and its pod has not ended yet."""
+    cluster.ending = True
+    await idle(cluster, "c", windows=3)
+    assert (cluster.owners["solo"].replicas, cluster.replicas[0][0].cases["uid-c-0"].state) == (0, "acting")
+
+
+async def restored(cluster: Cluster) -> None:
+    machine = cluster.replicas[0][0]
+    assert machine.cases["uid-c-0"].restorable
+    case = await machine.people.restore("uid-c-0", "ops")
+    assert (case.state, case.restorable, cluster.owners["solo"].replicas) == ("restored", False, 1)
+
+
+@pytest.mark.parametrize("answer", ["ok", "lost"])
+async def test_what_was_taken_can_be_restored_if_the_pod_writes_a_checkpoint_before_it_ends(cluster, answer):
+    cluster.control = answer
+    await taken(cluster)
+    cluster.verdicts["c"] = "in_use"
+    await cluster.analyse()
+    cluster.control = "ok"
+    case = cluster.replicas[0][0].cases["uid-c-0"]
+    assert (case.state, case.reason) == ("released", "works_again")
+    await restored(cluster)
+
+
+@pytest.mark.parametrize("decided", ["exempt", "snooze"])
+async def test_what_was_taken_can_be_restored_if_its_answer_was_lost_and_somebody_decided_otherwise(cluster, decided):
+    cluster.control = "lost"
+    await taken(cluster)
+    cluster.control = "ok"
+    people = cluster.replicas[0][0].people
+    if decided == "exempt":
+        await people.exempt("uid-c-0", "ops")
+    else:
+        await people.snooze("uid-c-0", "ops", 3600.0)
+    await cluster.analyse()
+    await restored(cluster)
+
+
+async def test_nobody_is_told_that_gpus_are_kept_which_were_taken(cluster):
+    await taken(cluster)
+    people = cluster.replicas[0][0].people
+    links = [Link(case_id="uid-c-0", action=one, expires=10**10, nonce=one * 4) for one in ("keep", "snooze")]
+    for link in links:
+        with pytest.raises(CaseUnfit, match="already taken"):
+            await people.answer(link, seconds=3600.0)
+    with pytest.raises(CaseUnfit, match="already taken"):
+        await people.exempt("uid-c-0", "ops")
+    with pytest.raises(CaseUnfit, match="already taken"):
+        await people.snooze("uid-c-0", "ops", 3600.0)
+    await restored(cluster)
+
+
+async def test_until_a_change_is_made_its_owner_can_keep_the_gpus(cluster):
+    await decided(cluster, "c")
+    link = Link(case_id="uid-c-0", action="keep", expires=10**10, nonce="n" * 12)
+    assert (await cluster.replicas[0][0].people.answer(link)).state == "exempt"
+    for _ in range(3):
+        await cluster.window()
+    assert cluster.scaled == []
+
+
+async def test_a_crash_between_a_change_and_its_record_does_not_lose_what_can_be_restored(tmp_path):
+    for steps in range(12):
+        async with begun(Cluster, tmp_path / f"{steps}.db") as cluster:
+            cluster.ending = True
+            cluster.verdicts["c"] = "idle"
+            for _ in range(3):
+                cluster.now += 600.0
+                await cluster.analyse()
+            cluster.fuse.left = steps
+            await cluster.deliver()
+            cluster.fuse.left = None
+            cluster.verdicts["c"] = "in_use"
+            await cluster.analyse()
+            if cluster.owners["solo"].replicas == 0:
+                await restored(cluster)
+
+
+async def test_a_refused_restore_does_not_change_what_a_person_decided(cluster):
+    cluster.control = "lost"
+    await taken(cluster)
+    cluster.control = "ok"
+    machine = cluster.replicas[0][0]
+    await machine.people.exempt("uid-c-0", "ops")
+    cluster.owners["solo"].mark = None
+    with pytest.raises(CaseUnfit):
+        await machine.people.restore("uid-c-0", "ops")
+    case = machine.cases["uid-c-0"]
+    assert (case.state, case.reason, case.restorable) == ("exempt", "exempted", True)

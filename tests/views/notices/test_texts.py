@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from vgpuscope.model.notices import NOTICE_KINDS, Notice
 from vgpuscope.model.reclaim import Case, Share
 from vgpuscope.views.notices import templates, words
-from vgpuscope.views.notices.message import FIELDS, Item, Style, harmless, message, moment
+from vgpuscope.views.notices.message import FIELDS, Item, Style, check_template, harmless, message, moment
 from vgpuscope.views.notices.templates import TemplateRefused
+from vgpuscope.views.reclaim.words import CHINESE_REASONS
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00 UTC
 
@@ -112,7 +113,7 @@ def test_what_is_not_known_is_left_out_and_several_gpus_are_named():
 @pytest.mark.parametrize("kind", NOTICE_KINDS)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_kind_has_a_text_that_is_a_valid_template(kind, language):
-    templates.check(words.TEXTS[language][kind], FIELDS)
+    check_template(kind, words.TEXTS[language][kind])
     machine = kind.startswith("breaker")
     one = item(kind)
     if machine:
@@ -123,6 +124,14 @@ def test_every_kind_has_a_text_that_is_a_valid_template(kind, language):
     if kind == "breaker_opened":
         assert "7" in body
         assert "9" in body
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_reason_of_a_case_has_words(language):
+    assert set(words.REASONS[language]) == set(CHINESE_REASONS)  # the console and the commands have one for each
+    refused = message([item("failed", reason="call_refused")], Style(language=language)).body
+    assert words.REASONS[language]["call_refused"] in refused
+    assert "call_refused" not in refused
 
 
 def test_a_digest_has_one_heading_for_each_kind_and_says_how_many_follow():
@@ -175,6 +184,23 @@ def test_a_template_that_could_do_harm_or_fail_later_is_refused(source, why):
 @pytest.mark.parametrize(
     "source",
     [
+        "{% if score > 5 %}high{% endif %}",  # the score is text
+        "{{ pod - 1 }}",
+        "{{ pod + gpu_count }}",
+        "{{ pod | default(pod, pod, pod) }}",
+        "{% if not keep_url %}{{ at - 1 }}{% endif %}",  # only if there is no link
+        "{% if opinion %}{{ opinion - 1 }}{% endif %}",  # only if there is an opinion
+        "{% if kind == 'soon' %}{{ kind - 1 }}{% endif %}",
+    ],
+)
+def test_a_template_that_cannot_be_rendered_is_refused(source):
+    with pytest.raises(TemplateRefused, match="TypeError"):
+        check_template("soon", source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         "{{ pod }}",
         "{% if score %}{{ score }}{% else %}-{% endif %}",
         "{{ owner or 'nobody' }}",
@@ -182,7 +208,7 @@ def test_a_template_that_could_do_harm_or_fail_later_is_refused(source, why):
     ],
 )
 def test_a_template_can_print_and_choose(source):
-    templates.check(source, FIELDS)
+    check_template("soon", source)
     message([item()], Style(templates={"soon": source}))
 
 

@@ -62,7 +62,7 @@ export function actionsOf(row: CaseRow): CaseAction[] {
     snooze: isOpen(row) || row.state === "snoozed",
     exempt: !FINAL.includes(row.state),
     resume: row.state === "snoozed" || (row.state === "exempt" && row.reason !== "annotation"),
-    restore: isTaken(row) && (row.restorable ?? true), // an older analyzer does not say
+    restore: row.restorable ?? isTaken(row), // an older analyzer does not say
   };
   return ACTIONS.filter((action) => fits[action]);
 }

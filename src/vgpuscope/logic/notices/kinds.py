@@ -22,6 +22,7 @@ def of_move(before: Case | None, after: Case, *, tell: bool, only_told: bool) ->
     if after.state == "failed":
         return "failed"
     works = after.state == "released" and after.reason in {"works_again", "holds_memory", "prepares_data"}
+    works = works and not after.taken  # it ends, and its last work is not what keeps its GPUs
     return "recovered" if works and after.notified_at is not None and before.state in _TOLD_BEFORE else None
 
 

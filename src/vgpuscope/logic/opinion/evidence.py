@@ -1,8 +1,8 @@
 """An analysis → the tenants that are worth an opinion, with the evidence on each.
 
-Worth asking about: idle, idle-held or stalled tenants, and those whose score is near a threshold. A tenant whose
-verdict is unknown is not asked about: no opinion could make up for missing numbers. A GPU that no tenant holds and that
-does nothing is free, and nobody has to explain that.
+Worth asking about: idle, idle-held, stalled or idle-preparing tenants, and those whose score is near a threshold. A
+tenant whose verdict is unknown is not asked about: no opinion could make up for missing numbers. A GPU that no tenant
+holds and that does nothing is free, and nobody has to explain that.
 """
 
 import hashlib
@@ -17,8 +17,9 @@ from vgpuscope.model.opinion import Evidence, Level, PartId, Weighed
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 NEAR = 5.0  # points of the score around a threshold
-_ASKED: dict[UseClass, int] = {"idle": 0, "idle-held": 1, "stalled": 2}  # in the order in which they are asked about
-_NEAR_RANK = 3
+# in the order in which they are asked about
+_ASKED: dict[UseClass, int] = {"idle": 0, "idle-held": 1, "stalled": 2, "idle-preparing": 3}
+_NEAR_RANK = 4
 _SHOWN: tuple[Term, ...] = (
     "process_sm",
     "gpu_util",

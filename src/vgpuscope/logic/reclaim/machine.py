@@ -19,6 +19,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Target, Workload
 
 Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
+DECIDED: frozenset[State] = frozenset({"exempt", "snoozed"})  # their reason says who decided, so it stays
 _LATE: frozenset[Brake] = frozenset(row.brake for row in LATE)
 
 
@@ -108,6 +109,16 @@ def attempted(case: Case, now: UnixTime, policy: Policy) -> Case:
     return _waiting(case, now, policy) if case.state == "acting" else case
 
 
+def reached(case: Case, now: UnixTime) -> Case:
+    """The case before an attempt to change its target. Whether that had an effect is not always known afterwards."""
+    return case if case.tried_at is not None else replace(case, tried_at=now)
+
+
+def taken(case: Case, now: UnixTime) -> Case:
+    """The case after a call for it was accepted."""
+    return case if case.taken_at is not None else replace(case, taken_at=now)
+
+
 def approved(case: Case, now: UnixTime, by: str) -> Case | None:
     """The case with an operator's consent; None: it does not wait for one."""
     if case.state != "awaiting_approval":
@@ -116,15 +127,15 @@ def approved(case: Case, now: UnixTime, by: str) -> Case | None:
 
 
 def snoozed(case: Case, now: UnixTime, by: str, seconds: Seconds) -> Case | None:
-    """The snoozed case; None: its state no longer allows that."""
-    if case.state not in OPEN and case.state != "snoozed":
+    """The snoozed case; None: its state no longer allows that, or its GPUs are taken."""
+    if case.taken or (case.state not in OPEN and case.state != "snoozed"):
         return None
     return replace(moved(case, "snoozed", now, reason="snoozed", by=by, next_at=now + seconds), confirmations=0)
 
 
 def exempted(case: Case, now: UnixTime, by: str) -> Case | None:
-    """The exempt case; None: it has already ended."""
-    if case.state in {"verified", "restored", "exempt"}:
+    """The exempt case; None: it has already ended, or its GPUs are taken."""
+    if case.taken or case.state in {"verified", "restored", "exempt"}:
         return None
     return moved(case, "exempt", now, reason="exempted", by=by)
 
@@ -152,14 +163,16 @@ def agreed(case: Case, now: UnixTime, by: str) -> Case | None:
 
 def restored(case: Case, now: UnixTime, by: str) -> Case | None:
     """The restored case; None: nothing was taken."""
-    return moved(case, "restored", now, reason="restored", by=by) if case.restorable else None
+    if not case.restorable:
+        return None
+    return replace(moved(case, "restored", now, reason="restored", by=by), tried_at=None, taken_at=None)
 
 
 def not_restored(case: Case, now: UnixTime) -> Case:
     """The case after a restore was refused: a call that waited was cancelled for it, so the case begins again."""
     if case.state == "acting":
         return moved(case, "released", now, reason="restore_refused", by=case.by)
-    return replace(case, reason="restore_refused")
+    return case if case.state in DECIDED else replace(case, reason="restore_refused")
 
 
 def failed(case: Case, now: UnixTime, reason: str) -> Case:
@@ -295,7 +308,7 @@ def _acting(case: Case, now: _Now) -> Step:
         return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
     if case.target is not None and not now.seen.owner_idle:
         return Step(moved(case, "released", at, reason="owner_in_use"), "cancel")
-    if (reason := _outdated(case, now.policy)) is not None:
+    if case.taken_at is None and (reason := _outdated(case, now.policy)) is not None:
         again: State = "awaiting_approval" if reason == "approval_needed" else "released"
         return Step(moved(case, again, at, reason=reason), "cancel")
     held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)

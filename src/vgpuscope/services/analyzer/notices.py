@@ -35,8 +35,7 @@ from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
 from vgpuscope.services.analyzer.reclaim.given import Told
 from vgpuscope.store.reclaim import NOTICE
-from vgpuscope.views.notices import templates
-from vgpuscope.views.notices.message import FIELDS, Item, Message, Style, message, trial
+from vgpuscope.views.notices.message import Item, Message, Style, check_template, message, trial
 
 if TYPE_CHECKING:  # apprise is installed by the extra `notify`
     from vgpuscope.sinks.notices import Sender, Target
@@ -67,7 +66,7 @@ def check_notices(config: Config) -> None:
             raise ConfigInvalid(f"{at} ({channel.name}): {e}", hint="docs/notices.md has an example of each.") from e
         for kind, template in channel.templates.items():
             try:
-                templates.check(template, FIELDS)
+                check_template(kind, template)
             except ValueError as e:
                 raise ConfigInvalid(
                     f"{at}.templates.{kind}: {e}", hint="docs/notices.md lists the fields, and what a template can do."
@@ -265,7 +264,10 @@ class Notices:
             self._look_at = now + _LOOK_AGAIN
             await self._adopt(cases)
         ready = [one for one in channels.values() if now >= self.states[one.name].not_before]
-        await asyncio.gather(*(self._round(channel, cases) for channel in ready))
+        done = await asyncio.gather(*(self._round(channel, cases) for channel in ready), return_exceptions=True)
+        for error in done:  # after all of them have ended
+            if isinstance(error, BaseException):
+                raise error
 
     async def _adopt(self, cases: CaseNotices) -> None:
         """Notices of channels that are no longer there go to those that are."""
@@ -280,7 +282,11 @@ class Notices:
         told = await cases.tellable(due) if due else []
         if not told:
             return
-        pairs, message = await asyncio.to_thread(self._message, channel, told, cases)
+        try:
+            pairs, message = await asyncio.to_thread(self._message, channel, told, cases)
+        except Exception as e:  # of a template: the check of the settings cannot try all values of the fields
+            await self._unwritten(channel, told, cases, _named(e))
+            return
         tried = await cases.attempt([call for call, _ in pairs])
         if len(tried) < len(pairs):
             return  # one was cancelled meanwhile: the next round makes a message without it
@@ -288,21 +294,45 @@ class Notices:
         self.counts[channel.name, "failure" if error else "success"] += len(tried)
         await cases.settle(tried, channel=channel.name, error=error)
 
+    async def _unwritten(
+        self, channel: Channel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices, error: str
+    ) -> None:
+        """Notices whose text cannot be made have failed. The others of the channel are sent by the next round."""
+
+        def writable(one: tuple[Call, Notice]) -> bool:
+            try:
+                self._message(channel, [one], cases)
+            except Exception:  # as above
+                return False
+            return True
+
+        failed = await asyncio.to_thread(lambda: [call for call, notice in told if not writable((call, notice))])
+        tried = await cases.attempt(failed or [call for call, _ in told])
+        self._note_failure(channel, error)
+        self.counts[channel.name, "failure"] += len(tried)
+        await cases.settle(tried, channel=channel.name, error=error)
+
     async def _sent(self, channel: Channel, message: Message) -> str:
         """ "" if the message was accepted; else why not."""
         state = self.states.setdefault(channel.name, ChannelState())
-        now = self._clock()
-        self.changes += 1
         try:
             await channel.sender.send(message.title, message.body)
-        except CallFailed as e:
-            state.failures, state.failed_at, state.error = state.failures + 1, now, str(e)
-            state.not_before = now + retries.pause(state.failures)
-            log.warning("a notice failed", extra=fields(channel=channel.name, failures=state.failures, error=str(e)))
-            return str(e)
+        except Exception as e:  # whatever it is, it must not stop the other channels
+            error = str(e) if isinstance(e, CallFailed) else _named(e)
+            self._note_failure(channel, error)
+            state.not_before = self._clock() + retries.pause(state.failures)
+            return error
+        now = self._clock()
+        self.changes += 1
         state.failures, state.error, state.delivered_at = 0, "", now
         state.not_before = now + self._config().notify.digest
         return ""
+
+    def _note_failure(self, channel: Channel, error: str) -> None:
+        state = self.states.setdefault(channel.name, ChannelState())
+        self.changes += 1
+        state.failures, state.failed_at, state.error = state.failures + 1, self._clock(), error
+        log.warning("a notice failed", extra=fields(channel=channel.name, failures=state.failures, error=error))
 
     def _message(
         self, channel: Channel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices
@@ -358,6 +388,10 @@ class Notices:
     def close(self) -> None:
         for one in self._channels.values():
             one.sender.close()
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _channel(channel: ChannelConfig, address: _Address, config: NotifyConfig) -> Channel:

@@ -75,7 +75,7 @@ class OwnerLinks:
                 raise LinkUsed("this link was used before")
             if case is None:
                 raise Unknown("the workload of this link is no longer known")
-            state = case.state
+            state = "verified" if case.taken else case.state
             return _answer(await then(link, case))
         except ScopeError as e:
             return _refusal(e, language, state)

@@ -167,7 +167,7 @@ class Analyzer(Service):
         given = Given(
             config=self.config,
             store=self._history.reclaim,
-            lead=self._replica.leadership,
+            lead=self._replica,
             send={
                 "control": control_sender(lambda: self.config().control),
                 "scale": self._kube.scale,

@@ -4,9 +4,11 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable
 
 from vgpuscope.model.errors import HistoryDown, NotLeader, ScopeError
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields
 from vgpuscope.store.lease import Leadership, Lease, Use
 
@@ -18,11 +20,13 @@ _LEASE = 15.0  # seconds; the leader renews it three times in that time
 class Replica:
     """The lease of one replica, and the state of the store behind it."""
 
-    def __init__(self, lease: Lease, *, failed: Callable[[ScopeError], None]) -> None:
+    def __init__(
+        self, lease: Lease, *, failed: Callable[[ScopeError], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`failed` counts the errors of the store."""
         self.on_turn: list[Callable[[], None]] = []  # called when this replica begins to lead, or to follow
         self.on_work: list[Callable[[], None]] = []  # called when this replica begins or stops to analyse
-        self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
+        self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE, clock=clock)
         self._failed, self._told = failed, OnChange(log)
 
     @property
@@ -43,6 +47,16 @@ class Replica:
         """NotLeader if another replica analyses."""
         if not self.analyses:
             raise NotLeader("another replica analyses")
+
+    def may_act(self, *, lasting: Seconds = 0.0) -> bool:
+        """Whether this replica may change the cluster now."""
+        return self.leadership.may_act(lasting=lasting)
+
+    async def lasts(self, seconds: Seconds) -> bool:
+        """Whether the lease lasts so long from now. It is renewed if it would not."""
+        if self.leads and not self.may_act(lasting=seconds):
+            await self.ask()
+        return self.may_act(lasting=seconds)
 
     async def lead_forever(self) -> None:
         """Take or renew the lease."""

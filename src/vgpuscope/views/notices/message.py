@@ -13,7 +13,7 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case
 from vgpuscope.model.words import Language
 from vgpuscope.views.notices import words
-from vgpuscope.views.notices.templates import rendered
+from vgpuscope.views.notices.templates import TemplateRefused, check, rendered
 
 _ADDRESS = re.compile(r"\S*(://|www\.)\S*", re.IGNORECASE)
 _OPINION = 300  # characters
@@ -45,6 +45,28 @@ class Fields(Struct, frozen=True, kw_only=True):
 
 
 FIELDS = frozenset(Fields.__struct_fields__)
+_EMPTY = Fields(kind="", at="2026-11-17 09:30 UTC")
+_FULL = Fields(
+    kind="",
+    at="2026-11-17 09:30 UTC",
+    namespace="ml",
+    pod="train-0",
+    owner="Job/train",
+    gpus="GPU-1 (A100), GPU-2 (A100)",
+    gpu_count=2,
+    score="2.5",
+    idle_since="2026-11-17 07:30 UTC",
+    grace_end="2026-11-17 10:00 UTC",
+    reason="the GPUs were not free in time",
+    by="ops",
+    opinion="idle for two hours",
+    keep_url="https://gpu.example.com/owner/1",
+    snooze_url="https://gpu.example.com/owner/2",
+    release_url="https://gpu.example.com/owner/3",
+    console_url="https://gpu.example.com",
+    turned=7,
+    of=9,
+)
 
 
 class Style(Struct, frozen=True, kw_only=True):
@@ -89,6 +111,16 @@ def message(items: Sequence[Item], style: Style, *, waiting: int = 0) -> Message
     [first, *others] = kinds
     heading = words.HEADINGS[style.language][first] + (" …" if others else "")
     return Message(title=f"vgpuscope: {heading}", body="\n".join(parts))
+
+
+def check_template(kind: NoticeKind, source: str) -> None:
+    """TemplateRefused for a template that may not be used, or that cannot be rendered with few or with all fields."""
+    check(source, FIELDS)
+    for sample in (_EMPTY, _FULL):
+        try:
+            rendered(source, structs.asdict(sample) | {"kind": kind})
+        except Exception as e:  # whatever its operators and filters raise
+            raise TemplateRefused(f"cannot be rendered: {type(e).__name__}: {e}") from e
 
 
 def trial(language: Language) -> Message:

@@ -2,6 +2,7 @@
 
 from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.words import Language
+from vgpuscope.views.reclaim.words import CHINESE_REASONS
 
 HEADINGS: dict[Language, dict[NoticeKind, str]] = {
     "en": {
@@ -118,13 +119,41 @@ TRIAL: dict[Language, tuple[str, str]] = {
     "en": ("vgpuscope: trial message", "This channel works. Nothing has happened to any workload."),
     "zh": ("vgpuscope：测试消息", "该通知渠道可用。没有任何工作负载受到影响。"),
 }
-REASONS: dict[Language, dict[str, str]] = {
+REASONS: dict[Language, dict[str, str]] = {  # a template of one's own can print the reason of any notice
     "en": {
+        "confirmed": "enough idle windows in a row",
+        "notice_delivered": "the owner was notified",
+        "grace_ended": "the grace period has ended",
+        "dry_run": "dry run",
+        "decided": "decided by the policy",
+        "approved": "approved",
+        "snoozed": "snoozed",
+        "exempted": "exempted",
+        "resumed": "snooze or exemption ended by an operator",
+        "restored": "restored",
+        "works_again": "it works again",
+        "policy_changed": "the policy changed",
+        "approval_needed": "the policy now asks for approval",
+        "holds_memory": "it holds memory again",
+        "prepares_data": "it prepares data",
+        "ended": "it has ended",
+        "annotation": "by annotation",
+        "annotation_gone": "the annotation was removed",
+        "live": "the dry run has ended",
+        "idle_again": "it is idle again",
+        "idle": "it is idle",
+        "freed": "the GPUs are free",
+        "call_refused": "the call was refused",
+        "owner_agreed": "the owner gives the GPUs back",
+        "owner_in_use": "another pod of the owner is in use",
+        "restore_refused": "what was there could not be put back",
+        "restoring": "what was there is being put back",
         "not_freed": "the GPUs were not free in time",
         "call_failed": "the calls failed for 24 hours",
         "notice_failed": "the notice could not be delivered for 24 hours",
     },
     "zh": {
+        **CHINESE_REASONS,
         "not_freed": "GPU 未在期限内释放",
         "call_failed": "调用在 24 小时内一直失败",
         "notice_failed": "通知在 24 小时内一直无法送达",

@@ -100,7 +100,7 @@ class ReclaimActivity:
 
 
 def _values(query: ActivityQuery, data: bytes) -> dict[Key, float]:
-    """The highest value of each pod or queue; a value that is no number is kept as such."""
+    """The highest value of each pod or queue; one that is no number is unknown, and only a sign of use outweighs it."""
     answer = decode_vector(data)
     if answer.missing:
         raise AnswerUnreadable(f"a part is missing: {answer.missing}")
@@ -111,8 +111,14 @@ def _values(query: ActivityQuery, data: bytes) -> dict[Key, float]:
         key = tuple(labels.get(name, "") for name in names)
         value = row.value[1]
         if all(key):
-            found[key] = value if math.isnan(value) else max(value, found.get(key, value))
+            found[key] = max(value, found.get(key, value), key=_weight)
     return found
+
+
+def _weight(value: float) -> tuple[bool, bool, float]:
+    """Use outweighs unknown, and unknown outweighs quiet."""
+    unknown = math.isnan(value)
+    return (value > 0, unknown, 0.0 if unknown else value)
 
 
 def _signal(answer: _Answer, workload: Workload) -> Signal | None:

@@ -7,8 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.opinion import Opinion
-from vgpuscope.model.quantity import PodUID, UnixTime
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Policy, Target
+
+CHANGE_WITHIN: Seconds = 8.0  # a change of the cluster; what is not done by then is tried again
 
 
 class Order(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.services.analyzer.reclaim.entries import MACHINE, moved_entry
 from vgpuscope.services.analyzer.reclaim.given import Told
 from vgpuscope.services.analyzer.reclaim.shared import Shared
-from vgpuscope.store.reclaim import Batch, ReclaimStore
+from vgpuscope.store.reclaim import Batch, ReclaimStore, cancelled_entry
 
 _HELD: Seconds = 10.0  # until a notice that may not be sent now is looked at again
 
@@ -53,7 +53,9 @@ class CaseNotices:
                 else:
                     other.append(replace(call, next_at=now + _HELD))
             if other:
-                await store.settle_all(other, Batch(), term=term)
+                ended = [call for call in other if call.status == "cancelled"]
+                entries = [cancelled_entry(call, self._ended(call, now)) for call in ended]
+                await store.settle_all(other, Batch(audit=entries), term=term)
             return told
 
     def _untrue(self, notice: Notice) -> str:
@@ -69,6 +71,15 @@ class CaseNotices:
         known = self._given.facts(case.workload)
         held = machine.may_tell(case, shared.found(case), known, shared.policy(), shared.world())
         return "held" if held else ""
+
+    def _ended(self, call: Call, now: UnixTime) -> AuditEntry:
+        """Why a notice is no longer true: what its case is now."""
+        told = _notice(call).case
+        case = self._shared.cases.get(call.case_id, told)
+        namespace, pod, reason = (case.namespace, case.pod, case.reason) if case is not None else ("", "", "")
+        return AuditEntry(
+            at=now, actor=MACHINE, what="", case_id=call.case_id, namespace=namespace, pod=pod, reason=reason
+        )
 
     def grace_end(self, case: Case) -> UnixTime:
         """When the grace period of a case ends, if its owner is told now."""

@@ -7,6 +7,7 @@ recorded before it is made.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from vgpuscope.model.errors import CallFailed, CallRefused, HistoryDown, NotLead
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.reclaim import Call, Case, PodFacts
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN
 from vgpuscope.services.analyzer.reclaim.entries import MACHINE, told_of
 from vgpuscope.services.analyzer.reclaim.shared import Shared
 from vgpuscope.store.reclaim import Batch, ReclaimStore
@@ -26,6 +28,7 @@ from vgpuscope.store.reclaim import Batch, ReclaimStore
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY: Seconds = 1.0
+_MARGIN: Seconds = 1.0  # between the end of an attempt and the end of the lease
 _AT_ONCE = 20  # calls that are looked at in one round
 _HELD: Seconds = 10.0  # until a call that may not be made now is looked at again
 Outcome = Literal["success", "failure"]
@@ -39,12 +42,23 @@ class Deliveries:
 
     async def forever(self) -> None:
         while True:
-            if self._given.store is not None and self._shared.term is not None and self._given.lead.may_act():
-                try:
-                    await self.due()
-                except (HistoryDown, NotLeader) as e:
-                    log.warning("a call was not made", extra=error_fields(e))
+            await self.round()
             await asyncio.sleep(_LOOK_EVERY)
+
+    async def round(self) -> None:
+        """Deliver what is due; a replica that does not lead, or has not begun to, shows what is stored."""
+        store = self._given.store
+        if store is None:
+            return
+        if self._shared.term is not None and self._given.lead.may_act():
+            try:
+                await self.due()
+            except (HistoryDown, NotLeader) as e:
+                log.warning("a call was not made", extra=error_fields(e))
+            return
+        async with self._shared.changing:
+            with suppress(HistoryDown):  # whoever renews the lease says so
+                await self._shared.watch(store)
 
     async def due(self) -> None:
         """One round of `forever`."""
@@ -63,14 +77,16 @@ class Deliveries:
         if worth_looking:
             await self._look_closely(call)
         async with shared.changing:
-            if shared.term is None or call.case_id not in shared.cases or not self._lasts():
+            if shared.term is None or call.case_id not in shared.cases or not self._given.lead.may_act():
                 return
             if takes and not (worth_looking and self._may_deliver(call)):
                 await store.settle_all([replace(call, next_at=shared.now() + _HELD)], Batch(), term=shared.term)
                 return
             now, attempts = shared.now(), call.attempts + 1
             tried = replace(call, attempts=attempts, next_at=now + retries.pause(attempts))
-            if await store.attempt(tried, term=shared.term):
+            reached = [machine.reached(one, now) for one in self._settles(call)] if call.kind == "scale" else []
+            if await store.attempt(tried, Batch(cases=reached), term=shared.term):
+                shared.show(reached)
                 await self._attempt(tried, store, shared.term)
 
     # ── may it be made? ──────────────────────────────────────────────────────────────────────────────────────────
@@ -92,10 +108,6 @@ class Deliveries:
             await shared.learn_about([case.workload], fresh=True)
             peers = [shared.cases[uid].workload for uid in self._peers(case) if uid in shared.cases]
             await shared.learn_about(peers, fresh=True)
-
-    def _lasts(self) -> bool:
-        """Whether the lease lasts as long as a call may take."""
-        return self._given.lead.may_act(lasting=2 * self._given.config().control.timeout)
 
     def _may_deliver(self, call: Call) -> bool:
         """Whether GPUs may be taken, by what was just read: of this workload, and of all that the call would end."""
@@ -128,6 +140,7 @@ class Deliveries:
     async def _attempt(self, call: Call, store: ReclaimStore, term: int) -> None:
         shared = self._shared
         try:
+            await self._hold_lease(call)
             done = await self._given.send[call.kind](call, now=shared.now())
         except CallFailed as e:
             settled, cases = self._failed(call, e)
@@ -139,6 +152,12 @@ class Deliveries:
         await store.settle(settled, Batch(audit=[entry], cases=cases, calls=told), term=term)
         shared.counts.actions[call.kind, outcome] += 1
         shared.show(cases)
+
+    async def _hold_lease(self, call: Call) -> None:
+        """CallFailed if this replica could lose the lease before the attempt has ended."""
+        length = CHANGE_WITHIN if call.kind in {"scale", "restore"} else self._given.config().control.timeout
+        if not await self._given.lead.lasts(length + _MARGIN):
+            raise CallFailed(f"the lease of this replica could not be renewed for {length + _MARGIN:g} s")
 
     def _failed(self, call: Call, error: CallFailed) -> tuple[Call, Sequence[Case]]:
         """The call after a failed attempt, and the cases that it concerns."""
@@ -156,16 +175,20 @@ class Deliveries:
 
     def _tried(self, call: Call) -> Sequence[Case]:
         """After an attempt to take GPUs: the cases that it settles, with a new time to be free in."""
+        shared = self._shared
+        return [machine.attempted(one, shared.now(), shared.policy()) for one in self._settles(call)]
+
+    def _settles(self, call: Call) -> Sequence[Case]:
+        """The cases that a call to take GPUs settles: a change of the cluster ends all pods of its target."""
         if call.kind == "restore":
             return ()
-        case, shared = self._shared.cases[call.case_id], self._shared
-        settled = shared.together(case) or [case]
-        return [machine.attempted(one, shared.now(), shared.policy()) for one in settled if one.state == "acting"]
+        case = self._shared.cases[call.case_id]
+        return [one for one in self._shared.together(case) or [case] if one.state == "acting"]
 
     def _delivered(self, call: Call) -> Sequence[Case]:
         """After a restore: every case whose pod was ended by the same change."""
         if call.kind != "restore":
-            return self._tried(call)
+            return [machine.taken(one, self._shared.now()) for one in self._tried(call)]
         case, now = self._shared.cases[call.case_id], self._shared.now()
         together = self._shared.together(case)
         return [after for one in together if (after := machine.restored(one, now, case.by)) is not None]

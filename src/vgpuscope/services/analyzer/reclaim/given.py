@@ -52,6 +52,8 @@ class Lead(Protocol):
 
     def may_act(self, *, lasting: Seconds = 0.0) -> bool: ...
 
+    async def lasts(self, seconds: Seconds) -> bool: ...  # renews it, if it would not
+
 
 def _nothing_known(_: Workload) -> Known:
     return Known()

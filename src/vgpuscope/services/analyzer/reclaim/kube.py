@@ -22,7 +22,7 @@ from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.reclaim.calls import Order
+from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, Order
 from vgpuscope.services.analyzer.reclaim.given import Delivered, KubeState
 from vgpuscope.sinks.kube import KubeHands, Why
 from vgpuscope.sources.kube import Api, open_client
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_REQUEST: Seconds = 4.0  # of one request; an action is one or two of them
+_REQUEST: Seconds = 4.0  # of one request; a change is two of them, and an event
 _WITHIN: Seconds = 20.0  # for all that is read before a tick
 _AT_ONCE = 8
 _MOST = 200  # workloads that are read before one tick, those that were read longest ago first
@@ -245,12 +245,13 @@ class ReclaimKube:
         target = found.pod.target
         if target is None or target.uid != order.target.uid or self._clock() - found.at > _FRESH:
             raise CallFailed(f"{order.target} was replaced, or could not be read in the last {_FRESH:g} s")
-        mark = await self._hands().stop(target, _why(call, order), now=now)
+        mark = await _in_time(self._hands().stop(target, _why(call, order), now=now))
         return Delivered(msgspec.json.encode(mark).decode())
 
     async def restore(self, call: Call, *, now: UnixTime) -> Delivered:
         order = msgspec.json.decode(call.body, type=Order)
-        mark = await self._hands().restore(order.target, _why(call, order), taken_by=order.taken_by, now=now)
+        hands = self._hands()
+        mark = await _in_time(hands.restore(order.target, _why(call, order), taken_by=order.taken_by, now=now))
         return Delivered(msgspec.json.encode(mark).decode())
 
     def _hands(self) -> KubeHands:
@@ -275,6 +276,15 @@ class ReclaimKube:
 def wanted(config: Config) -> bool:
     """Whether the settings ask for the Kubernetes API."""
     return config.kube.enabled or config.reclaim.action == "scale"
+
+
+async def _in_time(change: Coroutine[Any, Any, T]) -> T:
+    """A change that may have been made, and did not end in time, is made again: its key is on the object."""
+    try:
+        async with asyncio.timeout(CHANGE_WITHIN):
+            return await change
+    except TimeoutError as e:
+        raise CallFailed(f"the Kubernetes API did not answer within {CHANGE_WITHIN:g} s") from e
 
 
 def _why(call: Call, order: Order) -> Why:

@@ -56,16 +56,23 @@ class People:
             return changed
 
     async def stop(self, by: str, *, start: bool = False) -> None:
-        """Stop the machine, or start it again; starting also resets the circuit breaker."""
+        """Stop the machine, or start it again; starting also resets the circuit breaker.
+
+        A stop holds at once, before a call that is under way has ended, and through any replica. Only the leader
+        starts again.
+        """
         shared = self._shared
+        if not start:
+            shared.stored()
+            shared.stopping = by
         async with shared.changing:
             await shared.catch_up()
-            store, term = shared.leading()
+            store, term = shared.leading() if start else (shared.stored(), None)
             now = shared.now()
             entry = AuditEntry(at=now, actor=by, what="start" if start else "stop")
             await store.stop("" if start else by, entry, term=term)
-            shared.stopped_here = "" if start else by
-            if start and shared.memory.breaker.is_open:
+            shared.stopped_here, shared.stopping = "" if start else by, ""
+            if term is not None and shared.memory.breaker.is_open:
                 memory = replace(shared.memory, breaker=Breaker())
                 reset = AuditEntry(at=now, actor=by, what="breaker_reset")
                 await store.save(Batch(memory=msgspec.json.encode(memory).decode(), audit=[reset]), term=term)
@@ -97,7 +104,7 @@ class People:
             return waiting
         now = shared.now()
         call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
-        asked = replace(case, reason="restoring", by=by)
+        asked = replace(case, reason=case.reason if case.state in machine.DECIDED else "restoring", by=by)
         entry = replace(moved_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
         cancel = [one.id for one in together]
         await store.save(Batch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
@@ -166,6 +173,11 @@ class People:
 
 def _fit(case: Case, changed: Case | None) -> Case:
     """The changed case; CaseUnfit if its state does not allow the change."""
+    if changed is None and case.taken:
+        raise CaseUnfit(
+            f"the GPUs of {case.namespace}/{case.pod} were already taken",
+            hint="Restore the case to put back what was there." if case.restorable else CaseUnfit.hint,
+        )
     if changed is None:
         raise CaseUnfit(f"the case of {case.namespace}/{case.pod} cannot be changed: its state is {case.state}")
     return changed

@@ -16,10 +16,11 @@ from vgpuscope.model.errors import NotLeader, Unknown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, Workload
 from vgpuscope.services.analyzer.reclaim.given import Given, Told, policy_of
-from vgpuscope.store.reclaim import ReclaimStore
+from vgpuscope.store.reclaim import ReclaimStore, Saved
 
 log = logging.getLogger(__name__)
 
+_WATCH_ALL: Seconds = 60.0
 _FRESH: Seconds = 60.0  # the age of an analysis by which a call may still be made
 
 
@@ -37,6 +38,13 @@ class Looked(NamedTuple):
     end: UnixTime
 
 
+class _Watched(NamedTuple):
+    """What a replica that does not lead has read, and when."""
+
+    mark: str
+    at: UnixTime
+
+
 class Shared:
     """The state of reclaim in this process. Who changes cases holds `changing`, and stores them before `show`."""
 
@@ -45,12 +53,14 @@ class Shared:
         self.term: int | None = None  # None: this replica does not lead
         self.cases: dict[str, Case] = {}
         self.memory = Memory()
-        self.stopped_here = ""  # who stopped reclaim by the API
+        self.stopped_here = ""  # who stopped reclaim by the API, as it is stored
+        self.stopping = ""  # who asked to stop; it holds here at once, also if it cannot be stored
         self.looked = Looked({}, 0.0)
         self.missed: dict[str, Finding] = {}  # of cases: work that was found while nothing could be stored
         self.changing = asyncio.Lock()  # one change of the cases at a time
         self.counts = Counts()
         self.changes = 0  # grows with everything that is shown
+        self._watched = _Watched("", 0.0)
 
     # ── what is true now ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -63,7 +73,7 @@ class Shared:
     @property
     def stopped_by(self) -> str:
         """Who stopped reclaim; the settings file can, too."""
-        return self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
+        return self.stopping or self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
 
     def world(self) -> World:
         return World(
@@ -116,11 +126,33 @@ class Shared:
         return self.given.store
 
     async def catch_up(self) -> None:
-        """Read the cases again if an owner answered through another replica. The caller holds the lock."""
+        """Read what people decided through another replica. The caller holds the lock."""
         store = self.given.store
-        if store is not None and self.term is not None and await store.answers_wait():
+        if store is None or self.term is None:
+            return
+        news = await store.news()
+        if news.answered:
             self.cases = await store.catch_up(term=self.term)
+        if news.answered or news.stopped_by != self.stopped_here:
+            self.stopped_here = news.stopped_by
             self.changes += 1
+
+    async def watch(self, store: ReclaimStore) -> None:
+        """Read what the leader stored, if that changed, or if the last time was long ago. The caller holds the lock.
+
+        Counted windows change a case without a mark, so all is read again after a while.
+        """
+        news, now = await store.news(), self.now()
+        if news.mark == self._watched.mark and now < self._watched.at + _WATCH_ALL:
+            return
+        self.take(await store.look())
+        self._watched = _Watched(news.mark, now)
+
+    def take(self, saved: Saved) -> None:
+        """Show what is stored."""
+        self.cases, self.stopped_here = saved.cases, saved.stopped_by
+        self.memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+        self.changes += 1
 
     def show(self, cases: Iterable[Case]) -> None:
         """Show changed cases, which are stored by now."""

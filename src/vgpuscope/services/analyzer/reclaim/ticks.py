@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from vgpuscope.logic.notices.kinds import of_breaker
-from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
+from vgpuscope.logic.reclaim.tick import Move, Tick, tick
+from vgpuscope.logic.reclaim.unseen import forgotten, marked
 from vgpuscope.logic.reclaim.workloads import NOT_IDLE, findings
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import HistoryDown, NotLeader
-from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import OPEN, Call, Case, Policy, State, Workload
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.reclaim import OPEN, Call, Policy, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import fields
 from vgpuscope.services.analyzer.reclaim.calls import control_call, scale_call
@@ -26,9 +27,6 @@ from vgpuscope.services.analyzer.reclaim.shared import Looked, Shared
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
 log = logging.getLogger(__name__)
-
-_KEEP_ENDED: Seconds = 7 * 86400.0
-_ENDED: frozenset[State] = frozenset({"verified", "restored", "released", "failed"})
 
 
 class Ticks:
@@ -60,7 +58,7 @@ class Ticks:
         shared = self._shared
         term = await self._take_lead(store)
         await shared.catch_up()
-        done = await self._tick(analysis)
+        done = await asyncio.to_thread(marked, shared.cases, await self._tick(analysis), shared.now())
         batch = self._batch(done)
         try:
             await store.save(batch, term=term)
@@ -81,8 +79,7 @@ class Ticks:
         shared, store = self._shared, self._given.store
         shared.term = None
         if store is not None:
-            shared.cases = await store.cases()
-            shared.changes += 1
+            shared.take(await store.look())
             return
         done = await self._tick(analysis)
         self._apply(done, Batch())
@@ -92,8 +89,8 @@ class Ticks:
         shared = self._shared
         if shared.term is None:
             saved = await store.lead()
-            shared.term, shared.cases, shared.stopped_here = saved.term, saved.cases, saved.stopped_by
-            shared.memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+            shared.take(saved)
+            shared.term = saved.term
         return shared.term
 
     def _worth_learning(self) -> Sequence[Workload]:
@@ -102,8 +99,11 @@ class Ticks:
         return [
             case.workload
             for case in self._shared.cases.values()
-            if (case.state in OPEN and (case.state != "candidate" or case.confirmations >= almost))
-            or (case.state == "exempt" and case.reason == "annotation")
+            if case.unseen_since is None
+            and (
+                (case.state in OPEN and (case.state != "candidate" or case.confirmations >= almost))
+                or (case.state == "exempt" and case.reason == "annotation")
+            )
         ]
 
     async def _tick(self, analysis: Analysis) -> Tick:
@@ -136,7 +136,7 @@ class Ticks:
             cancel=[move.after.id for move in done.moves if move.wish == "cancel"],
             audit=entries,
             memory=msgspec.json.encode(done.memory).decode(),
-            forget=[case.id for case in shared.cases.values() if _forgotten(case, now)],
+            forget=list(forgotten(shared.cases, done, now)),
         )
 
     def _entry(self, move: Move, now: UnixTime) -> AuditEntry:
@@ -199,10 +199,6 @@ class Ticks:
         if begun and policy.dry_run and policy.notify_first and self._given.channel():
             self._shared.counts.actions["notice", "dry_run"] += 1
             log.info("would notify the owner", extra=fields(namespace=case.namespace, pod=case.pod))
-
-
-def _forgotten(case: Case, now: UnixTime) -> bool:
-    return case.state in _ENDED and now - case.since > _KEEP_ENDED and forgettable(case, now)
 
 
 def _worth_telling(move: Move) -> bool:

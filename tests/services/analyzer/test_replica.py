@@ -1,0 +1,46 @@
+"""A replica renews its lease before an action that would outlast it."""
+
+import pytest
+
+from tests.store.test_lease import Clock, Remote
+from vgpuscope.model.errors import ScopeError
+from vgpuscope.services.analyzer.replica import Replica
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def remote(clock) -> Remote:
+    return Remote(clock)
+
+
+@pytest.mark.parametrize("length", [6.0, 9.0, 11.0])  # a call of 5 or 10 s, or a change of the cluster
+@pytest.mark.parametrize("waited", [0.0, 4.9, 5.05, 9.0, 14.9])
+async def test_an_action_is_possible_at_any_moment_between_two_renewals(remote, clock, length, waited):
+    one = Replica(remote, failed=lambda _: None, clock=clock)
+    await one.ask()
+    clock.now += waited
+    assert await one.lasts(length)
+
+
+async def test_no_renewal_makes_a_lease_last_that_another_has_or_whose_store_is_down(remote, clock):
+    errors: list[ScopeError] = []
+    one, two = (Replica(remote, failed=errors.append, clock=clock) for _ in range(2))
+    two.leadership.holder = "other"
+    await one.ask()
+    clock.now += 15.1
+    await two.ask()
+    turned: list[bool] = []
+    one.on_turn.append(lambda: turned.append(one.leads))
+    assert not await one.lasts(6.0)
+    assert (one.leads, turned) == (False, [False])
+    clock.now += 15.1
+    assert not await one.lasts(6.0)  # the lease is free, but a replica that does not lead does not ask for it here
+    await one.ask()
+    remote.down = True
+    clock.now += 10.0
+    assert not await one.lasts(6.0)
+    assert len(errors) == 1
