@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -78,6 +78,7 @@ class ToldLife(Life):
     mails: list[Mail] = field(default_factory=list)
     notices: dict[int, Notices] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)  # by uid
+    maybe_released: set[str] = field(default_factory=set)  # the process died while the owner gave it back
     used: list[str] = field(default_factory=list)
     key: bytes = b""
     known: Known = field(default_factory=Known)
@@ -116,6 +117,7 @@ class ToldLife(Life):
             await machine.people.answer(link, seconds=10 * WINDOW)
         except Killed:
             self.answered.pop(uid, None)  # the owner saw no answer: either may be true
+            self.maybe_released |= {uid} if action == "release" else set()
             await self.surviving(machine, _killed())
         except (HistoryDown, NotLeader, CaseUnfit, Unknown, LinkUsed):
             return
@@ -168,12 +170,13 @@ def check(life: ToldLife, before: int, answered: dict[str, str]) -> None:
     for effect in life.received[before:]:
         told = [mail.at for mail in life.mails if effect.uid in mail.pods]
         assert told, "acted on an owner who was never told"
-        early = answered.get(effect.uid) == "release"
+        early = answered.get(effect.uid) == "release" or effect.uid in life.maybe_released
         assert early or effect.at >= min(told) + GRACE, "acted before the grace period ended"
         assert answered.get(effect.uid) != "keep", "acted against the owner's word"
 
 
 @given(st.lists(ACTIONS, min_size=15, max_size=50))
+@example([("idle", "a"), *[("window", "")] * 3, ("kill", 1), ("release", ("a", 0)), ("window", "")])
 @settings(deadline=None, max_examples=60)
 def test_nobody_loses_a_gpu_untold_or_against_his_word(actions):
     async def story(life: ToldLife) -> None:

@@ -438,6 +438,7 @@ async def test_a_call_that_could_outlast_the_lease_fails_and_says_so(life):
 
 
 async def test_a_pod_that_stays_idle_for_weeks_after_a_call_is_not_called_for_again(life):
+    life.config = replace(LIVE, scheduler=replace(LIVE.scheduler, interval=3600.0))
     await idle_until_acted(life)
     assert len(life.received) == 1
     for _ in range(15 * 24):
