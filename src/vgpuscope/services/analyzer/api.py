@@ -48,7 +48,7 @@ from vgpuscope.services.analyzer.parameters import (
 )
 from vgpuscope.services.analyzer.reclaim.api import ReclaimApi
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
-from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
+from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE, Sections, by_path
 from vgpuscope.services.analyzer.source_watch import SourceCheck
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
@@ -83,7 +83,6 @@ _ENDPOINTS = {
     "docs": "/docs",
     "api": "/api/v1/summary",
 }
-Sections = dict[str, dict[str, Any]]  # section → name → value
 Plain = Call[NoQuery, None]
 Rows = Call[RowsQuery, None]
 
@@ -425,8 +424,7 @@ class AnalyzerApi:
     async def _update(self, call: Call[UpdateQuery, Sections | None]) -> seed.Updated:
         asked = msgspec.structs.asdict(call.asked)
         given = {_NAMES[name]: value for name, value in asked.items() if value is not None}
-        sections = (call.body or {}).items()
-        named = {f"{section}.{name}": value for section, found in sections for name, value in found.items()}
+        named = by_path(call.body or {})
         if twice := sorted(given.keys() & named.keys()):
             raise BodyInvalid(f"{twice[0]} is in the body and among the parameters", hint="Give it once.")
         changes = named | given

@@ -65,11 +65,11 @@ from vgpuscope.services.analyzer.console_parameters import (
     TimelineQuery,
     WorkloadsQuery,
 )
+from vgpuscope.services.analyzer.settings import Sections, by_path
 from vgpuscope.views.console import tables
 from vgpuscope.views.console.words import scheduling_words, vocabulary
 
 T = TypeVar("T", bound=Struct)
-Sections = dict[str, dict[str, Any]]  # section → name → value
 _TABLE = (JSON, CSV)
 _LISTED = {"x-total-count": "rows on all pages", "etag": "changes when the answer does"}
 _SEARCHED = 500  # names; more are not searched for a similar one
@@ -412,8 +412,7 @@ class ConsoleApi:
         return self._console.settings()
 
     async def _preview(self, call: Call[NoQuery, Sections]) -> Preview:
-        changes = {f"{section}.{name}": value for section, found in call.body.items() for name, value in found.items()}
-        return await self._console.preview(changes)
+        return await self._console.preview(by_path(call.body))
 
     def _answer(self, make: Callable[[], Content], version: object, scope: Namespaces) -> Answer:
         """An answer that is made once for all callers who see the same."""
