@@ -615,23 +615,17 @@ class NoKnownMetrics(SourceDown):
 
 
 def error_types() -> tuple[type[ScopeError], ...]:
-    """All error types, parents first."""
+    """All error types with a code of their own, parents first; other modules may have kinds of them without one."""
     found: list[type[ScopeError]] = []
     queue: list[type[ScopeError]] = [ScopeError]
     while queue:
         kind = queue.pop(0)
-        found.append(kind)
+        if "code" in vars(kind):
+            found.append(kind)
         queue.extend(kind.__subclasses__())
     return tuple(found)
 
 
 def error_of(code: str) -> type[ScopeError] | None:
     """The error with this code; None: this version has none."""
-    return _by_code(ScopeError).get(code)
-
-
-def _by_code(kind: type[ScopeError]) -> dict[str, type[ScopeError]]:
-    found = {kind.code: kind}
-    for one in kind.__subclasses__():
-        found |= _by_code(one)
-    return found
+    return {kind.code: kind for kind in error_types()}.get(code)
