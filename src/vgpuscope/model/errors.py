@@ -188,15 +188,18 @@ class Unknown(ScopeError):
 
 class HistoryDown(ScopeError):
     code = "HISTORY_DOWN"
-    meaning = "The store of past results cannot be read or written. Analyses continue without it."
-    hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
+    meaning = "The store of results or decisions cannot be read or written. Analyses and decisions continue without it."
+    hint = (
+        "Check analyzer.history or extender.state, the disk or the database. What was not written is written when the "
+        "store is back."
+    )
     status = 503
     retryable = True
 
 
 class RowRefused(ScopeError):
     code = "HISTORY_REFUSED"
-    meaning = "The store works, but rejected one result because of its content. That result is not stored; others are."
+    meaning = "The store works, but rejected one result or decision because of its content. Only that one is lost."
     hint = "The message has the database's own words. Please report it, with the log."
 
 
