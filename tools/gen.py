@@ -89,6 +89,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "docs/cli.md": lambda: commands.commands_page(cli.COMMANDS, cli.parser()),
     "docs/api-reference.md": operations.operations_page,
+    "docs/api.md": lambda: operations.page_with_roles(ROOT / "docs" / "api.md"),
     "docs/adr/README.md": lambda: decisions.decisions_page(ROOT / "docs" / "adr"),
     "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
     "docs/scheduling-codes.md": codes.codes_page,

@@ -64,3 +64,9 @@ def test_a_lock_file_holds_names_versions_and_hashes_only(lock):
     assert "--index" not in text
     for line in filter(None, text.splitlines()):
         assert re.match(r"[a-z0-9]\S*==\S+|    --hash=sha256:|    #", line), line
+
+
+def test_only_one_function_builds_the_body_of_an_error():
+    own = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
+    built = {path.name for path, text in own.items() if re.search(r'"error": \{\s*"code"|ErrorBody\(ErrorText', text)}
+    assert built == {"error_body.py"}

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
-from tests.http.serving import until
+from tests.http.serving import SOON, until
 from tests.loopclock import forward
 from tests.services.analyzer.analyzing import SharedHistory, running, uuid
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.services.analyzer import metrics_page, process, source_watch
+from vgpuscope.services.analyzer.api import analysis_event
 from vgpuscope.services.followers import Follower, Followers
 
 HOURLY = {"scheduler.interval": 3600}
@@ -109,6 +111,17 @@ async def test_what_ends_the_process_is_not_swallowed():
 BREAKS = {"page": (metrics_page, "cards_page"), "log": (process, "tell_analysis")}
 
 
+def noting(ran, name):
+    async def follow(result):
+        ran.append(name)
+
+    return follow
+
+
+def again(analysis):
+    return msgspec.structs.replace(analysis, number=analysis.number + 1, started=analysis.started + 1)
+
+
 def broken(*args, **kwargs):
     raise KeyError("broken on purpose")
 
@@ -133,6 +146,43 @@ async def test_whichever_follower_breaks_the_others_run_and_health_names_it(foll
         monkeypatch.undo()
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["failing"] == []
+
+
+async def test_listeners_hear_of_an_analysis_whose_page_cannot_be_rendered(monkeypatch):
+    async with running(history=SharedHistory(), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        monkeypatch.setattr(*BREAKS["page"], broken)
+        events = analyzer.analyzer.feed.listen(analysis_event(await analyzer.analyzer.board()))
+        first = await anext(events)
+        await analyzer.analyse()
+        assert (await analyzer.json("/health"))["failing"] == ["page: INTERNAL"]
+        async with asyncio.timeout(SOON):
+            assert (await anext(events)).id == str(int(first.id) + 1)
+
+
+@pytest.mark.parametrize("follower", ["opinions", "page", "events"])
+async def test_of_a_restored_analysis_one_broken_follower_leaves_the_others_shown(follower, monkeypatch, caplog):
+    store = SharedHistory()
+    async with running(history=store, **HOURLY) as leader:
+        await leader.analysed()
+    assert await store.lease.take("another", 3600)
+    async with running(history=store, **HOURLY) as replica:
+        own = replica.analyzer
+        await until(lambda: own.console._digest is not None)  # the last step of the first restore
+        parts = {"opinions": (own.opinions, "show"), "page": (own._metrics, "show"), "events": (own.console, "follow")}
+        shown: list[str] = []
+        for name, (part, method) in parts.items():
+            monkeypatch.setattr(part, method, raising(KeyError("gone")) if name == follower else noting(shown, name))
+        store.saved.append(again(store.saved[-1]))
+        own._schedule.wake()
+        await until(lambda: len(shown) == 2 and own._followers.failing)
+        assert own._cycle.last() == store.saved[-1]
+        assert shown == [name for name in parts if name != follower]
+        assert (await replica.json("/health"))["failing"] == [f"{follower}: INTERNAL"]
+        page = await replica.metrics()
+        assert f'vgpuscope_analyzer_follower_failures_total{{follower="{follower}"}} 1\n' in page
+        assert 'loop_restarts_total{loop="schedule"}' not in page
+        assert [r.fields["follower"] for r in caplog.records if "follower" in r.message] == [follower]
 
 
 async def test_a_store_that_is_down_is_named_as_such():

@@ -5,29 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from vgpuscope.http import parameters
 from vgpuscope.http.answers import JSON, Answer, Content
+from vgpuscope.http.error_body import ErrorBody
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery, Param
 from vgpuscope.version import __version__
 
 Table = Sequence[Operation]
-
-
-class ErrorText(Struct, frozen=True):
-    """The error: code, message and hint."""
-
-    code: str
-    message: str
-    hint: str
-
-
-class ErrorBody(Struct, frozen=True):
-    """The shape of every error."""
-
-    error: ErrorText
 
 
 METRICS = Operation(  # served by http/server.py; only described here

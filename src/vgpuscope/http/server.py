@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.http import address, places
+from vgpuscope.http.error_body import error_body
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import METRICS
@@ -544,7 +545,7 @@ class _Connection(HttpToolsProtocol):
 def _too_large(most: int) -> bytes:
     """A whole answer; the request is not read to its end."""
     error = BodyTooLarge(f"the body is larger than {most // 2**20} MiB")
-    body = msgspec.json.encode({"error": {"code": error.code, "message": str(error), "hint": error.advice}})
+    body = error_body(error.code, str(error), error.advice)
     head = f"HTTP/1.1 413 Content Too Large\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return head.encode() + b"connection: close\r\n\r\n" + body
 
@@ -611,8 +612,7 @@ async def _send_error(
     hint: str,
     headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> None:
-    body = msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}})
-    await _send(send, status, [(b"content-type", _JSON), *headers], body)
+    await _send(send, status, [(b"content-type", _JSON), *headers], error_body(code, message, hint))
 
 
 async def _send_http_error(

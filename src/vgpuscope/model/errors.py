@@ -193,15 +193,18 @@ class Unknown(ScopeError):
 
 class HistoryDown(ScopeError):
     code = "HISTORY_DOWN"
-    meaning = "The store of past results cannot be read or written. Analyses continue without it."
-    hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
+    meaning = "The store of results or decisions cannot be read or written. Analyses and decisions continue without it."
+    hint = (
+        "Check analyzer.history or extender.state, the disk or the database. What was not written is written when the "
+        "store is back."
+    )
     status = 503
     retryable = True
 
 
 class RowRefused(ScopeError):
     code = "HISTORY_REFUSED"
-    meaning = "The store works, but rejected one result because of its content. That result is not stored; others are."
+    meaning = "The store works, but rejected one result or decision because of its content. Only that one is lost."
     hint = "The message has the database's own words. Please report it, with the log."
 
 
@@ -620,23 +623,17 @@ class NoKnownMetrics(SourceDown):
 
 
 def error_types() -> tuple[type[ScopeError], ...]:
-    """All error types, parents first."""
+    """All error types with a code of their own, parents first; other modules may have kinds of them without one."""
     found: list[type[ScopeError]] = []
     queue: list[type[ScopeError]] = [ScopeError]
     while queue:
         kind = queue.pop(0)
-        found.append(kind)
+        if "code" in vars(kind):
+            found.append(kind)
         queue.extend(kind.__subclasses__())
     return tuple(found)
 
 
 def error_of(code: str) -> type[ScopeError] | None:
     """The error with this code; None: this version has none."""
-    return _by_code(ScopeError).get(code)
-
-
-def _by_code(kind: type[ScopeError]) -> dict[str, type[ScopeError]]:
-    found = {kind.code: kind}
-    for one in kind.__subclasses__():
-        found |= _by_code(one)
-    return found
+    return {kind.code: kind for kind in error_types()}.get(code)

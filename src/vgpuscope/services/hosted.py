@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from vgpuscope.http.answers import JSON
+from vgpuscope.http.error_body import error_body
 from vgpuscope.http.server import App
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.runtime.lifecycle import GRACE, Lifecycle
@@ -26,13 +28,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0  # seconds between two checks of the web configuration file
-_NOT_STARTED = {
-    "error": {
-        "code": "NOT_STARTED",
-        "message": "the server did not start the application",
-        "hint": "Run the server with its lifespan on; for uvicorn that is --lifespan on, or no such flag.",
-    }
-}
+_NOT_STARTED = error_body(
+    "NOT_STARTED",
+    "the server did not start the application",
+    "Run the server with its lifespan on; for uvicorn that is --lifespan on, or no such flag.",
+)
 
 
 class Hosted:
@@ -48,7 +48,7 @@ class Hosted:
         elif scope["type"] != "http":
             await send({"type": "websocket.close"})
         elif self._server is None:
-            await JSONResponse(_NOT_STARTED, 503)(scope, receive, send)
+            await Response(_NOT_STARTED, 503, media_type=JSON)(scope, receive, send)
         else:
             await self._server.answer(scope, receive, send)
 

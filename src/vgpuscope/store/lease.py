@@ -146,13 +146,13 @@ class FileLease:
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
         """Take or renew the lease; the database is queried too: without the store, a replica is not leader."""
-        return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds, purpose="lease")
+        return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds, purpose="brief")
 
     async def release(self, holder: str) -> None:
-        await self._engine.do(lambda: self._release(holder), deadline=_RELEASE_WITHIN, purpose="lease")
+        await self._engine.do(lambda: self._release(holder), deadline=_RELEASE_WITHIN, purpose="brief")
 
     async def close(self) -> None:
-        await self._engine.do(self._unlock, deadline=_RELEASE_WITHIN, purpose="lease")
+        await self._engine.do(self._unlock, deadline=_RELEASE_WITHIN, purpose="brief")
 
     def _take(self, holder: str, seconds: Seconds) -> bool:
         with self._engine.transaction("read") as tx:

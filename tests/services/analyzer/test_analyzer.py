@@ -37,6 +37,7 @@ from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer import replica, schedule, settings_watch
 from vgpuscope.services.analyzer.cycle import Cycle
+from vgpuscope.store.results.history import open_history
 
 HOURLY = {"scheduler.interval": 3600}
 
@@ -480,6 +481,17 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, 
         assert numbers == sorted(set(numbers))
         assert numbers[:2] == [1, 2]
     assert sum("history store is down" in record.message for record in caplog.records) == 1
+
+
+async def test_the_hint_of_an_outage_names_the_analyzers_own_setting(tmp_path):
+    store = open_history(str(tmp_path / "missing" / "store.db"), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
+    async with running(history=store, **HOURLY) as analyzer:
+        await analyzer.analysed()
+        answer = await analyzer.get("/api/v1/history?gpu_id=GPU-1")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["hint"] == (
+        "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
+    )
 
 
 # ── settings that change while it runs ───────────────────────────────────────────────────────────────────────────

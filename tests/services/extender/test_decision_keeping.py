@@ -3,9 +3,11 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.http.serving import until
 from tests.logic.scheduler.decided import assignment, refusal
-from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.errors import ConfigInvalid, HistoryDown, ScopeError
 from vgpuscope.model.logged_decision import logged
 from vgpuscope.services.extender.decision_keeping import DecisionKeeper, open_store
 from vgpuscope.store.decisions import Page
@@ -85,6 +87,25 @@ class Shared:
 
     async def close(self):
         pass
+
+
+def test_a_wrong_place_is_named_by_the_extenders_own_setting():
+    with pytest.raises(ConfigInvalid) as caught:
+        open_store("mysql://me:secret@host/db")
+    assert str(caught.value) == "extender.state: decisions cannot be kept in mysql://"
+    with pytest.raises(
+        HistoryDown, match=r"^extender\.state: the postgresql:// URL of the store cannot be understood$"
+    ):
+        open_store("postgresql://me:se/cret@host/db")
+
+
+async def test_the_hint_of_an_outage_names_the_extenders_own_setting(tmp_path, caplog):
+    counted: list[ScopeError] = []
+    async with keeping(open_store(str(tmp_path / "missing" / "state.db")), failed=counted.append):
+        await until(lambda: counted)
+    hint = "Check extender.state, the disk or the database. Unwritten decisions are written when the store is back."
+    assert counted[0].advice == hint
+    assert [record.fields["hint"] for record in caplog.records] == [hint]
 
 
 async def test_a_replica_that_becomes_leader_knows_what_the_former_leader_decided():

@@ -1,5 +1,6 @@
 """POST and GET /api/v1/fit: answers from the books, without creating anything."""
 
+import json
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.clusters import cluster, node, request
 from tests.logic.scheduler.decided import decision
+from vgpuscope.http.openapi import document
 from vgpuscope.http.operations import Call, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import Readiness, make_app
@@ -20,7 +22,7 @@ from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster_event import PodSet
 from vgpuscope.model.errors import ExtenderNotSynced, Forbidden
 from vgpuscope.model.placement import Policies
-from vgpuscope.services.extender.fit_api import FitApi, FitQuery
+from vgpuscope.services.extender.fit_api import FitApi, FitQuery, FitRequest
 from vgpuscope.services.extender.idle_workloads import IdleNow, IdleWorkload
 
 ABSENT = IdleNow(state="absent", reason="no analyzer is configured")
@@ -181,6 +183,36 @@ async def test_a_body_that_is_no_pod_is_rejected_with_a_code(body, code):
         assert (await posted(client, body, status=422))["error"]["code"] == code
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "the manifest has no pod"),
+        ({"kind": "List", "items": [manifest(), manifest()]}, "the manifest has 2 pods"),
+        ({"pod": 5}, "the body: Expected `object`, got `int` - at `$.pod`"),
+        ({"pod": manifest(), "replicas": 0}, "the body: Expected `int` >= 1 - at `$.replicas`"),
+        ({**manifest(), "metadata": 5}, "the body: Expected `object | null`, got `int` - at `$.metadata`"),
+        ({"pod": {**manifest(), "metadata": 5}}, "metadata is not an object"),
+    ],
+)
+async def test_the_message_names_the_part_of_the_body_that_is_wrong(body, said):
+    async with serving(api(books())) as client:
+        assert (await posted(client, body, status=422))["error"]["message"] == said
+
+
+async def test_a_list_with_one_pod_is_that_pod():
+    async with serving(api(books())) as client:
+        assert (await posted(client, {"kind": "List", "items": [manifest()]}))["name"] == "new"
+
+
+def test_the_document_shows_every_form_of_the_body():
+    made = json.loads(document(api(books()).operations(), title="extender", description=""))
+    shown = made["paths"]["/api/v1/fit"]["post"]["requestBody"]
+    body = shown["content"]["application/json"]["schema"]
+    assert shown["required"]
+    assert body["anyOf"] == [{"required": [name]} for name in ("pod", "spec", "items")]
+    assert body["anyOf"][0]["required"][0] in made["components"]["schemas"]["FitRequest"]["properties"]
+
+
 async def test_a_pod_is_judged_as_the_webhook_would_have_completed_it():
     alone = {"nvidia.com/gpumem": "12000"}
     pod: dict[str, Any] = {
@@ -218,9 +250,9 @@ async def test_a_caller_learns_no_names_of_pods_in_other_namespaces():
     log.add(decision(1, request=request("train-0")))
     idle = IdleNow(state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-2"),), age=1.0)
     made, caller = api(full(), idle=idle, log=log), Caller(name="team", namespaces=("ml",))
-    found = await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=manifest()))
+    found = await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=FitRequest(**manifest())))
     one = await made._of_pod(Call(caller=caller, asked=FitQuery(namespace="ml", pod="train-0"), body=None))
     assert [remedy.kind for remedy in found.remedies] == [remedy.kind for remedy in one.remedies] == ["smaller"]
     assert "holds" not in repr(found) + repr(one)
     with pytest.raises(Forbidden):
-        await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=manifest(namespace="other")))
+        await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=FitRequest(**manifest(namespace="other"))))

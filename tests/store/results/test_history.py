@@ -437,7 +437,7 @@ async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
         before = await every_point(store)
 
         def fill() -> None:
-            core = store._engine._lanes["core"][0]
+            core = store._engine._lanes["write"][0]
             core._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
 
         await store._engine.do(fill)
@@ -484,6 +484,7 @@ def test_another_kind_of_database_is_refused_without_its_password():
     with pytest.raises(ConfigInvalid) as caught:
         open_history("mysql://me:secret@host/db", **KEEP)
     assert "secret" not in str(caught.value)
+    assert str(caught.value) == "analyzer.history: results cannot be kept in mysql://"
 
 
 async def test_the_event_loop_goes_on_while_the_store_is_busy(path):
@@ -699,7 +700,7 @@ async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_b
 
 async def test_the_newest_wait_when_there_is_no_room_for_all():
     store: Any = Flaky()
-    outbox = Outbox(store, limits=Limits(unsaved_analyses=2))
+    outbox = Outbox(store, most=2)
     for n in range(5):
         with pytest.raises(HistoryDown):
             await outbox.save(analysis(NOON + n, number=n))
@@ -711,7 +712,7 @@ async def test_the_newest_wait_when_there_is_no_room_for_all():
 
 async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some():
     store: Any = Flaky()
-    outbox = Outbox(store, limits=Limits(unsaved_bytes=10))
+    outbox = Outbox(store, most_bytes=10)
     for n in range(3):
         with pytest.raises(HistoryDown):
             await outbox.save(fleet(NOON + n, 5, number=n))

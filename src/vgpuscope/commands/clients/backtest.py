@@ -24,7 +24,7 @@ from vgpuscope.services.analyzer.settings import SECTIONS, Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.sources.clients.analyzer import BACKTEST
 from vgpuscope.sources.clients.served_api import ServedApi
-from vgpuscope.store.engine.engine import Engine, open_engine
+from vgpuscope.store.engine.engine import Engine, Kept, open_engine
 from vgpuscope.store.past import PastStore
 from vgpuscope.terminal.printing import print_drawn, print_json
 from vgpuscope.terminal.progress import progress_bar
@@ -175,7 +175,7 @@ async def _past(asked: Asked, settings: Settings, span: Span) -> AsyncGenerator[
 def _engine(url: str) -> Engine:
     if "://" not in url and not os.path.isfile(url):
         raise ConfigInvalid(f"--history: {url} is not a file", hint="Give the file or URL of analyzer.history.")
-    engine = open_engine(url)
+    engine = open_engine(url, kept=Kept("results", "--history"))
     if engine is None:
         raise ConfigInvalid(
             "--history: expected a file or a postgresql:// URL", hint="Give the file or URL of analyzer.history."

@@ -14,6 +14,7 @@ from vgpuscope.model.backtest import Backtest, BacktestProgress
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.backtest import Backtests, Span
+from vgpuscope.services.analyzer.settings import Section
 
 PATH = "/api/v1/reclaim/backtest"
 _HOUR: Seconds = 3600.0
@@ -34,7 +35,7 @@ class BacktestRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What to replay. Times are seconds, or texts such as 7d and 30m."""
 
     policy: Annotated[
-        dict[str, Any], Meta(description="Keys of the section reclaim that differ from the policy in effect.")
+        Section, Meta(description="Keys of the section reclaim that differ from the policy in effect.")
     ] = {}
     since: Annotated[_Since, Meta(description="How long before `until` the span begins; 1m to 42d.")] = 7 * _DAY
     until: Annotated[

@@ -368,9 +368,9 @@ class Analyzer(Service):
         self._replica.store_works("read")
         self._found += latest is not None
         if latest is not None and await self._cycle.restore(latest):
-            await self.opinions.show(latest)
-            await self._metrics.show(latest)
-            await self.console.follow(self._cycle.shown())
+            board = self._cycle.shown()
+            for follower in self._restored_by():
+                await self._followers.run(follower, board)
 
     async def _settings_changed(self, changes: Mapping[str, tuple[str, str]]) -> None:
         """Let changed settings take effect now."""
@@ -386,11 +386,20 @@ class Analyzer(Service):
     def _followed_by(self) -> tuple[Follower[Board], ...]:
         """To add a follower, add a row; followers are independent of each other."""
         return (
-            Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
+            Follower(name="feed", follow=self._publish, deadline=_HAND_WITHIN),
+            Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
             Follower(name="opinions", follow=self._hand_to_opinions, deadline=_HAND_WITHIN),
             Follower(name="cases", follow=self._hand_to_reclaim, deadline=_HAND_WITHIN),
+        )
+
+    def _restored_by(self) -> tuple[Follower[Board], ...]:
+        """What follows from an analysis that another replica, or an earlier run, made."""
+        return (
+            Follower(name="opinions", follow=self._show_opinions, deadline=_HAND_WITHIN),
+            Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
+            Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
         )
 
     async def _after(self, board: Board) -> bool:
@@ -407,10 +416,17 @@ class Analyzer(Service):
         else:
             self.counters.count(error)
 
-    async def _show_board(self, board: Board) -> None:
+    async def _publish(self, board: Board) -> None:
+        """First: consoles do not wait for a slow page of metrics."""
+        self.feed.publish(analysis_event(board))
+
+    async def _render_page(self, board: Board) -> None:
         assert board.analysis is not None
         await self._metrics.show(board.analysis)
-        self.feed.publish(analysis_event(board))
+
+    async def _show_opinions(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self.opinions.show(board.analysis)
 
     async def _record_events(self, board: Board) -> None:
         await self.console.follow(board)

@@ -15,7 +15,10 @@ from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
 
 Signature = tuple[int, int, int] | None
-Sections = dict[str, dict[str, Any]]  # section → name → value
+# Settings as a request gives them, by name. They stay free, because the settings loader decodes them as it decodes the
+# file: a wrong one is answered with its path, the most similar name and the reason why it cannot be changed.
+Section = dict[str, Any]
+Sections = dict[str, Section]
 
 SECTIONS = (
     "analyzer",
@@ -50,11 +53,6 @@ _PROTECTING = tuple(
     f"analyzer.{name}"
     for name in ("api_token", "api_token_role", "api_token_namespaces", "protect_reads", "proxy_user_header")
 )
-
-
-def by_path(sections: Sections) -> dict[str, Any]:
-    """The values by the paths of their settings."""
-    return {f"{section}.{name}": value for section, found in sections.items() for name, value in found.items()}
 
 
 class Settings:
@@ -183,6 +181,11 @@ class Settings:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def by_path(sections: Sections) -> dict[str, Any]:
+    """The settings of a request by their paths, such as thresholds.idle."""
+    return {f"{section}.{name}": value for section, found in sections.items() for name, value in found.items()}
 
 
 def changed(before: Loaded, after: Loaded) -> dict[str, tuple[str, str]]:

@@ -13,7 +13,7 @@ from vgpuscope.model.placement import Decision
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields
 from vgpuscope.store.decisions import DecisionStore, Unsaved
-from vgpuscope.store.engine.engine import open_engine
+from vgpuscope.store.engine.engine import Kept, open_engine
 
 log = logging.getLogger(__name__)
 
@@ -148,5 +148,5 @@ class DecisionKeeper:
 
 def open_store(url: str) -> DecisionStore | None:
     """The store of a file name or a postgresql:// URL; None for `none`."""
-    engine = open_engine(url)
+    engine = open_engine(url, kept=Kept("decisions", "extender.state"))
     return None if engine is None else DecisionStore(engine)

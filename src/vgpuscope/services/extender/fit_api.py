@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.exceptions import HTTPException
 
 from vgpuscope.formats.kube.admission import submitted_pod
@@ -31,7 +31,7 @@ _WAITING = 8  # questions that wait for their turn; one is answered at a time
 _WITHIN: Seconds = 10.0  # for one answer: others wait for it
 _KEPT: Seconds = 10.0  # an answer about a pod is given again for so long
 _KEPT_PODS = 64
-Body = dict[str, Any]
+Free = dict[str, Any]  # a part of a manifest: its shape is Kubernetes' own, and formats/kube reads it
 
 
 class FitQuery(Struct, frozen=True, kw_only=True):
@@ -41,11 +41,20 @@ class FitQuery(Struct, frozen=True, kw_only=True):
     pod: Annotated[str, Meta(description="The pod's name.")]
 
 
-class FitBody(Struct, frozen=True, kw_only=True):
-    """A manifest of a Pod, or of a workload with a template of pods, and the number of replicas."""
+class FitRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A manifest of a Pod, or of a workload with a template of pods: in `pod`, or as the body itself."""
 
-    pod: Body
+    pod: Free | UnsetType = UNSET
     replicas: Annotated[int, Meta(ge=1, le=MOST_REPLICAS)] | None = None  # null: as the manifest says, or 1
+    kind: str | None = None  # null: Pod
+    metadata: Free | None = None
+    spec: Free | UnsetType = UNSET
+    items: list[Free] | UnsetType = UNSET  # of a list with one manifest
+
+
+FitBody = Annotated[
+    FitRequest, Meta(extra_json_schema={"anyOf": [{"required": [name]} for name in ("pod", "spec", "items")]})
+]
 
 
 class FitApi:
@@ -82,7 +91,6 @@ class FitApi:
                 method="POST",
                 summary="whether a pod would fit, where its replicas would go, and what would make it fit",
                 handler=self._of_manifest,
-                body_shown=FitBody,
                 statuses=(503,),
                 **shared,
             ),
@@ -103,7 +111,7 @@ class FitApi:
                 del self._kept[next(iter(self._kept))]
         return seen_by(known[1], call.caller.sees)
 
-    async def _of_manifest(self, call: Call[NoQuery, Body]) -> FitAnswer:
+    async def _of_manifest(self, call: Call[NoQuery, FitBody]) -> FitAnswer:
         manifest, replicas = asked(call.body)
         request = placement_request(msgspec.json.encode(self._completed(manifest)))
         meta = manifest.get("metadata") or {}
@@ -115,7 +123,7 @@ class FitApi:
             return FitAnswer(namespace=namespace, name=name, replicas=replicas, fitting=replicas)
         return seen_by(await self._answer(request, replicas), call.caller.sees)
 
-    def _completed(self, manifest: Body) -> Body:
+    def _completed(self, manifest: Free) -> Free:
         """The pod as the webhook would have completed it: the filter sees no other."""
         return patched(manifest, self._completion(submitted_pod(msgspec.json.encode(manifest))))
 
@@ -159,16 +167,11 @@ def idle_uids(state: SchedulerState, idle: IdleNow) -> tuple[PodUID, ...]:
     return tuple(sorted(uid for uid, pod in state.pods.items() if uid in uids or (pod.namespace, pod.name) in names))
 
 
-def asked(body: Body) -> tuple[Body, int]:
+def asked(body: FitRequest) -> tuple[Free, int]:
     """The pod and its replicas: a manifest, or {pod, replicas}; BodyInvalid for anything else."""
-    given: int | None = None
-    if "spec" not in body and "pod" in body:
-        try:
-            wrapped = msgspec.convert(body, FitBody)
-        except msgspec.ValidationError as e:
-            raise BodyInvalid(f"the body: {e}") from e
-        body, given = wrapped.pod, wrapped.replicas
-    found = list(wanted_pods(body))
+    wrapped = body.spec is UNSET and body.pod is not UNSET
+    given = body.replicas if wrapped else None
+    found = list(wanted_pods(body.pod if wrapped else msgspec.to_builtins(body)))
     if len(found) != 1:
         reason = "has no pod" if not found else f"has {len(found)} pods"
         raise BodyInvalid(

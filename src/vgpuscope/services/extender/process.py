@@ -14,7 +14,6 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from functools import cache as cached
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +21,7 @@ from typing import TYPE_CHECKING
 from vgpuscope.catalog import extender as catalog
 from vgpuscope.config import Config, ExtenderConfig, SettingsFile
 from vgpuscope.formats.kube.extender import BindingArgs, ExtenderArgs, binding_result
-from vgpuscope.http import docs
 from vgpuscope.http.address import networks
-from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import Operation, links, routes
 from vgpuscope.http.peers import Peers
 from vgpuscope.http.server import App, Readiness, make_app
@@ -38,6 +35,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import EXTENDER_LEASE
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import fields
+from vgpuscope.services.extender.api import TITLE, operations
 from vgpuscope.services.extender.binding import Binder, BindFailed
 from vgpuscope.services.extender.cache import Cache
 from vgpuscope.services.extender.deciding import Answer, Decider, Filtered
@@ -66,8 +64,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TITLE = "vgpuscope extender"
-_ABOUT = "Decides where pods with GPUs run, and explains every decision."
 _API_WITHIN: Seconds = 10.0  # for one answer of the API server
 _SETTLE_EVERY: Seconds = 1.0
 _FENCED_AT_ONCE = 16
@@ -207,9 +203,7 @@ class Extender(Service):
             ),
             check=self._check_books,
         )
-        own = (*DecisionsApi(self._keeper.log).operations(), *fit.operations())
-        made = cached(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
-        return (*own, *docs.operations(title=TITLE, document=made))
+        return operations(DecisionsApi(self._keeper.log), fit, protected=protected)
 
     def readiness(self) -> Readiness:
         """Ready while this replica may decide: it leads, has listed everything since, and reaches the API server."""

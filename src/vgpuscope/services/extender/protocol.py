@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Final, Protocol
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,6 +24,7 @@ from vgpuscope.formats.kube.extender import (
     decode_binding_args,
     filter_error,
 )
+from vgpuscope.http.error_body import error_body
 from vgpuscope.http.peers import Peers
 from vgpuscope.model.admission import Admitted, SubmittedPod
 from vgpuscope.model.errors import BodyInvalid, BodyTooLarge, ScopeError
@@ -152,4 +152,4 @@ def _said(error: ScopeError) -> str:
 
 
 def _error_body(error: ScopeError) -> bytes:
-    return msgspec.json.encode({"error": {"code": error.code, "message": str(error), "hint": error.advice}})
+    return error_body(error.code, str(error), error.advice)

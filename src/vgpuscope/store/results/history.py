@@ -5,7 +5,7 @@ from typing import Protocol
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import HistoryPage
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.store.engine.engine import open_engine
+from vgpuscope.store.engine.engine import Kept, open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.opinions import OpinionStore
@@ -13,6 +13,8 @@ from vgpuscope.store.past import KEEP, PastStore
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
+
+RESULTS = Kept("results", "analyzer.history")
 
 
 class History(Protocol):
@@ -59,7 +61,7 @@ def open_history(
     limits: Limits = LIMITS,
 ) -> History:
     """The store for `none`, the name of a file, or a postgresql:// URL; opened on first use."""
-    engine = open_engine(url, limits=limits)
+    engine = open_engine(url, kept=RESULTS, limits=limits)
     if engine is None:
         return Unstored()
     from vgpuscope.store.results.stored import StoredHistory

@@ -7,9 +7,12 @@ from contextlib import suppress
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import HistoryDown
-from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.model.quantity import Bytes
 from vgpuscope.store.results.history import History
 from vgpuscope.store.results.packed import pack, unpack
+
+MOST = 100  # analyses kept in memory while the store is down
+MOST_BYTES: Bytes = 32 * 1024 * 1024  # and their packed size
 
 
 class _Unsaved:
@@ -41,10 +44,17 @@ class Outbox:
     All but the newest are packed, and only so many are kept, so that a long outage of the database costs little memory.
     """
 
-    def __init__(self, history: History, *, leads: Callable[[], bool] = lambda: True, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        history: History,
+        *,
+        leads: Callable[[], bool] = lambda: True,
+        most: int = MOST,
+        most_bytes: Bytes = MOST_BYTES,
+    ) -> None:
         """`leads`: whether this replica is the leader, so that its newest analysis is the one to show."""
         self._history, self._leads = history, leads
-        self._most, self._most_bytes = limits.unsaved_analyses, limits.unsaved_bytes
+        self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[_Unsaved] = deque()
         self._turn = asyncio.Lock()
         self.filled = asyncio.Event()  # set when there is something to save
