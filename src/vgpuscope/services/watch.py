@@ -19,7 +19,7 @@ from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
+RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
@@ -47,7 +47,8 @@ class WatchedKind(Generic[T]):
         drop: Callable[[str], None],
         begin: Callable[[Iterable[T]], None] = lambda _: None,
         kept: Mapping[str, T] | None = None,
-        retry: tuple[Seconds, Seconds] = _RETRY,
+        retry: tuple[Seconds, Seconds] = RETRY,
+        clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`begin` gets the first list, before any `keep`; `fields` is a field selector; `retry` is the first and the
         longest pause before a retry.
@@ -57,7 +58,7 @@ class WatchedKind(Generic[T]):
         """
         self.name = name
         self._keep, self._drop, self._begin = keep, drop, begin
-        self._group, self._resync, self._retry = group, resync, retry
+        self._group, self._resync, self._retry, self._clock = group, resync, retry, clock
         self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
         self._keys: set[str] = set()
         self._own: dict[str, T] = {}
@@ -92,7 +93,7 @@ class WatchedKind(Generic[T]):
         self._units.count = failed
         pause, longest = self._retry
         while True:
-            began = time.monotonic()
+            began = self._clock()
             try:
                 await self._once(kubeconfig)
             except SourceDown as error:
@@ -101,7 +102,7 @@ class WatchedKind(Generic[T]):
             except Exception as error:
                 self._error = self._failure = self._units.failed(f"watch of {self.name}", error)
                 self._watch.restart()
-            if time.monotonic() - began > longest:
+            if self._clock() - began > longest:
                 pause = self._retry[0]
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not reconnect at once
             pause = min(pause * 2, longest)
@@ -133,7 +134,7 @@ class WatchedKind(Generic[T]):
             objects=len(self._keys) if self.listed else None,
             events=self.told,
             faults=len({fault.uid for fault in self._watch.faults}),
-            age_seconds=None if self._heard is None else time.monotonic() - self._heard,
+            age_seconds=None if self._heard is None else self._clock() - self._heard,
             code=error.code if error else None,
             message=str(error) if error else None,
         )
@@ -156,7 +157,7 @@ class WatchedKind(Generic[T]):
         await asyncio.sleep(self._resync)
 
     def _alive(self) -> None:
-        self._heard, self._error = time.monotonic(), None
+        self._heard, self._error = self._clock(), None
 
     def _take_list(self, found: Mapping[str, T]) -> None:
         if not self.listed:
