@@ -19,6 +19,7 @@ WITHOUT_CLOCKS = ("logic", "views", "model", "formats", "catalog", "knowledge") 
 GIVEN_CLOCKS = ("services", "http", "runtime")  # the machine's clock is only the default of an argument or a field
 # What the law would find, by file, with the reason why it stays.
 SET_CLOCKS = {
+    "tests/loopclock.py": "the clock of an event loop: asyncio takes it from the loop and from nowhere else",
     "tests/services/cluster/test_bad_input.py": "a process of its own, on a machine whose clock is set again and again",
 }
 
@@ -63,7 +64,7 @@ def clocks_replaced(tree: ast.AST) -> list[int]:
 
 def _replaces(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        return any(is_clock(one) for one in (node.targets if isinstance(node, ast.Assign) else [node.target]))
+        return any(map(_is_replaced, node.targets if isinstance(node, ast.Assign) else [node.target]))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return bool(re.search(r"(?m)^\s*time\.(time|monotonic)(_ns)?\s*=[^=]", node.value))
     if not isinstance(node, ast.Call) or _name(node.func) not in {"setattr", "patch", "object"}:
@@ -73,6 +74,15 @@ def _replaces(node: ast.AST) -> bool:
     if any(re.search(r"(^|\.)time(\.(time|monotonic)(_ns)?)?$", text) for text in texts):
         return True
     return bool(given) and bool(CLOCKS.get(_name(given[0]), set()).intersection(texts))
+
+
+def _is_replaced(target: ast.expr) -> bool:
+    """Whether this is time.time, module.time, vars(module)["time"] or the like."""
+    if isinstance(target, ast.Subscript):
+        key, owner = target.slice, target.value
+        of_module = (isinstance(owner, ast.Call) and _name(owner.func) == "vars") or _name(owner) == "__dict__"
+        return of_module and isinstance(key, ast.Constant) and key.value in {"time", *CLOCKS["time"]}
+    return is_clock(target) or (_name(target) == "time" and isinstance(target, ast.Attribute))
 
 
 def found(folder: str, **how: bool) -> dict[str, list[int]]:
@@ -126,6 +136,9 @@ def test_a_clock_that_code_reads_itself_is_found(code, lines):
         ('mock.patch.object(module.time, "time_ns", later)', [1]),
         ("with patch('time.time'): ...", [1]),
         ("time.time = later", [1]),
+        ("module.time = later", [1]),
+        ('vars(module)["time"] = later', [1]),
+        ('module.__dict__["time"] = later', [1]),
         ('PROGRAM = """\ntime.time = later\n"""', [1]),
         ('monkeypatch.setattr(module, "sleep", later)', []),
         ("Leadership(clock=lambda: now)", []),
