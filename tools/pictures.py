@@ -50,7 +50,7 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
         window=60.0,
         driver_deadline=1.0,
         binding=Binding(directory / "devices.json"),
-        clock=lambda: clock["now"],
+        wall=lambda: clock["now"],
     )
     sampler.source_health["ratio"].none("no ratio file")
     pods, grants = PodFile(str(directory / "pods.json")), PodResources(str(node.socket))

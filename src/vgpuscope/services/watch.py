@@ -20,7 +20,7 @@ from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
+RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
@@ -48,7 +48,8 @@ class WatchedKind(Generic[T]):
         drop: Callable[[str], None],
         begin: Callable[[Iterable[T]], None] = lambda _: None,
         kept: Mapping[str, T] | None = None,
-        retry: tuple[Seconds, Seconds] = _RETRY,
+        retry: tuple[Seconds, Seconds] = RETRY,
+        clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`begin` gets the first list, before any `keep`; `fields` is a field selector; `retry` is the first and the
         longest pause before a retry.
@@ -58,7 +59,7 @@ class WatchedKind(Generic[T]):
         """
         self.name = name
         self._keep, self._drop, self._begin = keep, drop, begin
-        self._group, self._resync, self._retry = group, resync, retry
+        self._group, self._resync, self._retry, self._clock = group, resync, retry, clock
         self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
         self._keys: set[str] = set()
         self._own: dict[str, T] = {}
@@ -91,7 +92,7 @@ class WatchedKind(Generic[T]):
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
         self._units.count = failed
-        back_off = BackOff(self._retry)
+        back_off = BackOff(self._retry, self._clock)
         while True:
             back_off.begin()
             try:
@@ -131,7 +132,7 @@ class WatchedKind(Generic[T]):
             objects=len(self._keys) if self.listed else None,
             events=self.told,
             faults=len({fault.uid for fault in self._watch.faults}),
-            age_seconds=None if self._heard is None else time.monotonic() - self._heard,
+            age_seconds=None if self._heard is None else self._clock() - self._heard,
             code=error.code if error else None,
             message=str(error) if error else None,
         )
@@ -154,7 +155,7 @@ class WatchedKind(Generic[T]):
         await asyncio.sleep(self._resync)
 
     def _alive(self) -> None:
-        self._heard, self._error = time.monotonic(), None
+        self._heard, self._error = self._clock(), None
 
     def _take_list(self, found: Mapping[str, T]) -> None:
         if not self.listed:

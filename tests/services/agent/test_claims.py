@@ -66,7 +66,7 @@ class Server:
 
 
 class World:
-    def __init__(self, *, access=True):
+    def __init__(self, *, access=True, **more):
         self.now, self.server, self.errors = 1000.0, Server(), []
         self.health = SourceHealth("claims", lambda: self.now)
         self.claims = Claims(
@@ -76,6 +76,7 @@ class World:
             health=self.health,
             failed=self._failed,
             clock=lambda: self.now,
+            **more,
         )
 
     def _failed(self, error):
@@ -238,13 +239,13 @@ def test_an_error_does_not_outlive_the_claim_that_it_was_about(world):
     assert world.health.state().code is None
 
 
-def test_a_server_that_hangs_does_not_keep_the_kubelets_list_back(world, monkeypatch):
-    monkeypatch.setattr(module, "_WITHIN", 0.01)
+def test_a_server_that_hangs_does_not_keep_the_kubelets_list_back(monkeypatch):
+    world = World(within=0.01)
 
     async def never():
         await asyncio.Event().wait()
 
-    world.server.slices = never
+    monkeypatch.setattr(world.server, "slices", never)
     (found,) = world.resolve(granted("c"))
     assert (found, world.state()) == (granted("c"), (False, False))
 

@@ -18,8 +18,7 @@ from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff
 from vgpuscope.model.pod import SourceState
-from vgpuscope.services.agent import profiling as module
-from vgpuscope.services.agent.profiling import Profiling
+from vgpuscope.services.agent.profiling import PATIENCE, Profiling
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sources.node.nvml.driver import Nvml
 
@@ -72,18 +71,19 @@ class Told:
         self.bad: list[Exception] = []
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """A sample waits for a round as briefly as it really does, from the call on."""
-    usual = module._PATIENCE
-    return lambda: monkeypatch.setattr(module, "_PATIENCE", usual)
+def patient(nvml, told, clock):
+    return Profiling(nvml, deadline=5.0, good=told.good.append, bad=told.bad.append, patience=PATIENT, clock=clock)
+
+
+def impatient(profiling):
+    """From now on, a sample waits for a round as briefly as it really does."""
+    profiling.patience = PATIENCE
 
 
 @pytest.fixture
-def made(impatient, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", PATIENT)
+def made():
     driver, told, clock = Driver(), Told(), Clock()
-    profiling = Profiling(cast(Nvml, driver), deadline=5.0, good=told.good.append, bad=told.bad.append, clock=clock)
+    profiling = patient(cast(Nvml, driver), told, clock)
     yield profiling, driver, told, clock
     if driver.hangs:
         driver.hangs.set()
@@ -100,10 +100,10 @@ def test_a_round_is_in_the_sample_that_began_it(made):
     assert (len(told.good), told.bad) == (1, [])
 
 
-def test_a_call_that_hangs_is_switched_off_after_its_deadline_and_said_so_once(made, impatient, caplog):
+def test_a_call_that_hangs_is_switched_off_after_its_deadline_and_said_so_once(made, caplog):
     profiling, driver, told, clock = made
     driver.hangs = threading.Event()
-    impatient()
+    impatient(profiling)
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
             found = sampled(profiling)
@@ -117,10 +117,10 @@ def test_a_call_that_hangs_is_switched_off_after_its_deadline_and_said_so_once(m
     assert [r.message for r in caplog.records] == ["profiling is switched off"]
 
 
-def test_what_a_hung_call_returns_in_the_end_is_not_used(made, impatient):
+def test_what_a_hung_call_returns_in_the_end_is_not_used(made):
     profiling, driver, _, clock = made
     driver.hangs = threading.Event()
-    impatient()
+    impatient(profiling)
     for _ in range(8):
         sampled(profiling)
         clock.now += 1.0
@@ -131,11 +131,11 @@ def test_what_a_hung_call_returns_in_the_end_is_not_used(made, impatient):
     assert (found.of(A), driver.rounds) == (None, 1)
 
 
-def test_a_slow_round_keeps_the_values_before_it_for_a_few_seconds(made, impatient):
+def test_a_slow_round_keeps_the_values_before_it_for_a_few_seconds(made):
     profiling, driver, _, clock = made
     assert sampled(profiling).of(A) is not None
     driver.hangs = threading.Event()
-    impatient()
+    impatient(profiling)
     clock.now += 1.0
     assert sampled(profiling).of(A) is not None
     clock.now += 4.9
@@ -241,7 +241,7 @@ def cut(mig):
     return DeviceReading(at=0.0, gpus=(gpu,))
 
 
-def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_older_page(made, impatient, monkeypatch):
+def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_older_page(made):
     profiling, driver, _, clock = made
     old, new = cut("MIG-old"), cut("MIG-new")
     driver.answer = ActivityReading(source="gpm", places={(A, 3): Activity(sm=0.5)})
@@ -249,7 +249,7 @@ def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_o
     profiling.show(ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.25)}))
     assert profiling.take(old.gpus).of(A, 3).source == "gpm"
     driver.hangs = threading.Event()
-    impatient()
+    impatient(profiling)
     clock.now += 1.0
     profiling.begin(old)
     assert profiling.take(old.gpus).of(A, 3).source == "gpm"
@@ -257,7 +257,7 @@ def test_a_replaced_instance_does_not_have_the_values_of_a_slow_round_or_of_an_o
     profiling.begin(new)
     assert profiling.take(new.gpus).of(A, 3) is None
     driver.hangs.set()
-    monkeypatch.setattr(module, "_PATIENCE", PATIENT)
+    profiling.patience = PATIENT
     assert profiling._round is not None
     profiling._round[0].result(60)  # the slow round, which began before the instance was there
     rounds = driver.rounds
@@ -283,8 +283,7 @@ def test_an_exporters_strangers_are_counted_once_for_each_page(made):
 
 
 @pytest.fixture
-def node(tmp_path, impatient, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", PATIENT)
+def node(tmp_path, monkeypatch):
     build.preload(build.library_or_skip())
     root = NodeRoot(tmp_path)
     scenario = Scenario(tmp_path / "nvml").gpu(0, name="NVIDIA H100 80GB HBM3", utilization=None)
@@ -302,7 +301,9 @@ def node(tmp_path, impatient, monkeypatch):
         proc_root=str(root.proc),
         window=60.0,
         driver_deadline=PATIENT,
+        clock=Clock(),
     )
+    sampler.profiling.patience = PATIENT
     yield scenario, sampler
     scenario.heal().write()
     sampler.nvml.close()
@@ -310,7 +311,7 @@ def node(tmp_path, impatient, monkeypatch):
 
 def pages(sampler, count):
     for _ in range(count):
-        threading.Event().wait(0.21)  # two samples of the driver are never closer
+        sampler._clock.now += 0.21  # two samples of the driver are never closer
         page = sampler.cycle()[1].text().decode()
     return page
 
@@ -330,18 +331,18 @@ def test_an_instances_values_are_on_the_page_in_our_names_and_in_dcgms(node):
     assert 'vgpuscope_source_up{node="n",source="gpm"} 1' in page
 
 
-def test_a_hang_leaves_the_rest_of_the_page_and_the_agent_ready(node, impatient):
+def test_a_hang_leaves_the_rest_of_the_page_and_the_agent_ready(node):
     scenario, sampler = node
     pages(sampler, 2)
     sampler.profiling._deadline = 0.5
-    impatient()
+    impatient(sampler.profiling)
     scenario.hang("nvmlGpmMigSampleGet").write()
     end = time.monotonic() + 60
     states: dict[str, SourceState] = {}
     while time.monotonic() < end and ("gpm" not in states or states["gpm"].code is None):
         sample, page = sampler.cycle()
         states = {state.source: state for state in sample.outline.sources}
-        threading.Event().wait(0.02)
+        sampler._clock.now += 0.2
     assert states["gpm"].code == ProfilingOff.code
     assert states["gpm"].absent  # so the agent stays ready
     text = page.text().decode()
@@ -353,11 +354,10 @@ def test_a_hang_leaves_the_rest_of_the_page_and_the_agent_ready(node, impatient)
 
 def test_an_older_gpu_beside_it_does_not_pause_the_profiling_of_a_gpu(tmp_path, monkeypatch):
     build.preload(build.library_or_skip())
-    monkeypatch.setattr(module, "_PATIENCE", PATIENT)
     scenario = Scenario(tmp_path / "nvml").gpu(0).gpu(1, name="NVIDIA H100 80GB HBM3").gpm(1, {SM: 10.0}).write()
     monkeypatch.setenv("FAKENVML_STATE", str(scenario.path))
     told, nvml, clock = Told(), Nvml(), Clock()
-    profiling = Profiling(nvml, deadline=5.0, good=told.good.append, bad=told.bad.append, clock=clock)
+    profiling = patient(nvml, told, clock)
     try:
         for _ in range(2):
             reading = nvml.read()

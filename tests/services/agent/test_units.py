@@ -16,6 +16,7 @@ from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.runtime.build import this_build
+from vgpuscope.runtime.log import SUMMARY
 from vgpuscope.services.agent.process import Agent
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import RegionFile
@@ -36,7 +37,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def sampler_of(root):
+def sampler_of(root, **more):
     return Sampler(
         node="n1",
         families=["native"],
@@ -45,6 +46,18 @@ def sampler_of(root):
         window=60.0,
         driver_deadline=SOON,
         sleep=lambda _: None,
+        **more,
+    )
+
+
+def config(root, **more):
+    return AgentConfig(
+        node_name="n1",
+        hook_path=str(root),
+        proc_root=str(root / "proc"),
+        pods="none",
+        podresources_socket="none",
+        **more,
     )
 
 
@@ -96,6 +109,44 @@ def test_a_source_that_breaks_is_down_and_the_sample_goes_on(root, monkeypatch, 
     assert catalog.SOURCE_UP.name.encode() in page.text()
 
 
+def test_a_sample_has_the_time_of_the_clocks_that_the_sampler_got_and_is_summarised_once_a_minute(root, caplog):
+    caplog.set_level(SUMMARY)
+    now = 1000.0
+    made = sampler_of(root, clock=lambda: now, wall=lambda: now + 1_700_000_000.0)
+    summaries = []
+    for _ in range(5):
+        sample, _ = made.cycle()
+        assert sample.outline.at == now + 1_700_000_000.0
+        summaries.append([record.message for record in caplog.records].count("node"))
+        now += 30.0
+    assert summaries == [1, 1, 2, 2, 3]
+    made.source_health["pods"].good()
+    now += 45.0
+    assert made.source_health["pods"].state().age_seconds == 45.0
+
+
+@pytest.mark.parametrize(("lasts", "pause"), [(0.0, 5.0), (2.0, 3.0), (7.0, 0.0)])
+def test_a_sample_that_takes_long_shortens_the_pause_after_it(root, monkeypatch, lasts, pause):
+    now, pauses = 1000.0, []
+
+    class Stop:
+        def wait(self, seconds):
+            pauses.append(seconds)
+            return len(pauses) > 2
+
+    def cycle():
+        nonlocal now
+        now += lasts
+        return sampled
+
+    made = Agent(config(root, sample_interval=5.0), clock=lambda: now)
+    sampled = made.sampler.cycle()
+    monkeypatch.setattr(made.sampler, "cycle", cycle)
+    monkeypatch.setattr(made, "_stop", Stop())
+    made._beat()
+    assert pauses == [0.0, pause, pause]
+
+
 async def until(condition):
     async with asyncio.timeout(SOON):
         while not condition():  # noqa: ASYNC110 - anything may be waited for
@@ -104,16 +155,7 @@ async def until(condition):
 
 @pytest.fixture
 async def agent(root):
-    made = Agent(
-        AgentConfig(
-            node_name="n1",
-            hook_path=str(root),
-            proc_root=str(root / "proc"),
-            pods="none",
-            podresources_socket="none",
-            sample_interval=0.01,
-        )
-    )
+    made = Agent(config(root, sample_interval=0.01), retry=(0.01, 0.01))
     running = asyncio.create_task(made._sample())
     yield made
     await made.close()
@@ -147,8 +189,7 @@ class BrokenPods:
         await asyncio.Event().wait()
 
 
-async def test_a_source_of_pods_that_breaks_is_asked_again(agent, monkeypatch, caplog):
-    monkeypatch.setattr("vgpuscope.services.agent.process._RETRY", (0.01, 0.01))
+async def test_a_source_of_pods_that_breaks_is_asked_again(agent, caplog):
     agent._pods = BrokenPods()
     following = asyncio.create_task(agent._follow_pods())
     await until(lambda: agent.sampler.pods)

@@ -236,6 +236,16 @@ class Running:
         return (await self.client.get("/metrics", headers={"accept-encoding": "identity"})).text
 
 
+class Ahead:
+    """A wall clock that a test puts forward."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.seconds
+
+
 @contextlib.asynccontextmanager
 async def running(
     source=None,
@@ -246,13 +256,16 @@ async def running(
     listen="127.0.0.1:0",
     sources=None,
     clock=time.monotonic,
+    wall=time.time,
+    paces=(),
     **flags,
 ):
+    """An analyzer that serves; `paces` are its lease and its pauses."""
     source = source or StubSource()
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     stub: Any = sources or StubSources(source)
-    analyzer = Analyzer(settings, history=history, sources=stub, clock=clock)
+    analyzer = Analyzer(settings, history=history, sources=stub, clock=clock, wall=wall, **dict(paces))
     analyzer._replica.leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     frame = Frame(analyzer, life, settings.config.analyzer)

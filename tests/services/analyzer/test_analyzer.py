@@ -24,6 +24,7 @@ from tests.services.analyzer.analyzing import (
     IDLE,
     PATIENT,
     TOKEN,
+    Ahead,
     SharedHistory,
     StubSource,
     StubSources,
@@ -35,24 +36,13 @@ from tests.services.analyzer.analyzing import (
 from tests.services.analyzer.promstub import Engine, Hang, Reply, SpoilingServer
 from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer import replica, schedule, settings_watch
 from vgpuscope.services.analyzer.cycle import Cycle
 from vgpuscope.store.results.history import open_history
 
 HOURLY = {"scheduler.interval": 3600}
-
-
-def aged(monkeypatch) -> list[float]:
-    """By how much the wall clock is ahead for cycles made from now on."""
-    made = Cycle.__init__
-
-    def late(self, *args, **kwargs):
-        made(self, *args, **kwargs)
-        self._clock = lambda: time.time() + ahead[0]
-
-    ahead = [0.0]
-    monkeypatch.setattr(Cycle, "__init__", late)
-    return ahead
+LEASE = 1.5  # seconds: it is renewed often
+QUICK = {"lease": LEASE, "read_within": (0.05, 0.05)}
+WATCHFUL = {"look_every": 0.02}
 
 
 # ── the schedule ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,15 +224,15 @@ async def test_owners_that_cannot_be_asked_cost_only_their_names():
         assert (await analyzer.json("/health"))["partial"] is True
 
 
-async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_nothing_is_concluded(monkeypatch):
-    ahead = aged(monkeypatch)
-    async with running(**HOURLY) as analyzer:
+async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_nothing_is_concluded():
+    wall = Ahead()
+    async with running(wall=wall, **HOURLY) as analyzer:
         await analyzer.analysed()
         analyzer.source.fail()
-        ahead[0] = 3600 + 3 * 30 - 60  # verdict.max_age_intervals times the window's 30 s
+        wall.seconds = 3600 + 3 * 30 - 60  # verdict.max_age_intervals times the window's 30 s
         assert {row["verdict"] for row in await analyzer.json("/results")} == {"idle", "in_use"}
         assert uuid(0) in await analyzer.metrics()
-        ahead[0] = 3600 + 3 * 30 + 5
+        wall.seconds = 3600 + 3 * 30 + 5
         rows = await analyzer.json("/results")
         assert {(row["verdict"], row["use_class"], row["stale"]) for row in rows} == {("unknown", "unknown", True)}
         assert {row["status"] for row in rows} == {"unknown"}
@@ -261,31 +251,31 @@ async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_not
         assert "gpu_analysis_total 1\n" in page
 
 
-async def test_what_was_idle_long_ago_is_no_reason_to_be_idle_now(monkeypatch):
-    ahead = aged(monkeypatch)
+async def test_what_was_idle_long_ago_is_no_reason_to_be_idle_now():
+    wall = Ahead()
     between = 0.07  # above idle_enter, below idle_leave
-    async with running(StubSource(reading(track(0, util=IDLE))), **HOURLY) as analyzer:
+    async with running(StubSource(reading(track(0, util=IDLE))), wall=wall, **HOURLY) as analyzer:
         await analyzer.analysed()
         analyzer.source.answer = reading(track(0, util=between))
         await analyzer.analyse()
         assert (await analyzer.json("/results"))[0]["verdict"] == "idle"
         analyzer.source.fail()
-        ahead[0] = 4 * 3600
+        wall.seconds = 4 * 3600
         await analyzer.analyse()
         analyzer.source.answer = reading(track(0, util=between))
         await analyzer.analyse()
         assert (await analyzer.json("/results"))[0]["verdict"] == "in_use"
 
 
-async def test_what_was_stored_long_ago_is_shown_but_proves_nothing(monkeypatch):
-    ahead = aged(monkeypatch)
+async def test_what_was_stored_long_ago_is_shown_but_proves_nothing():
+    wall = Ahead()
     store = SharedHistory()
-    async with running(StubSource(reading(track(0, util=IDLE))), history=store, **HOURLY) as analyzer:
+    async with running(StubSource(reading(track(0, util=IDLE))), history=store, wall=wall, **HOURLY) as analyzer:
         await analyzer.analysed()
-    ahead[0] = 86400
+    wall.seconds = 86400
     source = StubSource(reading(track(0, util=0.07)))
     source.hang()
-    async with running(source, history=store, **HOURLY) as analyzer:
+    async with running(source, history=store, wall=wall, **HOURLY) as analyzer:
         await source.asked.wait()
         (row,) = await analyzer.json("/results")
         assert (row["gpu_id"], row["verdict"], row["stale"]) == (uuid(0), "unknown", True)
@@ -388,25 +378,17 @@ async def test_all_four_forms_of_the_page_say_the_same():
 # ── replicas and the store ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Leases that are renewed often. The clock of a SharedHistory: it stands until a test puts it forward."""
-    now = [0.0]
-    monkeypatch.setattr(replica, "_LEASE", 1.5)
-    monkeypatch.setattr(schedule, "_READ_WITHIN", (0.05, 0.05))
-    return now
-
-
-async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_gone(quick):
+async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_gone():
+    now = [0.0]  # of the store: it stands until it is put forward
     store, first, second = (
-        SharedHistory(lambda: quick[0]),
+        SharedHistory(lambda: now[0]),
         StubSource(),
         StubSource(reading(track(0), track(1), track(2))),
     )
-    async with running(second, history=store, **HOURLY) as later:
+    async with running(second, history=store, paces=QUICK, **HOURLY) as later:
         await until(later.analyzer._replica.leads.__bool__)
         await later.analysed()
-        async with running(first, history=store, **HOURLY) as follower:
+        async with running(first, history=store, paces=QUICK, **HOURLY) as follower:
             await until(lambda: follower.analyzer.state().last)
             assert first.reads == 0
             assert len(await follower.json("/results")) == 3
@@ -422,7 +404,7 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             later.life.stop()
 
             def taken_over():
-                quick[0] += replica._LEASE
+                now[0] += LEASE
                 return follower.analyzer._replica.leads
 
             await until(taken_over)
@@ -430,20 +412,20 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             assert first.reads >= 1
 
 
-async def test_it_is_ready_once_it_knows_who_leads_and_has_what_there_is(quick):
+async def test_it_is_ready_once_it_knows_who_leads_and_has_what_there_is():
     store, source = SharedHistory(), StubSource()
     store.hold()
-    async with running(source, history=store, **HOURLY) as analyzer:
+    async with running(source, history=store, paces=QUICK, **HOURLY) as analyzer:
         assert (await analyzer.get("/readyz")).status_code == 503
         store.let_go.set()
         await analyzer.analysed()
         assert (await analyzer.get("/readyz")).status_code == 200
 
 
-async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet(quick):
+async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet():
     store = SharedHistory()
     await store.lease.take("somebody else", 3600)
-    async with running(history=store, **HOURLY) as follower:
+    async with running(history=store, paces=QUICK, **HOURLY) as follower:
         await until(lambda: follower.analyzer._replica.stored)
         assert (await follower.get("/readyz")).status_code == 200
         assert await follower.json("/results") == []
@@ -463,10 +445,10 @@ async def test_a_result_survives_a_new_start():
         assert uuid(0) in await analyzer.metrics()
 
 
-async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, caplog):
+async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(caplog):
     store = SharedHistory()
     store.down = True
-    async with running(history=store, **HOURLY) as analyzer:
+    async with running(history=store, paces=QUICK, **HOURLY) as analyzer:
         await analyzer.analysed()
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["history"] is False
@@ -497,11 +479,10 @@ async def test_the_hint_of_an_outage_names_the_analyzers_own_setting(tmp_path):
 # ── settings that change while it runs ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
+async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path, caplog):
     file = tmp_path / "config.yaml"
     file.write_text("thresholds: {low_utilization: 20}\n")
-    async with running(file=file, **HOURLY) as analyzer:
+    async with running(file=file, paces=WATCHFUL, **HOURLY) as analyzer:
         await analyzer.analysed()
         file.write_text("thresholds: {low_utilization: 33}\n")
         await until(lambda: analyzer.analyzer.config().thresholds.low_utilization == 33)
@@ -515,11 +496,10 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp
     assert sum(record.message == "settings rejected" for record in caplog.records) == 1
 
 
-async def test_a_new_token_counts_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
+async def test_a_new_token_counts_at_once(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(f"analyzer: {{api_token: {TOKEN}}}\n")
-    async with running(file=file, **HOURLY) as analyzer:
+    async with running(file=file, paces=WATCHFUL, **HOURLY) as analyzer:
         bearer = {"authorization": f"Bearer {TOKEN}-2"}
         assert (await analyzer.client.post("/analyze", headers=bearer)).status_code == 401
         file.write_text(f"analyzer: {{api_token: {TOKEN}-2}}\n")

@@ -9,7 +9,6 @@ from tests.http.serving import until
 from tests.services.analyzer.analyzing import TOKEN, running
 from vgpuscope.config import load
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer import settings_watch
 from vgpuscope.services.analyzer.settings_check import check_settings
 
 pytestmark = pytest.mark.attack
@@ -116,11 +115,10 @@ async def test_a_header_that_names_a_user_opens_no_guard_and_raises_no_role(web)
 
 
 @pytest.mark.parametrize("emptied", ["", "# nothing\n", "analyzer: {}\n", "analyzer: {api_token: }\n"])
-async def test_an_emptied_settings_file_takes_no_protection_away(tmp_path, monkeypatch, emptied):
-    monkeypatch.setattr(settings_watch, "_LOOK_EVERY", 0.02)
+async def test_an_emptied_settings_file_takes_no_protection_away(tmp_path, emptied):
     file = tmp_path / "config.yaml"
     file.write_text(f"analyzer: {{api_token: {TOKEN}, protect_reads: true}}\n")
-    async with running(file=file, **HOURLY) as analyzer:
+    async with running(file=file, paces={"look_every": 0.02}, **HOURLY) as analyzer:
         assert await statuses(analyzer) == [401] * 4
         file.write_text(emptied)
         await until(lambda: "CONFIG_INVALID" in analyzer.analyzer.counters.errors)

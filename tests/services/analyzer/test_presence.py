@@ -5,8 +5,17 @@ import signal
 import pytest
 
 from tests.commands.test_results import vgpuscope  # noqa: F401 - a fixture
-from tests.services.analyzer.analyzing import SharedHistory, StubSource, StubSources, reading, running, track, uuid
-from tests.services.analyzer.test_analyzer import HOURLY, aged
+from tests.services.analyzer.analyzing import (
+    Ahead,
+    SharedHistory,
+    StubSource,
+    StubSources,
+    reading,
+    running,
+    track,
+    uuid,
+)
+from tests.services.analyzer.test_analyzer import HOURLY
 from vgpuscope.model.analysis import Target
 
 A, B = "http://node-a:9394", "http://node-b:9394"
@@ -132,15 +141,15 @@ async def test_a_gpu_leaves_with_its_node(killed):
     assert await missed(killed) is None
 
 
-async def test_a_gpu_is_forgotten_after_the_configured_time(monkeypatch):
-    ahead = aged(monkeypatch)
-    async with running(StubSource(both()), **HOURLY, **{"analyzer.forget_after": "2h"}) as analyzer:
+async def test_a_gpu_is_forgotten_after_the_configured_time():
+    wall = Ahead()
+    async with running(StubSource(both()), wall=wall, **HOURLY, **{"analyzer.forget_after": "2h"}) as analyzer:
         await analyzer.analysed()
         analyzer.source.answer = without_b()
-        ahead[0] = 7000
+        wall.seconds = 7000
         await analyzer.analyse()
         assert await missed(analyzer)
-        ahead[0] = 7300
+        wall.seconds = 7300
         await analyzer.analyse()
         assert await missed(analyzer) is None
 

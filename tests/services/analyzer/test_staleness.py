@@ -9,6 +9,7 @@ from tests.http.serving import until
 from tests.loopclock import forward
 from tests.services.analyzer.analyzing import (
     IDLE,
+    Ahead,
     SharedHistory,
     StubSource,
     StubSources,
@@ -17,7 +18,7 @@ from tests.services.analyzer.analyzing import (
     track,
     uuid,
 )
-from tests.services.analyzer.test_analyzer import HOURLY, aged, quick  # noqa: F401 - a fixture
+from tests.services.analyzer.test_analyzer import HOURLY, QUICK
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer import source_watch
 from vgpuscope.views.fleet.results import iso
@@ -97,35 +98,35 @@ async def test_a_source_that_was_never_read_is_told_too():
         assert {why for _, why in await stale_words(analyzer)} == {"SOURCE_DOWN: away"}
 
 
-async def test_what_became_old_without_a_failure_is_stale_since_it_became_so(monkeypatch):
-    ahead = aged(monkeypatch)
-    async with running(**HOURLY) as analyzer:
+async def test_what_became_old_without_a_failure_is_stale_since_it_became_so():
+    wall = Ahead()
+    async with running(wall=wall, **HOURLY) as analyzer:
         await analyzer.analysed()
         began = analyzer.analyzer.state().last.started
-        ahead[0] = 4000
+        wall.seconds = 4000
         assert (await analyzer.get("/results")).headers[HEADER] == iso(began + 3600 + 90)
         assert await stale_words(analyzer) == {(iso(began + 3690), "no analysis has succeeded for 3690 s")}
 
 
-async def test_the_freshness_rule_follows_the_settings(monkeypatch):
-    ahead = aged(monkeypatch)
-    async with running(**HOURLY, **{"verdict.max_age_intervals": 10}) as analyzer:
+async def test_the_freshness_rule_follows_the_settings():
+    wall = Ahead()
+    async with running(wall=wall, **HOURLY, **{"verdict.max_age_intervals": 10}) as analyzer:
         await analyzer.analysed()
-        ahead[0] = 3600 + 10 * 30 - 60
+        wall.seconds = 3600 + 10 * 30 - 60
         assert not (await analyzer.json("/results"))[0]["stale"]
-        ahead[0] = 3600 + 10 * 30 + 5
+        wall.seconds = 3600 + 10 * 30 + 5
         assert (await analyzer.json("/results"))[0]["stale"]
 
 
-async def test_a_follower_is_as_stale_as_what_it_has(monkeypatch, quick):  # noqa: F811
-    ahead = aged(monkeypatch)
+async def test_a_follower_is_as_stale_as_what_it_has():
+    wall = Ahead()
     store = SharedHistory()
-    async with running(history=store, **HOURLY) as leader:
+    async with running(history=store, paces=QUICK, wall=wall, **HOURLY) as leader:
         await leader.analysed()
-        async with running(history=store, **HOURLY) as follower:
+        async with running(history=store, paces=QUICK, wall=wall, **HOURLY) as follower:
             await until(lambda: follower.analyzer.state().last)
             assert await stale_words(follower) == {(None, None)}
-            ahead[0] = 4000
+            wall.seconds = 4000
             assert HEADER in (await follower.get("/results")).headers
 
 

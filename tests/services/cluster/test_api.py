@@ -14,8 +14,8 @@ from vgpuscope.services.cluster.process import ClusterExporter
 
 
 @asynccontextmanager
-async def serving():
-    server = Server(ClusterExporter(ClusterConfig()).app(None), sock=address.bind("127.0.0.1:0"))
+async def serving(**more):
+    server = Server(ClusterExporter(ClusterConfig(), **more).app(None), sock=address.bind("127.0.0.1:0"))
     task = asyncio.create_task(server.run())
     try:
         await server.started()
@@ -42,6 +42,11 @@ async def test_every_operation_answers_in_one_shape(path, status, body):
     assert got.status_code == status
     assert (status == 200) == ("error" not in got.json())
     assert body is None or got.json() == body
+
+
+async def test_the_time_of_an_answer_is_of_the_clock_that_the_exporter_got():
+    async with serving(wall=lambda: 1_700_000_000.0) as client:
+        assert (await client.get("/api/v1/pending")).json()["now"] == 1_700_000_000.0
 
 
 async def test_the_document_describes_every_path_and_the_index_links_to_it():

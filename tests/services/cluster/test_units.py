@@ -14,17 +14,17 @@ from vgpuscope.catalog import cluster as m
 from vgpuscope.config import ClusterConfig
 from vgpuscope.formats.kube import objects
 from vgpuscope.model.allocation import Controller
-from vgpuscope.model.errors import KubeUnreadable, SourceDown
-from vgpuscope.services import watch as watching
+from vgpuscope.model.errors import KubeForbidden, KubeUnreadable, SourceDown
 from vgpuscope.services.cluster import owners as owner_search
+from vgpuscope.services.cluster import process as cluster_process
 from vgpuscope.services.cluster.process import ClusterExporter
 
 pytestmark = pytest.mark.attack
 SOON = 60.0
 
 
-def listed():
-    made = ClusterExporter(ClusterConfig())
+def listed(**more):
+    made = ClusterExporter(ClusterConfig(), **more)
     for kind in made._kinds:
         kind._take_list({})
     return made
@@ -116,8 +116,7 @@ async def test_an_unexpected_error_in_one_part_of_the_page_is_logged_once_and_th
     assert exporter.counters.errors["INTERNAL"] >= 3
 
 
-async def test_an_unexpected_error_in_a_watch_lists_again_and_ends_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(watching, "_RETRY", (0.01, 0.01))
+async def test_an_unexpected_error_in_a_watch_lists_again_and_ends_nothing(tmp_path, caplog):
     left = [True]
 
     def broken(line):
@@ -125,7 +124,7 @@ async def test_an_unexpected_error_in_a_watch_lists_again_and_ends_nothing(tmp_p
             raise ZeroDivisionError("a broken promise of our own")
         return objects.decode_cluster_pod_event(line)
 
-    made = ClusterExporter(ClusterConfig())
+    made = ClusterExporter(ClusterConfig(), retry=(0.01, 0.01))
     (kind,) = (kind for kind in made._kinds if kind.name == "pods")
     kind._watch._decode_event = broken
     with bad_api(tmp_path) as api:
@@ -140,9 +139,8 @@ async def test_an_unexpected_error_in_a_watch_lists_again_and_ends_nothing(tmp_p
     assert made.counters.errors == {"INTERNAL": 1}
 
 
-async def test_an_unexpected_error_about_a_list_makes_it_be_listed_again(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(watching, "_RETRY", (0.01, 0.01))
-    made = ClusterExporter(ClusterConfig())
+async def test_an_unexpected_error_about_a_list_makes_it_be_listed_again(tmp_path, caplog):
+    made = ClusterExporter(ClusterConfig(), retry=(0.01, 0.01))
     (kind,) = (kind for kind in made._kinds if kind.name == "pods")
     left, usual = [True], kind._watch._on_list
 
@@ -207,6 +205,30 @@ async def test_if_the_api_server_is_down_a_search_for_owners_ends_soon(exporter,
     assert len(asked) <= owner_search._MOST_ERRORS + owner_search._AT_ONCE
 
 
+@pytest.mark.parametrize(
+    ("error", "rest"),
+    [(KubeUnreadable("503"), owner_search._LATER), (KubeForbidden("not allowed"), owner_search._AGAIN)],
+)
+async def test_an_owner_that_could_not_be_read_is_requested_again_after_its_rest(
+    exporter, monkeypatch, tmp_path, error, rest
+):
+    async def refused(api, namespace, one):
+        raise error
+
+    now = 1000.0
+    monkeypatch.setattr(owner_search, "controller_of", refused)
+    feed(exporter, "pods", owned("pod", "Any"))
+    with bad_api(tmp_path) as api:
+        search = owner_search.OwnerSearch(
+            exporter._owners, api.kubeconfig, failed=exporter.counters.count, clock=lambda: now
+        )
+        await search._ask_all(search._wanted())
+    now += rest - 1.0
+    assert search._wanted() == []
+    now += 1.0
+    assert [one.controller.name for one in search._wanted()] == ["pod"]
+
+
 # ── whatever is written into an object ──────────────────────────────────────────────────────────────────────────────
 
 OBJECTS = {
@@ -251,11 +273,11 @@ KINDS_OF = {
 }
 
 
-async def test_a_watch_that_broke_and_is_back_before_the_next_look_is_logged(exporter, monkeypatch, caplog):
+async def test_a_watch_that_broke_and_is_back_before_the_next_look_is_logged(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
+    exporter = listed(retry=(0.001, 0.001))
     await exporter._settle_all()
     pods = next(kind for kind in exporter._kinds if kind.name == "pods")
-    monkeypatch.setattr(pods, "_retry", (0.001, 0.001))
     back = asyncio.Event()
 
     async def once(_):
@@ -275,3 +297,26 @@ async def test_a_watch_that_broke_and_is_back_before_the_next_look_is_logged(exp
     told = [(record.message, record.fields.get("error_code")) for record in caplog.records]
     assert told[-2:] == [("watch down", KubeUnreadable.code), ("watch up", None)]
     assert [word for word, _ in told].count("watch down") == 1
+
+
+def test_the_age_of_a_watch_is_counted_by_the_clock_that_the_exporter_got():
+    now = 1000.0
+    kind = ClusterExporter(ClusterConfig(), clock=lambda: now)._kinds[0]
+    assert kind.state().age_seconds is None
+    kind._alive()
+    now += 45.0
+    assert kind.state().age_seconds == 45.0
+
+
+async def test_while_changes_keep_coming_the_page_is_updated_after_the_longest_pause():
+    now = 1000.0
+    exporter = ClusterExporter(ClusterConfig(), clock=lambda: now)
+    pausing = asyncio.create_task(exporter._pause(0.0))
+    for _ in range(100):
+        exporter._kinds[0].told += 1
+        await asyncio.sleep(0)
+        assert not pausing.done()
+    now += cluster_process._LONGEST_PAUSE
+    exporter._kinds[0].told += 1
+    await asyncio.sleep(0)
+    assert pausing.done()

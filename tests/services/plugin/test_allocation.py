@@ -59,6 +59,7 @@ async def world(tmp_path, request):
             whole=getattr(request, "param", False),
             count=counters.count,
             kept=lambda: kept.append(1),
+            clock=lambda: 1705984204.0,
         )
         side = KubeletSide(str(plugins), allocator)
         side.offer(offered(states.values(), split=2))
@@ -128,6 +129,7 @@ async def test_containers_are_served_in_order_and_the_last_one_ends_the_binding(
     assert directories(world) == ["uid-p_first", "uid-p_second"]
     await world.allocator.close()
     assert [event["note"] for event in world.api.events] == ["Allocated GPU-0 on n1", "Allocated GPU-0, GPU-1 on n1"]
+    assert {event["eventTime"] for event in world.api.events} == {"2024-01-23T04:30:04.000000Z"}  # by the passed clock
 
 
 @pytest.mark.parametrize("served", ["", ";"])

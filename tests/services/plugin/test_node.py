@@ -15,7 +15,6 @@ from vgpuscope.logic.plugin.health import HealthBook
 from vgpuscope.model.device import DeviceReading, Gpu, Memory, XidCount
 from vgpuscope.model.errors import KubeAbsent
 from vgpuscope.runtime.counters import Counters
-from vgpuscope.services.plugin import node as node_module
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.node import NodeAnnotations
 
@@ -32,7 +31,7 @@ async def world(tmp_path):
         await made.cluster.close()
 
 
-def plugin(world, *, node="n1", undo=None, **settings):
+def plugin(world, *, node="n1", undo=None, retry=5.0, **settings):
     """The annotations of a plugin that has just started, and its book of GPUs."""
     book = HealthBook()
 
@@ -47,6 +46,7 @@ def plugin(world, *, node="n1", undo=None, **settings):
         count=world.counters.count,
         clock=lambda: 1705984204.0,
         undo=undo,
+        retry=retry,
     )
     return made, book
 
@@ -221,8 +221,7 @@ async def test_the_loop_writes_at_once_when_health_changes_and_outlives_an_api_s
     assert world.counters.errors == {"KUBE_UNREADABLE": 1}
 
 
-async def test_the_loop_undoes_failed_allocations_until_none_is_left(world, monkeypatch):
-    monkeypatch.setattr(node_module, "_RETRY", 0.01)
+async def test_the_loop_undoes_failed_allocations_until_none_is_left(world):
     answers = [True, False, False]
     done = asyncio.Event()
 
@@ -232,7 +231,7 @@ async def test_the_loop_undoes_failed_allocations_until_none_is_left(world, monk
         return answers.pop() if answers else True
 
     world.api.fail["GET", "/nodes"] = 500
-    node, _ = plugin(world, undo=undo)
+    node, _ = plugin(world, undo=undo, retry=0.01)
     running = asyncio.create_task(node.run())
     async with asyncio.timeout(60):
         await done.wait()

@@ -55,11 +55,15 @@ class Claims:
         resync: Seconds,
         health: ClaimHealth,
         failed: Callable[[ScopeError], None],
+        within: Seconds = _WITHIN,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`open_source` is called when the first claim is seen; None: there is no access to an API server."""
+        """`open_source` is called when the first claim is seen; None: there is no access to an API server.
+
+        `within` is the time that the API server has for an answer.
+        """
         self._open_source = open_source
-        self._node, self._resync, self._clock = node, resync, clock
+        self._node, self._resync, self._within, self._clock = node, resync, within, clock
         self._health, self._failed = health, failed
         self._source: ClaimSource | None = None
         self._book: ClaimBook | None = None
@@ -106,10 +110,10 @@ class Claims:
     async def _ask(self, book: "ClaimBook", grants: Collection[Grant]) -> None:
         began, renew = self._clock(), self._stale()
         try:
-            async with asyncio.timeout(_WITHIN):
+            async with asyncio.timeout(self._within):
                 error = await self._read(book, grants, renew=renew)
         except TimeoutError:
-            error = KubeUnreadable(f"no answer about claims within {_WITHIN:g} s")
+            error = KubeUnreadable(f"no answer about claims within {self._within:g} s")
         self._asked, self._missed = self._clock(), _missing(book, grants)
         if error is not None:
             self._renewed = None

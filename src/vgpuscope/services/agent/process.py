@@ -27,6 +27,7 @@ from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pod import Grant, Pod
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import KUBELET_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
@@ -118,9 +119,19 @@ class Agent(Service):
 
     name = "agent"
 
-    def __init__(self, config: AgentConfig, *, binding: Any = None) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        binding: Any = None,
+        retry: tuple[Seconds, Seconds] = _RETRY,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`retry` is the first and the longest pause before pods or the dcgm-exporter are read again."""
         super().__init__()
-        self._config = config
+        self._config, self._retry = config, retry
+        self._clock, self._wall = clock, wall
         self._latest: tuple[NodeSample, Page] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
@@ -137,6 +148,8 @@ class Agent(Service):
             cgroup_root=None if config.cgroup_root == "none" else config.cgroup_root,
             command_line=command_lines.reader(config),
             binding=binding,
+            clock=clock,
+            wall=wall,
             counters=self.counters,
         )
         self._tell = OnChange(log)
@@ -149,6 +162,7 @@ class Agent(Service):
             resync=config.resync_interval,
             health=self.sampler.source_health["claims"],
             failed=lambda error: self.sampler.failed("claims", error),
+            clock=clock,
         )
         self._dcgm = self._exporter(config)
         source_health = self.sampler.source_health
@@ -233,11 +247,11 @@ class Agent(Service):
     def _beat(self) -> None:
         pause = 0.0
         while not self._stop.wait(pause):
-            began = time.monotonic()
+            began = self._clock()
             with self.sampler.units.isolated(_SAMPLE):  # if it fails, the last sample is shown with its own time
                 self._latest = self.sampler.cycle()
                 tidy(self._latest[0].outline.samples)
-            pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
+            pause = max(0.0, self._config.sample_interval - (self._clock() - began))
 
     async def _xids(self) -> None:
         """Listen for XIDs on a dedicated thread; an error that ends the thread ends this loop."""
@@ -255,19 +269,19 @@ class Agent(Service):
 
     async def _follow(self, name: str, follow: Callable[[], AsyncIterator[T]], take: Callable[[T], None]) -> None:
         """Pass on what a source yields, for ever; after a failure, try again after a growing pause."""
-        pause = _RETRY[0]
+        pause = self._retry[0]
         while True:
             try:
                 async for found in follow():
                     take(found)
-                    pause = _RETRY[0]
+                    pause = self._retry[0]
             except SourceDown as error:
                 self.sampler.failed(name, error)
             except Exception as error:
                 self.sampler.broken(name, error)
             self._heard[name].set()
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _RETRY[1])
+            pause = min(pause * 2, self._retry[1])
 
     def _take_dcgm(self, found: ActivityReading) -> None:
         from vgpuscope.sources.node.dcgm import check_usable
@@ -284,9 +298,9 @@ class Agent(Service):
         from vgpuscope.sources.node.dcgm import DcgmExporter, exporter_url, page_url
 
         if config.dcgm == "auto":
-            return DcgmExporter(lambda: exporter_url(self.sampler.pods))
+            return DcgmExporter(lambda: exporter_url(self.sampler.pods), clock=self._wall)
         url = page_url(config.dcgm)
-        return DcgmExporter(lambda: url)
+        return DcgmExporter(lambda: url, clock=self._wall)
 
     def _take_pods(self, pods: tuple[Pod, ...]) -> None:
         if pods != self.sampler.pods:

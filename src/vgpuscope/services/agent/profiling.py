@@ -22,7 +22,7 @@ from vgpuscope.worker import Worker
 
 log = logging.getLogger(__name__)
 
-_PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes milliseconds
+PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes milliseconds
 _KEPT: Seconds = 5.0  # how long the values of a slow round are shown
 _QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
 _GAP: Seconds = 0.2  # between two rounds: the driver needs 0.1 s between two samples to make a value of them
@@ -40,9 +40,12 @@ class Profiling:
         deadline: Seconds,
         good: Callable[[Seconds], None],
         bad: Callable[[ScopeError], None],
-        clock: Callable[[], float] = time.monotonic,
+        patience: Seconds = PATIENCE,
+        clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
+        """`patience` is how long a sample waits for a round."""
         self._nvml, self._deadline, self._clock = nvml, deadline, clock
+        self.patience = patience
         self._good, self._bad = good, bad
         self._worker = Worker("profiling")
         self._round: tuple[Future[ActivityReading | None], float] | None = None
@@ -84,7 +87,7 @@ class Profiling:
         job, began = self._round
         age = self._clock() - began
         try:
-            found = job.result(timeout=max(0.0, _PATIENCE - age))
+            found = job.result(timeout=max(0.0, self.patience - age))
         except TimeoutError:
             if not job.done():
                 if age > self._deadline and not self._hung:

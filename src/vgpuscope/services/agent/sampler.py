@@ -23,6 +23,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.host import HostSide
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.region import Refusal, RegionReading
 from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
@@ -119,30 +120,32 @@ class Sampler:
         cgroup_root: str | None = None,
         command_line: Callable[[bytes], str] | None = None,
         binding: Any = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         counters: Counters | None = None,
     ) -> None:
-        self.nvml = Nvml(binding, clock=clock)
+        self.nvml = Nvml(binding, clock=wall)
         self.pods: tuple[Pod, ...] | None = None
         self.grants: tuple[Grant, ...] | None = None
-        self.source_health = {name: SourceHealth(name, time.monotonic) for name in _SOURCES}
+        self.source_health = {name: SourceHealth(name, clock) for name in _SOURCES}
         self.source_health["gpm"].none("no driver has answered yet")
         self.counters = counters or Counters()
         self.units = Units(log, self.counters.count)
         self.nvml.unexpected = self.units.failed
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._sleep = sleep
         self._driver_deadline = driver_deadline
         self._region_files = Regions(containers_dir, unexpected=self.units.failed)
         self._driver_probe = DriverProbe(self.nvml)
         self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
-        self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
+        self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable, clock=clock)
         self.profiling = Profiling(
             self.nvml,
             deadline=driver_deadline,
             good=self.source_health["gpm"].good,
             bad=self._profiling_failed,
+            clock=clock,
         )
         self._proc = Proc(proc_root, command_line=command_line)
         self._beside = Beside(cgroup_root=cgroup_root, proc_root=proc_root, window=window)
@@ -162,7 +165,7 @@ class Sampler:
     def cycle(self) -> tuple[NodeSample, Page]:
         """Take one sample."""
         began = time.perf_counter()
-        at = self._clock()
+        at = self._wall()
         regions = self._regions()
         devices = self._devices(at)
         self.profiling.begin(devices)
@@ -172,7 +175,7 @@ class Sampler:
         profile = self.profiling.take(devices.gpus if devices else ())
         readings = Readings(
             at=at,
-            tick=time.monotonic(),
+            tick=self._clock(),
             devices=devices,
             regions=regions,
             owners=owners,
@@ -267,7 +270,7 @@ class Sampler:
 
     def _host(self, sample: NodeSample, owners: dict[int, ProcessOwner] | None, tick: float) -> HostSide:
         """The node beside its GPUs; while it cannot be read, without values."""
-        side = self._read("cgroup", lambda: self._beside.side(sample, owners, tick=tick, clock=time.monotonic))
+        side = self._read("cgroup", lambda: self._beside.side(sample, owners, tick=tick, clock=self._clock))
         if self._beside.error is not None:
             self.failed("cgroup", self._beside.error)
         return side or HostSide()
@@ -321,8 +324,8 @@ class Sampler:
         alive |= {("unknown", unknown.key) for unknown in snapshot.unknown_devices}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
-        if time.monotonic() >= self._summary_due:
-            self._summary_due = time.monotonic() + _SUMMARY_EVERY
+        if self._clock() >= self._summary_due:
+            self._summary_due = self._clock() + _SUMMARY_EVERY
             _summarise(snapshot)
 
     def _tell_refusal(self, refusal: Refusal) -> None:

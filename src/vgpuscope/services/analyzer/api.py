@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.doctor import AnalyzerFacts, Channel, DoctorReport, ReclaimFacts
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.backtest import Backtests
@@ -168,10 +169,24 @@ CHANGES, TRIED = _changes_types()
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
+    def __init__(
+        self,
+        desk: AnalyzerState,
+        *,
+        guarded: bool = False,
+        more: Sequence[Operation] = (),
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
-        self._state = desk
-        self._doctor = Doctor(console=lambda: self._state.console, config=self._settings_now, analyzer=self._own_facts)
+        self._state, self._wall = desk, wall
+        self._doctor = Doctor(
+            console=lambda: self._state.console,
+            config=self._settings_now,
+            analyzer=self._own_facts,
+            clock=clock,
+            wall=wall,
+        )
         self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
@@ -243,8 +258,8 @@ class AnalyzerApi:
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data, opinion=self._opinion).operations(),
             *NoticesApi(lambda: self._state.notices, data=self._data).operations(),
-            *OwnerLinks(lambda: self._state.notices, lambda: self._state.reclaim).operations(),
-            *BacktestApi(lambda: self._state.backtests, data=self._data).operations(),
+            *OwnerLinks(lambda: self._state.notices, lambda: self._state.reclaim, clock=self._wall).operations(),
+            *BacktestApi(lambda: self._state.backtests, data=self._data, wall=self._wall).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",
@@ -483,7 +498,7 @@ class AnalyzerApi:
         _check_namespace(call.caller, call.asked)
         await self._histories.take()
         try:
-            page = await self._state.page(call.asked.wanted(time.time()))
+            page = await self._state.page(call.asked.wanted(self._wall()))
         except BaseException:
             self._histories.leave()
             raise
@@ -498,7 +513,7 @@ class AnalyzerApi:
 
     async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
         """One hour or day is read at a time, so that memory use does not grow with the period."""
-        end = time.time()
+        end = self._wall()
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         step, begin = _period(asked.since, end)
         analysis = (await self._board(call)).analysis

@@ -167,7 +167,7 @@ class Asker:
 
     async def _request(self, asked: Question, model: _Model, ai: AiConfig) -> tuple[Reply, Answer]:
         """One request, within its time, counted."""
-        began = time.monotonic()
+        began = time.perf_counter()
         outcome: RequestOutcome = "success"
         try:
             reply = await _in_time(model.client.ask(asked), ai.timeout)
@@ -178,7 +178,7 @@ class Asker:
             raise
         finally:
             self.counts.requests[model.access.address.provider, outcome] += 1
-            self.counts.seconds = self.counts.seconds.with_one(time.monotonic() - began)
+            self.counts.seconds = self.counts.seconds.with_one(time.perf_counter() - began)
 
     def _count_tokens(self, reply: Reply, ai: AiConfig) -> None:
         counts = self.counts

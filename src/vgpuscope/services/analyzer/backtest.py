@@ -41,9 +41,11 @@ class Backtests:
         past: PastStore | None,
         *,
         within: Seconds = WITHIN,
-        clock: Callable[[], UnixTime] = time.time,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        self._settings, self._past, self._within, self._clock = settings, past, within, clock
+        self._settings, self._past, self._within = settings, past, within
+        self._clock, self._wall = clock, wall
         self._running: BacktestProgress | None = None
 
     @property
@@ -58,7 +60,7 @@ class Backtests:
             raise HistoryAbsent("a back-test has nothing to replay: analyzer.history is not set")
         if self._running is not None:
             raise BacktestBusy(f"a back-test of {self._running.by} is running")
-        began = self._clock()
+        began = self._wall()
         self._running = BacktestProgress(running=True, by=by, since=began)
         try:
             current, proposed = await asyncio.to_thread(self._policies, policy)
@@ -74,6 +76,7 @@ class Backtests:
                 proposed.config if proposed else None,
                 told=told,
                 within=self._within,
+                clock=self._clock,
             )
             changed = changes(current, proposed)
             return await asyncio.to_thread(
@@ -94,15 +97,16 @@ async def replayed(
     *,
     told: Callable[[Ratio], None],
     within: Seconds | None = None,
+    clock: Callable[[], Seconds] = time.monotonic,
 ) -> Comparison:
     """The past through the policies; it ends early if it takes longer than allowed."""
-    by = None if within is None else time.monotonic() + within
+    by = None if within is None else clock() + within
     beside = _replay(proposed, span) if proposed else None
     found = Comparison(_replay(current, span), beside, begin=span.begin, end=span.end)
     async with aclosing(past):
         async for analysis in past:
             told(await asyncio.to_thread(found.follow, analysis))
-            if by is not None and time.monotonic() > by:
+            if by is not None and clock() > by:
                 found.cut(analysis.window.end)
                 break
     await asyncio.to_thread(found.close)

@@ -73,8 +73,14 @@ def _shown() -> Any:
 class BacktestApi:
     """The operations, as a table."""
 
-    def __init__(self, backtests: Callable[[], Backtests], *, data: Callable[..., Operation]) -> None:
-        self._find, self._data = backtests, data
+    def __init__(
+        self,
+        backtests: Callable[[], Backtests],
+        *,
+        data: Callable[..., Operation],
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        self._find, self._data, self._wall = backtests, data, wall
 
     def operations(self) -> tuple[Operation, ...]:
         return (
@@ -97,7 +103,7 @@ class BacktestApi:
 
     async def _run(self, call: Call[NoQuery, BacktestRequest]) -> Backtest:
         names = call.caller.namespaces
-        span = call.body.span(time.time())
+        span = call.body.span(self._wall())
         sees = None if names is None else frozenset(names)
         return await self._find().run(span, call.body.policy, by=call.caller.name, sees=sees)
 

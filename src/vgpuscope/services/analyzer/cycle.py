@@ -184,7 +184,7 @@ class Cycle:
             await asyncio.wait({self._running})
 
     async def _analyze(self) -> None:
-        began, monotonic = self._clock(), time.monotonic()
+        began, start = self._clock(), time.perf_counter()
         self.tally = _with(self.tally, last_start=began)
         log.info(RULE)
         log.info("Starting GPU utilization analysis")
@@ -192,15 +192,15 @@ class Cycle:
             self._begins()
             with without_collections():
                 analysis = await self._look(began)
-                await self._show(analysis, since=monotonic)
+                await self._show(analysis, since=start)
                 self._own = True
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
-            self._failed(e, time.monotonic() - monotonic)
+            self._failed(e, time.perf_counter() - start)
             return
         except Exception:
             log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
-            self._failed(ScopeError("the analysis failed; see the log"), time.monotonic() - monotonic)
+            self._failed(ScopeError("the analysis failed; see the log"), time.perf_counter() - start)
             return
         self._succeeded()
         if await self._done(self._board):
@@ -295,7 +295,7 @@ class Cycle:
             lambda: (self._make_board(analysis, stale=old), remembered(gpus, before=before))
         )
         if since is not None:
-            board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.monotonic() - since))
+            board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.perf_counter() - since))
         self._board, self._previous = board, previous
 
     def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:

@@ -21,7 +21,7 @@ from vgpuscope.model.doctor import (
     SeriesFacts,
 )
 from vgpuscope.model.errors import QueryTimeout
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.own_scrapes import LastPage, text_of
 from vgpuscope.sources.console.parts import Held, PartReader
@@ -49,9 +49,13 @@ class Doctor:
         console: Callable[[], Console],
         config: Callable[[], Config],
         analyzer: Callable[[], Awaitable[AnalyzerFacts]],
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        self._console, self._config, self._analyzer = console, config, analyzer
-        self._reader: PartReader[DoctorReport] = PartReader("analysis", self._made, kept=_KEPT, deadline=_WITHIN)
+        self._console, self._config, self._analyzer, self._wall = console, config, analyzer, wall
+        self._reader: PartReader[DoctorReport] = PartReader(
+            "analysis", self._made, kept=_KEPT, deadline=_WITHIN, clock=clock, wall=wall
+        )
 
     async def answer(self, call: Call[NoQuery, None]) -> DoctorReport:
         """The report; callers who may not see every namespace get the numbers without examples."""
@@ -61,10 +65,10 @@ class Doctor:
         return held.value if call.caller.namespaces is None else without_examples(held.value)
 
     async def _made(self) -> DoctorReport:
-        began = time.monotonic()
+        began = time.perf_counter()
         facts = await self._facts()
         checks = await asyncio.to_thread(judged, facts)
-        seconds = time.monotonic() - began
+        seconds = time.perf_counter() - began
         return report(checks, at=iso(facts.at), version=__version__, place="analyzer", seconds=seconds)
 
     async def _facts(self) -> DoctorFacts:
@@ -74,7 +78,7 @@ class Doctor:
         )
         local = nothing_here()
         return DoctorFacts(
-            at=time.time(),
+            at=self._wall(),
             place="analyzer",
             driver=local.driver,
             regions=local.regions,

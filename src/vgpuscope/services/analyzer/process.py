@@ -28,7 +28,7 @@ from vgpuscope.model.analysis import GpuUse, Window
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import HistoryDown, ScopeError
 from vgpuscope.model.history import HistoryPage, HistoryPoint
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Case
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import set_level
@@ -50,12 +50,12 @@ from vgpuscope.services.analyzer.reclaim.given import Given
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
 from vgpuscope.services.analyzer.reclaim.newest import Newest
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
-from vgpuscope.services.analyzer.replica import Replica
+from vgpuscope.services.analyzer.replica import LEASE, Replica
 from vgpuscope.services.analyzer.saving import Saving
-from vgpuscope.services.analyzer.schedule import Schedule
+from vgpuscope.services.analyzer.schedule import READ_WITHIN, Schedule
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.settings_check import check_settings
-from vgpuscope.services.analyzer.settings_watch import SettingsWatch
+from vgpuscope.services.analyzer.settings_watch import LOOK_EVERY, SettingsWatch
 from vgpuscope.services.analyzer.source_watch import SourceWatch
 from vgpuscope.services.analyzer.sources import Sources
 from vgpuscope.services.followers import Follower, Followers
@@ -112,21 +112,28 @@ class Analyzer(Service):
         *,
         history: History | None = None,
         sources: Sources | None = None,
+        lease: Seconds = LEASE,
+        read_within: tuple[Seconds, Seconds] = READ_WITHIN,
+        look_every: Seconds = LOOK_EVERY,
         clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`clock` is a monotonic clock, for the schedule and for the rate limit of clients."""
+        """`lease` is how long the lease of a leader lasts; `look_every` is the time between two checks of the file.
+
+        `read_within` is the shortest and the longest time between two reads of a leader's results.
+        """
         super().__init__()
-        self._settings = settings
+        self._settings, self._clock, self._wall = settings, clock, wall
         self.feed = Feed()
         self._access = Access(lambda: settings.config.analyzer, clock=clock)
-        self._sources = sources or Sources(settings.config)
+        self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
         self._history = history or _history(settings.config)
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
-        self._replica = Replica(self._history.lease, failed=self.counters.count)
-        self._saving = Saving(self._history, self._replica, run=self._followers.run)
+        self._replica = Replica(self._history.lease, failed=self.counters.count, seconds=lease, clock=clock)
+        self._saving = Saving(self._history, self._replica, run=self._followers.run, wall=wall)
         self._replica.on_turn.append(self._saving.again)
-        self.console = Console(self)
+        self.console = Console(self, clock=clock, wall=wall)
         self._cycle = Cycle(
             self.config,
             self.source,
@@ -135,25 +142,34 @@ class Analyzer(Service):
             nodes=self._sources.nodes,
             allocations=self._sources.allocations,
             begins=self.console.analysis_begins,
+            clock=wall,
         )
         self._schedule = Schedule(
-            self.config, self._replica, analyse=self._analyse_now, read=self._restore, clock=clock
+            self.config,
+            self._replica,
+            analyse=self._analyse_now,
+            read=self._restore,
+            read_within=read_within,
+            clock=clock,
         )
         self._replica.on_work.append(self._schedule.wake)
         self._look = SourceWatch(self._sources.ready, analyses=lambda: self._cycle.tally.analyses)
-        self._settings_watch = SettingsWatch(settings, changed=self._settings_changed, failed=self.counters.count)
+        self._settings_watch = SettingsWatch(
+            settings, changed=self._settings_changed, failed=self.counters.count, every=look_every
+        )
         self.opinions = Opinions(
             self.config,
             asks=lambda: self._replica.leads,
             store=self._history.opinions,
             courses=self._courses,
+            clock=wall,
         )
         self._opinion_board = OpinionBoard(self._cycle, self.opinions)
-        self.notices = Notices(self.config, opinion=self._opinion_on)
-        self._kube = ReclaimKube(self.config)
+        self.notices = Notices(self.config, opinion=self._opinion_on, clock=wall)
+        self._kube = ReclaimKube(self.config, clock=wall)
         self.reclaim = self._new_reclaim()
         self._to_reclaim = Newest(self.reclaim.ticks, run=self._followers.run)
-        self.backtests = Backtests(settings, self._history.past)
+        self.backtests = Backtests(settings, self._history.past, clock=clock, wall=wall)
         self._metrics = self._new_metrics()
         self._found = 0  # analyses of other processes that were found in the store
 
@@ -163,6 +179,7 @@ class Analyzer(Service):
             self.config,
             engine=lambda: isinstance(self._sources.current, PrometheusSource),
             queues=self._kube.queues,
+            clock=self._wall,
         )
         given = Given(
             config=self.config,
@@ -181,6 +198,7 @@ class Analyzer(Service):
             learn=(self._kube.learn, activity.learn),
             kube=lambda: self._kube.state,
             asks_prometheus=lambda: activity.asks,
+            clock=self._wall,
         )
         return Reclaim(given)
 
@@ -240,7 +258,9 @@ class Analyzer(Service):
         """The HTTP application."""
         self._access.guard(guard)
         session = SessionApi(lambda: self._access.identity, lambda: self._access.sessions)
-        api = AnalyzerApi(self, guarded=guard is not None, more=session.operations())
+        api = AnalyzerApi(
+            self, guarded=guard is not None, more=session.operations(), clock=self._clock, wall=self._wall
+        )
         return make_app(
             title=TITLE,
             service=self.name,

@@ -14,19 +14,24 @@ from vgpuscope.store.lease import Leadership, Lease, Use
 
 log = logging.getLogger(__name__)
 
-_LEASE = 15.0  # seconds; the leader renews it three times in that time
+LEASE = 15.0  # seconds; the leader renews it three times in that time
 
 
 class Replica:
     """The lease of one replica, and the state of the store behind it."""
 
     def __init__(
-        self, lease: Lease, *, failed: Callable[[ScopeError], None], clock: Callable[[], float] = time.monotonic
+        self,
+        lease: Lease,
+        *,
+        failed: Callable[[ScopeError], None],
+        seconds: Seconds = LEASE,
+        clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`failed` counts the errors of the store."""
+        """`failed` counts the errors of the store; `seconds` is how long the lease lasts."""
         self.on_turn: list[Callable[[], None]] = []  # called when this replica begins to lead, or to follow
         self.on_work: list[Callable[[], None]] = []  # called when this replica begins or stops to analyse
-        self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE, clock=clock)
+        self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", seconds, clock=clock)
         self._failed, self._told = failed, OnChange(log)
 
     @property
@@ -63,7 +68,7 @@ class Replica:
         try:
             while True:
                 await self.ask()
-                await asyncio.sleep(_LEASE / 3)
+                await asyncio.sleep(self.leadership.seconds / 3)
         finally:
             self.leadership.store_failed("lease")  # the lease is no longer renewed
 

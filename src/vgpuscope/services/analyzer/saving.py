@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.quantity import UnixTime
 from vgpuscope.runtime.heap import give_back
 from vgpuscope.services.analyzer.replica import Replica
 from vgpuscope.services.followers import Follower
@@ -22,10 +23,15 @@ class Saving:
     """The analyses that wait to be saved."""
 
     def __init__(
-        self, history: History, replica: Replica, *, run: Callable[[Follower[None], None], Awaitable[bool]]
+        self,
+        history: History,
+        replica: Replica,
+        *,
+        run: Callable[[Follower[None], None], Awaitable[bool]],
+        wall: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`run` runs a follower, and counts and logs its failure."""
-        self._history, self._replica, self._run = history, replica, run
+        self._history, self._replica, self._run, self._wall = history, replica, run, wall
         self.outbox = Outbox(history, leads=lambda: replica.leads)
         self._saves = False
         self._follower: Follower[None] = Follower(name="store", follow=self._save, deadline=_SAVE_WITHIN)
@@ -64,8 +70,8 @@ class Saving:
             await asyncio.sleep(_PRUNE_EVERY)
             if self._replica.leads:
                 try:
-                    await self._history.prune(time.time())
-                    await self._history.events.prune(time.time())
+                    await self._history.prune(self._wall())
+                    await self._history.events.prune(self._wall())
                 except HistoryDown as e:
                     self._replica.store_failed(e, "write")
 

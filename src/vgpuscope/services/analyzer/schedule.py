@@ -8,7 +8,7 @@ from vgpuscope.config import Config
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.services.analyzer.replica import Replica
 
-_READ_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
+READ_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
 
 
 class Schedule:
@@ -21,11 +21,15 @@ class Schedule:
         *,
         analyse: Callable[[], Awaitable[None]],
         read: Callable[[], Awaitable[None]],
+        read_within: tuple[Seconds, Seconds] = READ_WITHIN,
         clock: Callable[[], Seconds],
     ) -> None:
-        """`analyse` returns when the analysis has ended; `read` takes over the leader's result."""
+        """`analyse` returns when the analysis has ended; `read` takes over the leader's result.
+
+        `read_within` is the shortest and the longest time between two reads.
+        """
         self._config, self._replica, self._clock = config, replica, clock
-        self._analyse, self._read = analyse, read
+        self._analyse, self._read, self._read_within = analyse, read, read_within
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -46,5 +50,5 @@ class Schedule:
         interval = self._config().scheduler.interval
         if analyses:
             return interval
-        least, most = _READ_WITHIN
+        least, most = self._read_within
         return max(least, min(most, interval / 5))

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.settings import Settings, changed
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 1.0  # seconds between two checks of the settings file
+LOOK_EVERY = 1.0  # seconds between two checks of the settings file
 
 
 class SettingsWatch:
@@ -24,9 +25,13 @@ class SettingsWatch:
         *,
         changed: Callable[[Mapping[str, tuple[str, str]]], Awaitable[None]],
         failed: Callable[[ScopeError], None],
+        every: Seconds = LOOK_EVERY,
     ) -> None:
-        """`changed` gets the values before and after, by path; `failed` counts settings that were rejected."""
-        self._settings, self._changed, self._failed = settings, changed, failed
+        """`changed` gets the values before and after, by path; `failed` counts settings that were rejected.
+
+        `every` is the time between two checks of the settings file.
+        """
+        self._settings, self._changed, self._failed, self._every = settings, changed, failed, every
         self._hung_up, self._changing = asyncio.Event(), asyncio.Lock()
 
     def hang_up(self) -> None:
@@ -36,7 +41,7 @@ class SettingsWatch:
     async def forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY):
+                async with asyncio.timeout(self._every):
                     await self._hung_up.wait()
             async with self._changing:
                 if await asyncio.to_thread(self._settings.file_changed) or self._hung_up.is_set():

@@ -36,9 +36,15 @@ _LOOK_WITHIN = 4.0  # seconds for an engine to answer a check
 class Sources:
     """The source in use; it is replaced when the settings ask for another one."""
 
-    def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        make: Callable[[Config], Source] | None = None,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
         """`make` returns the source that the settings ask for; the demo has one that remembers more."""
-        self._make = make or make_source
+        self._make, self._clock = make or make_source, clock
         self._units = Units(log)
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
@@ -79,8 +85,8 @@ class Sources:
 
         An earlier analysis would report all other targets as not answering.
         """
-        source, began = self.current, time.monotonic()
-        while isinstance(source, ScrapeSource) and not source.tried and time.monotonic() - began < within:  # noqa: ASYNC110
+        source, began = self.current, self._clock()
+        while isinstance(source, ScrapeSource) and not source.tried and self._clock() - began < within:  # noqa: ASYNC110
             await asyncio.sleep(_TICK)
 
     async def ready(self) -> None:

@@ -43,6 +43,7 @@ class ExtenderSighting:
             key=lambda lease: lease.key,
             keep=self.see,
             drop=self._gone,
+            clock=clock,
         )
 
     @property

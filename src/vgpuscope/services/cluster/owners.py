@@ -28,8 +28,15 @@ _AT_ONCE = 4  # requests
 class OwnerSearch:
     """Fills the OwnerIndex; a chain of controllers ends at a kind that may not be read, others are not affected."""
 
-    def __init__(self, book: OwnerIndex, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
-        self._book, self._kubeconfig, self._failed = book, kubeconfig, failed
+    def __init__(
+        self,
+        book: OwnerIndex,
+        kubeconfig: str | None,
+        *,
+        failed: Callable[[ScopeError], None],
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._book, self._kubeconfig, self._failed, self._clock = book, kubeconfig, failed, clock
         self._refused: dict[tuple[str, str, str], float] = {}  # by namespace, API version, kind: until when
         self._later: dict[str, float] = {}  # by UID of a controller that could not be read: until when
         self._errors = 0  # of the current search
@@ -44,7 +51,7 @@ class OwnerSearch:
             await asyncio.sleep(pause)
 
     def _wanted(self) -> list[OwnerStep]:
-        now = time.monotonic()
+        now = self._clock()
         self._refused = {kind: until for kind, until in self._refused.items() if until > now}
         self._later = {uid: until for uid, until in self._later.items() if until > now}
         unknown = (one for one in self._book.unknown() if one.controller.uid not in self._later)
@@ -82,11 +89,11 @@ class OwnerSearch:
 
     def _not_now(self, one: OwnerStep) -> None:
         self._errors += 1
-        self._later[one.controller.uid] = time.monotonic() + _LATER
+        self._later[one.controller.uid] = self._clock() + _LATER
 
     def _not_allowed(self, one: OwnerStep, error: KubeForbidden) -> None:
         """Not an error: the name of the topmost owner is known without reading it, and no role can list all kinds."""
-        self._refused[_kind(one)] = time.monotonic() + _AGAIN
+        self._refused[_kind(one)] = self._clock() + _AGAIN
         resource = f"{plural(one.controller.kind)} ({one.controller.api_version})"
         values = {"resource": resource, **error_fields(error)}
         self._tell.tell(resource, error.code, level=logging.INFO, message="owner not followed", **values)

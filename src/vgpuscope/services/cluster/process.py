@@ -46,7 +46,7 @@ from vgpuscope.model.cluster_event import (
 )
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
-from vgpuscope.model.quantity import PodUID
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, error_fields, fields
@@ -56,7 +56,7 @@ from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.services.watch import WatchedKind, WatchGroup, merged
+from vgpuscope.services.watch import RETRY, WatchedKind, WatchGroup, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
@@ -97,9 +97,19 @@ class ClusterExporter(Service):
 
     name = "cluster exporter"
 
-    def __init__(self, config: ClusterConfig, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        on_ready: Callable[[], None] = lambda: None,
+        retry: tuple[Seconds, Seconds] = RETRY,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`retry` is the first and the longest pause before a watch is retried."""
         super().__init__()
-        self._config, self._on_ready = config, on_ready
+        self._config, self._on_ready, self._retry = config, on_ready, retry
+        self._clock, self._wall = clock, wall
         self._state = ClusterState()
         self._scheduling = SchedulingTimes()
         self._pending = PendingPods(self._state.pods)
@@ -113,7 +123,7 @@ class ClusterExporter(Service):
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
-        self._extender = ExtenderSighting(resync=config.resync_interval)
+        self._extender = ExtenderSighting(resync=config.resync_interval, clock=clock, wall=wall)
 
     def loops(self) -> Loops:
         """The loops that run for as long as the exporter does.
@@ -121,7 +131,7 @@ class ClusterExporter(Service):
         An unexpected error ends neither a watch nor the settle loop: it belongs to one object or one part of the page.
         """
         count, kubeconfig = self.counters.count, self._config.kubeconfig
-        search = OwnerSearch(self._owners, kubeconfig, failed=count)
+        search = OwnerSearch(self._owners, kubeconfig, failed=count, clock=self._clock)
         watches = {
             f"watch-{kind.name}-{number}": partial(kind.follow, kubeconfig, count)
             for number, kind in enumerate(self._kinds)
@@ -161,11 +171,11 @@ class ClusterExporter(Service):
         known = self._pending.pods(namespace=asked.namespace, name=asked.pod, all=asked.all)
         found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
         one = found[0] if asked.namespace and asked.pod and found else None
-        return self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
+        return self._explained(found, one) if one else pending_list(self._with_facts(found), self._wall())
 
     def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
         """The answer about one pod: runbooks with its names, and if it is waiting, the numbers behind each code."""
-        answer = pending_list(found, time.time())
+        answer = pending_list(found, self._wall())
         codes = answer.codes | explain(one)
         if one.outcome != "waiting":
             return structs.replace(answer, codes=codes)
@@ -209,6 +219,8 @@ class ClusterExporter(Service):
             keep=lambda node: apply(NodeSet(node)),
             drop=lambda name: apply(NodeGone(name)),
             kept=self._state.nodes,
+            retry=self._retry,
+            clock=self._clock,
         )
         yield WatchedKind(
             "resourceslices",
@@ -218,6 +230,8 @@ class ClusterExporter(Service):
             key=lambda found: found.name,
             keep=lambda found: apply(SliceSet(found)),
             drop=lambda name: apply(SliceGone(name)),
+            retry=self._retry,
+            clock=self._clock,
         )
         for namespace in self._config.namespaces or ("",):
             yield from self._watched_in(namespace, resync)
@@ -234,6 +248,8 @@ class ClusterExporter(Service):
             keep=self._set_pod,
             drop=self._drop_pod,
             kept=self._state.pods,
+            retry=self._retry,
+            clock=self._clock,
         )
         yield WatchedKind(
             "resourcequotas",
@@ -243,6 +259,8 @@ class ClusterExporter(Service):
             key=lambda quota: f"{quota.namespace}/{quota.name}",
             keep=lambda quota: apply(QuotaSet(quota)),
             drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
+            retry=self._retry,
+            clock=self._clock,
         )
         yield WatchedKind(
             "events",
@@ -254,6 +272,8 @@ class ClusterExporter(Service):
             begin=self._scheduling.begin_events,
             keep=self._set_event,
             drop=self._scheduling.drop_event,
+            retry=self._retry,
+            clock=self._clock,
         )
         yield WatchedKind(
             "resourceclaims",
@@ -264,19 +284,21 @@ class ClusterExporter(Service):
             key=lambda claim: claim.uid,
             keep=lambda claim: apply(ClaimSet(claim)),
             drop=lambda uid: apply(ClaimGone(uid)),
+            retry=self._retry,
+            clock=self._clock,
         )
 
     def _set_pod(self, pod: PodState) -> None:
         self._state.apply(PodSet(pod))
         self._scheduling.set_pod(pod)
-        self._pending.set_pod(pod, time.time())
+        self._pending.set_pod(pod, self._wall())
         self._owners.set_pod(pod)
 
     def _drop_pod(self, uid: PodUID) -> None:
         """Remove a pod; parts that need it a last time are called before it is removed from the state."""
         with self._units.isolated(f"pod {uid}"):
             self._scheduling.drop_pod(uid)
-            self._pending.drop_pod(uid, time.time())
+            self._pending.drop_pod(uid, self._wall())
         self._state.apply(PodGone(uid))
         self._owners.drop_pod()
 
@@ -291,7 +313,7 @@ class ClusterExporter(Service):
             await self._settle_all()
             if listed:
                 with self._units.isolated("log of nodes"):
-                    self._news.tell(time.monotonic())
+                    self._news.tell(self._clock())
             if listed and not self._settled:
                 self._settled = True
                 self._on_ready()
@@ -301,9 +323,9 @@ class ClusterExporter(Service):
         """Update the page, part by part; a part that fails stays as it was, or is left out."""
         isolated = self._units.isolated
         with isolated("binding times"):
-            self._state.pass_time(time.monotonic())
+            self._state.pass_time(self._clock())
         with isolated("waiting times"):
-            self._pending.pass_time(time.time())
+            self._pending.pass_time(self._wall())
         with isolated("changes"):
             await self._settle()
         with isolated("metrics of the cluster"):
@@ -318,11 +340,11 @@ class ClusterExporter(Service):
 
     async def _pause(self, seconds: float) -> None:
         """Wait; while changes keep coming, wait longer (bounded), so that a node's events are handled together."""
-        until, seen = time.monotonic() + _LONGEST_PAUSE, self._told()
+        until, seen = self._clock() + _LONGEST_PAUSE, self._told()
         while True:
             await asyncio.sleep(seconds)
             now = self._told()
-            if now == seen or time.monotonic() >= until:
+            if now == seen or self._clock() >= until:
                 return
             seen = now
 
@@ -334,18 +356,18 @@ class ClusterExporter(Service):
         """Recompute the shards of changed nodes and namespaces, and let other tasks run in between."""
         changes = self._state.changed()
         self._news.changed(changes.nodes)
-        began = start = time.perf_counter()
+        began = start = self._clock()
         for name in changes.nodes | self._waiting_for_room():
             with self._units.isolated(f"node {name}"):
                 self._settle_node(name)
-            if time.perf_counter() - began > _AT_ONCE:
+            if self._clock() - began > _AT_ONCE:
                 await asyncio.sleep(0)
-                began = time.perf_counter()
+                began = self._clock()
         for name in changes.namespaces:
             with self._units.isolated(f"namespace {name}"):
                 self._settle_namespace(name)
         if changes.nodes and log.isEnabledFor(DEBUG):
-            seconds = round(time.perf_counter() - start, 6)
+            seconds = round(self._clock() - start, 6)
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_namespace(self, name: str) -> None:
@@ -405,7 +427,7 @@ class ClusterExporter(Service):
     def _settle_pods(self) -> None:
         samples = [
             *scheduling_samples(self._scheduling.result(), estimates=self._estimates),
-            *pending_samples(self._pending.counts(time.time())),
+            *pending_samples(self._pending.counts(self._wall())),
         ]
         self._page.update(_PODS, samples)
 

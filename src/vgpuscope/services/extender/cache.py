@@ -6,6 +6,7 @@ version that was written; older news of the pod is ignored until then. Versions 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,13 +58,13 @@ class _Written(NamedTuple):
 class Cache:
     """The state of the cluster for decisions. One thread."""
 
-    def __init__(self, *, resync: Seconds) -> None:
+    def __init__(self, *, resync: Seconds, clock: Callable[[], Seconds] = time.monotonic) -> None:
         self.state = SchedulerState()
         self._written: dict[PodUID, _Written] = {}
         self._seen: dict[PodUID, int] = {}
         self._seen_nodes: dict[str, int] = {}
         self._node_news: dict[str, asyncio.Event] = {}  # of nodes for which somebody waits
-        self.kinds: tuple[WatchedKind[Any], ...] = tuple(self._watched(resync))
+        self.kinds: tuple[WatchedKind[Any], ...] = tuple(self._watched(resync, clock))
         self._again = {kind.name: asyncio.Event() for kind in self.kinds}
 
     # ── the watches ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +123,7 @@ class Cache:
         while still() and any(self._seen.get(uid, version) < version for uid, version in wanted.items()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
-    def _watched(self, resync: Seconds) -> Iterator[WatchedKind[Any]]:
+    def _watched(self, resync: Seconds, clock: Callable[[], Seconds]) -> Iterator[WatchedKind[Any]]:
         yield WatchedKind(
             "nodes",
             resync=resync,
@@ -131,6 +132,7 @@ class Cache:
             key=lambda seen: seen.node.name,
             keep=self.see_node,
             drop=self._drop_node,
+            clock=clock,
         )
         yield WatchedKind(
             "pods",
@@ -140,6 +142,7 @@ class Cache:
             key=lambda seen: seen.pod.uid,
             keep=self.see,
             drop=self.gone,
+            clock=clock,
         )
         yield WatchedKind(
             "resourcequotas",
@@ -149,6 +152,7 @@ class Cache:
             key=lambda quota: f"{quota.namespace}/{quota.name}",
             keep=lambda quota: self.state.apply(QuotaSet(quota)),
             drop=lambda key: self.state.apply(QuotaGone(*key.split("/", 1))),
+            clock=clock,
         )
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────

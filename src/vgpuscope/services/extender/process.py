@@ -13,7 +13,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from vgpuscope.model.admission import Admitted, QuotaRoom, SubmittedPod
 from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeAbsent, ScopeError
 from vgpuscope.model.extender import ExtenderFigures
 from vgpuscope.model.placement import GpuPolicy, Policies
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import EXTENDER_LEASE
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import fields
@@ -92,24 +92,39 @@ class Extender(Service):
 
     name = "extender"
 
-    def __init__(self, config: ExtenderConfig) -> None:
+    def __init__(
+        self,
+        config: ExtenderConfig,
+        *,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
         super().__init__()
         self._config, count = config, self.counters.count
+        self._clock, self._wall = clock, wall
         self._identity = f"{config.identity or socket.gethostname()}_{secrets.token_hex(4)}"
         self._client = RenewedClient(config.kubeconfig)
         api = Api(self._client, timeout=_API_WITHIN)
         writer = KubeWriter(api, component=config.scheduler_name, instance=self._identity)
         lease = KubeLease(api, writer, namespace=_namespace(config), name=EXTENDER_LEASE)
         self._leadership = Leadership(
-            lease, identity=self._identity, duration=config.lease_duration, elect=config.leader_elect, failed=count
+            lease,
+            identity=self._identity,
+            duration=config.lease_duration,
+            elect=config.leader_elect,
+            failed=count,
+            clock=clock,
+            wall=wall,
         )
-        self._cache = Cache(resync=config.resync_interval)
+        self._cache = Cache(resync=config.resync_interval, clock=clock)
         self._tally = Tally()
         self._pods = PodWriter(api, writer)
-        self._keeper = DecisionKeeper(open_store(config.state), failed=count, leads=lambda: self._leadership.leads)
-        self._poster = EventPoster(writer.report, failed=count)
-        self._reports = Reports(self._keeper, self._poster, gpus=self._gpus)
-        self._idle = IdleWorkloads(config.analyzer_url, token=config.analyzer_token)
+        self._keeper = DecisionKeeper(
+            open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
+        )
+        self._poster = EventPoster(writer.report, failed=count, clock=clock)
+        self._reports = Reports(self._keeper, self._poster, gpus=self._gpus, wall=wall)
+        self._idle = IdleWorkloads(config.analyzer_url, token=config.analyzer_token, wall=wall)
         self._decider = Decider(
             self._cache,
             self._pods,
@@ -118,10 +133,19 @@ class Extender(Service):
             check=self._check,
             decided=self._filtered,
             failed=count,
+            clock=clock,
+            wall=wall,
         )
         self._binder = Binder(
             self._pods,
-            NodeLocks(api, writer, expires=config.node_lock_timeout, changed=self._cache.node_changed),
+            NodeLocks(
+                api,
+                writer,
+                expires=config.node_lock_timeout,
+                changed=self._cache.node_changed,
+                wall=wall,
+                clock=clock,
+            ),
             written=self._decider.written,
             overfull=self._cache.overfull,
             cleared=self._cache.forget,
@@ -130,8 +154,12 @@ class Extender(Service):
             failed=count,
             timeout=config.bind_timeout,
             patience=min(_LOCK_PATIENCE, config.bind_timeout / 3),
+            clock=clock,
+            wall=wall,
         )
-        self._refused = RefusedPods(self._cache, self._pods, policies=policies(config), failed=count)
+        self._refused = RefusedPods(
+            self._cache, self._pods, policies=policies(config), failed=count, clock=clock, wall=wall
+        )
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._ready_as: int | None = None  # the term in which everything was listed again; None: not yet
         self._turned = asyncio.Event()
@@ -175,7 +203,7 @@ class Extender(Service):
 
     def app(self, guard: "Guard | None") -> App:
         peers = Peers(guard, networks(self._config.allow_from))
-        paths = ExtenderPaths(self, peers=peers, tally=self._tally, failed=self.counters.count)
+        paths = ExtenderPaths(self, peers=peers, tally=self._tally, failed=self.counters.count, clock=self._clock)
         table = self._operations(protected=guard is not None)
         return make_app(
             title=TITLE,
@@ -202,8 +230,9 @@ class Extender(Service):
                 overwrite_default=self._config.overwrite_default_scheduler,
             ),
             check=self._check_books,
+            clock=self._clock,
         )
-        return operations(DecisionsApi(self._keeper.log), fit, protected=protected)
+        return operations(DecisionsApi(self._keeper.log, wall=self._wall), fit, protected=protected)
 
     def readiness(self) -> Readiness:
         """Ready while this replica may decide: it leads, has listed everything since, and reaches the API server."""
@@ -219,7 +248,7 @@ class Extender(Service):
     def health(self) -> Readiness:
         """Unhealthy if a restart would help: the loop that renews the lease is stuck. An API outage is shown only."""
         asked, limit = self._leadership.asked, _STUCK_AFTER * self._config.lease_duration
-        stuck = asked is not None and time.monotonic() - asked > limit
+        stuck = asked is not None and self._clock() - asked > limit
         lease = "leading" if self._leadership.leads else self._held
         return Readiness(
             missing=("the lease loop is stuck",) if stuck else (),
@@ -247,7 +276,7 @@ class Extender(Service):
     def _reached(self) -> bool:
         """Whether the API server answers. Without election the lease is not needed, so the watches tell, too."""
         reached, limit = self._leadership.reached, _REACHED_WITHIN * self._config.lease_duration
-        recent = reached is not None and time.monotonic() - reached < limit
+        recent = reached is not None and self._clock() - reached < limit
         return recent or (not self._config.leader_elect and self._cache.synced)
 
     @property
@@ -284,7 +313,7 @@ class Extender(Service):
         def still() -> bool:
             return self._leadership.leads and self._leadership.term == term
 
-        began = time.monotonic()
+        began = self._clock()
         self._decider.unsettled.clear()
         self._cache.drop_assumptions()
         self._cache.relist()
@@ -294,7 +323,7 @@ class Extender(Service):
         await self._cache.until_seen(fenced, still=still)
         if still():
             self._ready_as = term
-            seconds = round(time.monotonic() - began, 3)
+            seconds = round(self._clock() - began, 3)
             log.info("ready to decide", extra=fields(term=term, fenced=len(fenced), seconds=seconds))
 
     async def _fence(self, term: int) -> dict[str, str]:
@@ -332,7 +361,7 @@ class Extender(Service):
             if self._leadership.leads:
                 await self._decider.settle()
                 await self._refused.look()
-                self._cache.sweep(time.monotonic())
+                self._cache.sweep(self._clock())
 
     # ── what the paths lead to ───────────────────────────────────────────────────────────────────────────────────
 
@@ -352,14 +381,14 @@ class Extender(Service):
         return await self._decider.prioritize(args)
 
     async def bind(self, args: BindingArgs) -> Answer:
-        began = time.monotonic()
+        began = self._clock()
         try:
             pod = await self._binder.bind(args)
         except BindFailed as e:
             self._tally.refused("bind", e.code)
-            self._reports.bind_failed(args, e, time.monotonic() - began)
+            self._reports.bind_failed(args, e, self._clock() - began)
             return Answer(binding_result(f"{e.code}: {e}"), "refused")
-        self._reports.bound(args, pod, time.monotonic() - began)
+        self._reports.bound(args, pod, self._clock() - began)
         return Answer(binding_result(), "ok")
 
     def admit(self, pod: SubmittedPod) -> Admitted:

@@ -31,7 +31,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.plugin import AllocatingPod, GpuState, Injection, NodeNotes, OfferedDevice, Segment, StaticInstance
-from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.rollback import Rollbacks
@@ -70,6 +70,7 @@ class Allocator:
         whole: bool,
         count: Callable[[ScopeError], None],
         kept: Callable[[], None] = lambda: None,
+        clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`states` and `devices` are what the node has now. `whole`: pods that HAMi did not place get whole GPUs.
 
@@ -77,6 +78,7 @@ class Allocator:
         """
         self._cluster, self._dirs, self._control = cluster, dirs, control
         self._states, self._devices, self._whole, self._count = states, devices, whole, count
+        self._clock = clock
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any] | None] = set()
         self._later: set[asyncio.Task[None]] = set()
@@ -85,7 +87,7 @@ class Allocator:
         self._served: deque[_Served] = deque(maxlen=_REMEMBERED)
         self._lost: list[_Served] = []  # that did not reach the kubelet
         self._held: set[tuple[PodUID, str]] = set()  # containers with whole devices, while their pods are pending
-        self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count)
+        self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count, clock=clock)
         self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
         self.allocations = 0
         self.failures: dict[str, int] = {}
@@ -306,7 +308,7 @@ class Allocator:
 
     async def _posted(self, about: ObjectRef, text: EventText) -> None:
         try:
-            await self._cluster.writer().report(about, text, now=time.time())
+            await self._cluster.writer().report(about, text, now=self._clock())
         except ScopeError as e:
             self._count(e)
             log.warning("event was not posted", extra=fields(event=text.reason, **error_fields(e)))

@@ -38,13 +38,14 @@ class NodeAnnotations:
         count: Callable[[ScopeError], None],
         clock: Callable[[], UnixTime] = time.time,
         undo: Callable[[], Awaitable[bool]] | None = None,
+        retry: Seconds = _RETRY,
     ) -> None:
         """`cleared` is called when an operator has cleared a fault, or one from before a restart was found, or a GPU.
 
-        `undo` is called with each look at the node, and soon again while it returns False.
+        `undo` is called with each look at the node, and after the pause `retry` again while it returns False.
         """
         self._config, self._cluster, self._book = config, cluster, book
-        self._cleared, self._count, self._clock, self._undo = cleared, count, clock, undo
+        self._cleared, self._count, self._clock, self._undo, self._retry = cleared, count, clock, undo, retry
         self._written: dict[DeviceUUID, GpuFault] | None = None  # the faults in the annotation; None: not read yet
         self._changed = asyncio.Event()
         self._tell = OnChange(log)
@@ -65,11 +66,11 @@ class NodeAnnotations:
             except ScopeError as e:
                 self._count(e)
                 self._tell.tell("node", e.code, level=logging.WARNING, message="node not registered", **error_fields(e))
-                pause = _RETRY
+                pause = self._retry
             else:
                 self._tell.forget("node")
             if self._undo is not None and not await self._undo():
-                pause = _RETRY
+                pause = self._retry
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()

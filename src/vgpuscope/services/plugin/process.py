@@ -9,6 +9,8 @@ import asyncio
 import logging
 import os
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from vgpuscope.logic.plugin.injection import LOCKS, Control
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.plugin import GpuState, OfferedDevice
-from vgpuscope.model.quantity import DeviceUUID, Seconds
+from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.driver import DriverProbe
 from vgpuscope.runtime.log import OnChange, error_fields, fields
@@ -71,13 +73,20 @@ class Plugin(Service):
 
     name = "device plugin"
 
-    def __init__(self, config: PluginConfig, *, binding: Any = None) -> None:
+    def __init__(
+        self,
+        config: PluginConfig,
+        *,
+        binding: Any = None,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
         super().__init__()
         self._config = config
         self._stop = threading.Event()
         self._tell = OnChange(log)
         self._units = Units(log, self.counters.count)
-        self._nvml = Nvml(binding, longest_wait=_TRY_AGAIN)
+        self._nvml = Nvml(binding, clock=wall, longest_wait=_TRY_AGAIN)
         self._nvml.unexpected = self._units.failed
         self._probe = DriverProbe(self._nvml)
         self._driving, self._hearing, self._feeding = Worker("driver"), Worker("xids"), Worker("feedback")
@@ -88,7 +97,7 @@ class Plugin(Service):
         self._known = asyncio.Event()
         self._cluster = ClusterSide(config.node_name, config.kubeconfig)
         dirs = ContainerDirs(config.hook_path, LOCKS)
-        self._leftovers = Leftovers(self._cluster, dirs, count=self.counters.count)
+        self._leftovers = Leftovers(self._cluster, dirs, count=self.counters.count, clock=wall)
         self.allocator = Allocator(
             cluster=self._cluster,
             dirs=dirs,
@@ -98,15 +107,19 @@ class Plugin(Service):
             whole=config.split_count == 1,
             count=self.counters.count,
             kept=self._undo_soon,
+            clock=wall,
         )
         self._side = KubeletSide(config.kubelet_dir, self.allocator)
-        self._registration = Registration(self._side, config.kubelet_dir, ready=self._known, count=self.counters.count)
+        self._registration = Registration(
+            self._side, config.kubelet_dir, ready=self._known, count=self.counters.count, clock=clock
+        )
         self._node = NodeAnnotations(
             config,
             self._cluster,
             self._book,
             cleared=self._settle,
             count=self.counters.count,
+            clock=wall,
             undo=self.allocator.undo_failed,
         )
         containers = os.path.join(config.hook_path, "containers")
