@@ -8,7 +8,7 @@ of the object that was looked at: if anything has changed since, the server refu
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -32,6 +32,7 @@ from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import CallFailed, CallRefused, KubeForbidden, KubeUnreadable
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Target
+from vgpuscope.sinks.kube_api import Api
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,6 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 _COMPONENT = "vgpuscope"
 _LOOKS = 5  # at an object that changes all the time; after that, the call is repeated later
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
-
-
-class Api(Protocol):
-    """Requests to the API server; they raise KubeForbidden or KubeUnreadable, and end within a time limit."""
-
-    async def find(self, path: str) -> bytes | None: ...
-
-    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]: ...
 
 
 class Why(NamedTuple):

@@ -21,8 +21,8 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.verdict_words import said
 from vgpuscope.model.words import Words
 from vgpuscope.runtime.log import fields
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api
-from vgpuscope.sources.kube_writer import KubeWriter
 
 log = logging.getLogger(__name__)
 

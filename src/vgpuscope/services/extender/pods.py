@@ -24,8 +24,8 @@ from vgpuscope.model.errors import BodyInvalid, KubeUnreadable
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.pod import MigAllocation
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api
-from vgpuscope.sources.kube_writer import KubeWriter
 
 EPOCH = "vgpuscope.io/scheduler-epoch"  # which leader last fenced the pod
 RETRY = "vgpuscope.io/retry"  # when the pod was seen to fit after it had been refused

@@ -8,7 +8,7 @@ import pytest
 from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
-from vgpuscope.sources.kube_writer import KubeWriter
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 POD = ObjectRef("Pod", "train", "ml", "uid-1")
 TEXT = EventText("BindingFailed", "no", "Warning")
@@ -100,7 +100,7 @@ async def test_an_event_whose_answer_was_lost_is_there_and_not_posted_under_a_se
 
 
 async def test_no_more_events_are_remembered_than_fit(monkeypatch):
-    monkeypatch.setattr("vgpuscope.sources.kube_writer._REMEMBERED", 2)
+    monkeypatch.setattr("vgpuscope.sinks.kube_writer._REMEMBERED", 2)
     server = Answers(*[DONE] * 4)
     for number in (1, 2, 3, 1):
         await server.writer.report(POD._replace(name=f"p{number}"), TEXT, now=0.0)
