@@ -217,7 +217,7 @@ class Cache:
         """The pod holds nothing any more: its assignment was not written, or it was cleared as this version."""
         held = self._written.pop(uid, None)
         pod = self.state.pods.get(uid)
-        self.state.forget(uid)
+        self.state.drop_pod(uid)
         if version is not None:
             return  # the watch reports the rest
         if held is not None and held.ignored is not None:
@@ -277,7 +277,7 @@ class Cache:
     def _catch_up(self, uid: PodUID) -> None:
         """The watch knows at least as much as we: what it reports counts, even if others changed it meanwhile."""
         del self._written[uid]
-        self.state.forget(uid)
+        self.state.drop_pod(uid)
 
 
 def _gone(node: str, code: str, sentence: Sentence, *values: object) -> NodeVerdict:
