@@ -16,13 +16,13 @@ from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.logic.scheduler.books import MIG, Gpu
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState
-from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaGone, QuotaSet
+from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaSet
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.model.watch import WatchState
-from vgpuscope.services.watch import WatchedKind
+from vgpuscope.services.watch import WatchedKind, watched_quotas
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -141,15 +141,7 @@ class Cache:
             keep=self.see,
             drop=self.gone,
         )
-        yield WatchedKind(
-            "resourcequotas",
-            resync=resync,
-            retry=_RETRY,
-            decoders=(objects.decode_quotas, objects.decode_quota_event),
-            key=lambda quota: f"{quota.namespace}/{quota.name}",
-            keep=lambda quota: self.state.apply(QuotaSet(quota)),
-            drop=lambda key: self.state.apply(QuotaGone(*key.split("/", 1))),
-        )
+        yield watched_quotas(self.state.apply, resync=resync, retry=_RETRY)
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
