@@ -35,7 +35,7 @@ def main(nodes: int, decisions: int) -> FilterFigures:
             fitting[shape] += bool(found.node)
             if found.node:
                 state.assume(request, found)
-                state.forget(request.uid)
+                state.drop_pod(request.uid)
         speed.look()
     shapes = tuple(
         ShapeFigures(shape=shape, fitting=fitting[shape], seconds=tuple(sorted(took[shape]))) for shape in SHAPES

@@ -7,11 +7,13 @@ import pytest
 
 from tests.controlplane import node, pod
 from vgpuscope.formats.hami.annotation import AssignedDevice, assignment_annotations
+from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.objects import decode_cluster_pod_event
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnwritten
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api, open_client
-from vgpuscope.sources.kube_writer import EventText, KubeWriter, ObjectRef, object_path
 
 pytestmark = pytest.mark.real
 
@@ -29,9 +31,9 @@ def cluster(empty_cluster):
 
 
 @asynccontextmanager
-async def writer(kubeconfig):
+async def writer(kubeconfig, instance="here"):
     async with open_client(kubeconfig) as client:
-        yield KubeWriter(Api(client, timeout=60.0), component="vgpuscope-test", instance="here", deadline=120.0)
+        yield KubeWriter(Api(client, timeout=60.0), component="vgpuscope-test", instance=instance, deadline=120.0)
 
 
 def train(cluster):
@@ -41,7 +43,7 @@ def train(cluster):
 async def test_what_a_scheduler_assigns_is_written_on_the_pod_and_read_again(cluster):
     notes = assignment_annotations(NVIDIA, node="n1", segments=[[AssignedDevice("GPU-0", "NVIDIA", 8, 30)]], now=NOW)
     async with writer(cluster.kubeconfig) as to:
-        version = await to.annotate(object_path(cluster.train), notes)
+        version = await to.annotate(cluster.train.path, notes)
     found = train(cluster)
     assert found["metadata"]["resourceVersion"] == version
     assert {key: found["metadata"]["annotations"][key] for key in notes} == notes
@@ -50,7 +52,7 @@ async def test_what_a_scheduler_assigns_is_written_on_the_pod_and_read_again(clu
 
 
 async def test_a_patch_of_an_old_version_is_a_conflict_and_changes_nothing(cluster):
-    path, old = object_path(cluster.train), train(cluster)["metadata"]["resourceVersion"]
+    path, old = cluster.train.path, train(cluster)["metadata"]["resourceVersion"]
     async with writer(cluster.kubeconfig) as to:
         new = await to.annotate(path, {"a": "1"}, version=old)
         assert new != old
@@ -81,7 +83,7 @@ async def test_a_binding_of_an_old_version_is_a_conflict_and_a_current_one_sets_
 ):
     async with writer(cluster.kubeconfig) as to:
         old = train(cluster)["metadata"]["resourceVersion"]
-        version = await to.annotate(object_path(cluster.train), {"a": "1", "b": "1"})
+        version = await to.annotate(cluster.train.path, {"a": "1", "b": "1"})
         with pytest.raises(KubeConflict):
             await to.bind(cluster.train, "n1", version=old, annotations={"b": "2"})
         assert train(cluster)["metadata"]["annotations"] == {"a": "1", "b": "1"}
@@ -92,7 +94,7 @@ async def test_a_binding_of_an_old_version_is_a_conflict_and_a_current_one_sets_
 
 async def test_an_annotation_that_an_object_has_is_not_set_a_second_time(cluster):
     async with writer(cluster.kubeconfig) as to:
-        path = object_path(cluster.train)
+        path = cluster.train.path
         assert await to.annotate_new(path, "hami.io/a.b", "1") is None  # it has no annotations at all
         await to.annotate(path, {"other": "x"})
         version = await to.annotate_new(path, "hami.io/a.b", "1")
@@ -100,7 +102,7 @@ async def test_an_annotation_that_an_object_has_is_not_set_a_second_time(cluster
         assert await to.annotate_new(path, "hami.io/a.b", "2") is None
         assert train(cluster)["metadata"]["annotations"] == {"other": "x", "hami.io/a.b": "1"}
         with pytest.raises(KubeAbsent):
-            await to.annotate_new(object_path(cluster.train._replace(name="gone")), "a", "1")
+            await to.annotate_new(cluster.train._replace(name="gone").path, "a", "1")
 
 
 async def test_another_pod_of_the_same_name_is_not_bound(cluster):
@@ -114,7 +116,7 @@ async def test_what_is_gone_is_absent(cluster):
     gone = cluster.train._replace(name="gone", uid="")
     async with writer(cluster.kubeconfig) as to:
         with pytest.raises(KubeAbsent):
-            await to.annotate(object_path(gone), {"a": "1"})
+            await to.annotate(gone.path, {"a": "1"})
         with pytest.raises(KubeAbsent):
             await to.bind(gone, "n1")
 
@@ -122,7 +124,7 @@ async def test_what_is_gone_is_absent(cluster):
 async def test_who_may_only_read_is_forbidden_to_write(cluster):
     async with writer(cluster.user("reader", {"pods": ["get", "list"]})) as to:
         for done in (
-            to.annotate(object_path(cluster.train), {"a": "1"}),
+            to.annotate(cluster.train.path, {"a": "1"}),
             to.bind(cluster.train, "n1"),
             to.report(cluster.train, TEXT, now=NOW),
         ):
@@ -133,7 +135,7 @@ async def test_who_may_only_read_is_forbidden_to_write(cluster):
 async def test_an_invalid_patch_is_rejected_in_the_servers_words(cluster):
     async with writer(cluster.kubeconfig) as to:
         with pytest.raises(KubeUnwritten, match="422"):
-            await to.patch(object_path(cluster.train), {"spec": {"nodeName": "elsewhere", "hostNetwork": True}})
+            await to.patch(cluster.train.path, {"spec": {"nodeName": "elsewhere", "hostNetwork": True}})
 
 
 async def test_an_event_that_is_posted_twice_is_one_with_count_2(cluster):
@@ -153,6 +155,13 @@ async def test_an_event_that_is_posted_twice_is_one_with_count_2(cluster):
         assert one["series"]["lastObservedTime"] > one["eventTime"]
         await to.report(cluster.train, TEXT._replace(reason="BindingFailed", type="Warning"), now=NOW)
         assert len(cluster.call("GET", EVENTS)["items"]) == 2
+
+
+async def test_a_note_and_an_instance_that_are_too_long_for_the_server_are_cut_to_its_limits_in_bytes(cluster):
+    async with writer(cluster.kubeconfig, "i" * 129) as to:
+        await to.report(cluster.train, TEXT._replace(note="显存不足" * 100), now=NOW)
+    (one,) = cluster.call("GET", EVENTS)["items"]
+    assert (one["note"], one["reportingInstance"]) == (("显存不足" * 100)[:341], "i" * 128)
 
 
 async def test_an_event_that_the_server_forgot_is_posted_anew(cluster):

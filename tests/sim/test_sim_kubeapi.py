@@ -311,9 +311,9 @@ async def ledger(tmp_path, found):
     faults: list = []
     cluster.publish(objects, found)
     sinks: dict[str, Any] = {
-        "nodes": ledger.replace_nodes,
-        "pods": ledger.replace_pods,
-        "resourcequotas": ledger.replace_quotas,
+        "nodes": ledger.set_node,
+        "pods": ledger.set_pod,
+        "resourcequotas": ledger.set_quota,
     }
     async with served(tmp_path, objects) as client:
         for plural, (decode_page, decode_event, key) in KINDS.items():
@@ -326,7 +326,8 @@ async def ledger(tmp_path, found):
                 await listed.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            sinks[plural](watch.objects)
+            for one in watch.objects:
+                sinks[plural](one)
             faults += watch.faults
     ledger.pass_time(0)
     ledger.pass_time(1e6)
@@ -340,7 +341,7 @@ def kinds_of(node_ledger):
 async def test_every_kind_of_finding_is_somewhere_in_the_demo(tmp_path):
     found, faults = await ledger(tmp_path, worlds(at=26))
     assert faults == []
-    assert {kind for name in found.node_names() for kind in kinds_of(found.node(name))} == {
+    assert {kind for name in found.changed().nodes for kind in kinds_of(found.node(name))} == {
         ("ghost", "ended"),
         ("ghost", "unknown"),
         ("ghost", "terminating"),

@@ -1,6 +1,6 @@
 """Times as Kubernetes and HAMi write them."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from vgpuscope.model.quantity import UnixTime
@@ -16,6 +16,11 @@ def from_rfc3339(text: str | None) -> UnixTime | None:
     except ValueError:
         return None
     return moment.timestamp() if moment.tzinfo is not None else None
+
+
+def micro_time(moment: UnixTime) -> str:
+    """A MicroTime of Kubernetes, which always has six digits: 2026-11-15T08:00:00.000000Z."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def from_unix(text: str | None) -> UnixTime | None:

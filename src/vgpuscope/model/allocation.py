@@ -131,15 +131,6 @@ class Controller(Struct, frozen=True, gc=False):
     uid: str
 
 
-class ContainerRequest(Struct, frozen=True):
-    """The device resources and amounts that one container requests, as written."""
-
-    index: int  # init containers first
-    name: str
-    init: bool  # holds devices only until it ends; False for a sidecar
-    amounts: dict[str, int]
-
-
 class PodState(Struct, frozen=True, kw_only=True):
     """One pod that has, requests or had devices."""
 
@@ -155,7 +146,6 @@ class PodState(Struct, frozen=True, kw_only=True):
     instances: tuple[HeldInstance, ...] = ()
     requests: dict[str, int] = {}  # requested device resources, sum of all containers
     asking: int = 0  # how many containers request them
-    containers: tuple[ContainerRequest, ...] = ()  # the containers that request them
     claims: tuple[str, ...] = ()  # names of the ResourceClaims that it refers to
     scheduler: str = "default-scheduler"
     owner: str = ""  # the nearest controller that people know: Deployment/web, Job/train

@@ -33,19 +33,6 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
     cores: int  # percent; 0: not specified
 
 
-class DeviceRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """What one container requests of one vendor's devices; None: not specified."""
-
-    container_index: int  # init containers first
-    container: str
-    init: bool
-    vendor: str
-    count: int | None  # devices
-    memory: Bytes | None  # of each device
-    memory_percentage: int | None  # of each device's memory
-    cores: int | None  # of each device, in the vendor's unit: percent for most
-
-
 class PodShare(Struct, frozen=True, kw_only=True, gc=False):
     """One pod's share of one device, by HAMi's rule: its app containers together, or a larger init container."""
 

@@ -53,6 +53,6 @@ class ClaimGone(Struct, frozen=True):
     uid: str
 
 
-ClusterEvent: TypeAlias = (
-    NodeSet | NodeGone | PodSet | PodGone | QuotaSet | QuotaGone | SliceSet | SliceGone | ClaimSet | ClaimGone
-)
+ObjectEvent: TypeAlias = NodeSet | NodeGone | PodSet | PodGone | QuotaSet | QuotaGone
+DraEvent: TypeAlias = SliceSet | SliceGone | ClaimSet | ClaimGone
+ClusterEvent: TypeAlias = ObjectEvent | DraEvent

@@ -10,6 +10,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
+from vgpuscope.formats.kube.objects import decode_quota_event, decode_quotas
+from vgpuscope.model.allocation import QuotaState
+from vgpuscope.model.cluster_event import QuotaGone, QuotaSet
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
@@ -189,6 +192,28 @@ class WatchedKind(Generic[T]):
         self._own.pop(uid, None)
         with self._units.isolated(f"{self.name} {uid}"):
             self._drop(uid)
+
+
+def watched_quotas(
+    apply: Callable[[QuotaSet | QuotaGone], None],
+    *,
+    namespace: str = "",
+    resync: float,
+    retry: tuple[Seconds, Seconds] = RETRY,
+    clock: Callable[[], Seconds] = time.monotonic,
+) -> WatchedKind[QuotaState]:
+    """The ResourceQuotas, of which every change is passed on as an event."""
+    return WatchedKind(
+        "resourcequotas",
+        namespace=namespace,
+        resync=resync,
+        retry=retry,
+        decoders=(decode_quotas, decode_quota_event),
+        key=lambda quota: f"{quota.namespace}/{quota.name}",
+        keep=lambda quota: apply(QuotaSet(quota)),
+        drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
+        clock=clock,
+    )
 
 
 def merged(states: Sequence[WatchState]) -> list[WatchState]:

@@ -8,8 +8,7 @@ of the object that was looked at: if anything has changed since, the server refu
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -27,11 +26,13 @@ from vgpuscope.formats.kube.changes import (
     stopped,
     told,
 )
+from vgpuscope.formats.kube.events import EventText, event_body, events_path
 from vgpuscope.formats.kube.lists import decode_status
-from vgpuscope.formats.kube.paths import list_path, object_path
+from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import CallFailed, CallRefused, KubeForbidden, KubeUnreadable
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Target
+from vgpuscope.sinks.kube_api import Api
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,6 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 _COMPONENT = "vgpuscope"
 _LOOKS = 5  # at an object that changes all the time; after that, the call is repeated later
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
-
-
-class Api(Protocol):
-    """Requests to the API server; they raise KubeForbidden or KubeUnreadable, and end within a time limit."""
-
-    async def find(self, path: str) -> bytes | None: ...
-
-    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]: ...
 
 
 class Why(NamedTuple):
@@ -173,28 +166,11 @@ class KubeHands:
     async def _report(self, target: Target, namespace: str, reason: str, note: str, *, key: str, now: UnixTime) -> None:
         """Post an event about the target. Its name comes from the call, so that a repeated call posts no second one."""
         number = hashlib.sha256(f"{key} {reason}".encode()).hexdigest()[:16]
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": f"{target.name[:200]}.{number}", "namespace": namespace},
-            "eventTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": _COMPONENT,
-            "reportingInstance": self._instance[:128] or _COMPONENT,
-            "action": "Reclaim",
-            "reason": reason,
-            "type": "Normal",
-            "note": note[:1024],  # the limit of the API server
-            "regarding": {
-                "apiVersion": target.api_version,
-                "kind": target.kind,
-                "name": target.name,
-                "namespace": namespace,
-                "uid": target.uid,
-            },
-        }
-        path = list_path("events.k8s.io/v1", "Event", namespace=namespace)
+        about = ObjectRef(target.kind, target.name, namespace, target.uid, target.api_version)
+        name, text = f"{target.name[:200]}.{number}", EventText(reason, note, action="Reclaim")
+        body = event_body(about, text, name=name, component=_COMPONENT, instance=self._instance, now=now)
         try:
-            status, answer = await self._api.send("POST", path, msgspec.json.encode(body), media=_JSON)
+            status, answer = await self._api.send("POST", events_path(about), msgspec.json.encode(body), media=_JSON)
         except KubeUnreadable as e:
             status, answer = 0, str(e).encode()
         if status not in {200, 201, 409}:  # the change is made all the same; 409: the event is there

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.kube.events import decode_event_line, decode_events
+from vgpuscope.formats.kube.events import EventText, decode_event_line, decode_events, event_body, events_path
 from vgpuscope.formats.kube.objects import decode_cluster_pods
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pending import PodEvent
 
@@ -166,3 +167,56 @@ values = st.recursive(st.none() | st.integers() | st.text(max_size=9), lambda in
 def test_any_field_may_hold_anything_and_costs_its_event_only(fields):
     page = decode_events(listed({**event(**OLD), **fields}, event(**OLD)))
     assert page.items[-1] == read(event(**OLD))
+
+
+# --- events that we post ----------------------------------------------------------------------------------------------
+
+POD = ObjectRef("Pod", "train", "ml", "uid-1")
+
+
+def posted(about=POD, *, note="no", instance="pod-1"):
+    text = EventText("BindingFailed", note, "Warning", "Binding")
+    return event_body(about, text, name="train.18", component="hami-scheduler", instance=instance, now=1794767070.25)
+
+
+def test_an_event_names_its_object_its_reporter_and_its_moment():
+    assert posted() == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "train.18", "namespace": "ml"},
+        "eventTime": "2026-11-15T18:24:30.250000Z",
+        "reportingController": "hami-scheduler",
+        "reportingInstance": "pod-1",
+        "action": "Binding",
+        "reason": "BindingFailed",
+        "type": "Warning",
+        "note": "no",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "train", "namespace": "ml", "uid": "uid-1"},
+    }
+
+
+def test_an_event_about_a_cluster_scoped_object_is_in_the_default_namespace():
+    node = ObjectRef("Node", "n1")
+    assert (posted(node)["metadata"]["namespace"], posted(node)["regarding"]["namespace"]) == ("default", "")
+    assert events_path(node) == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert events_path(POD) == "/apis/events.k8s.io/v1/namespaces/ml/events"
+
+
+texts = st.builds(
+    lambda start, filling, times: start + filling * times, st.text(), st.characters(), st.integers(0, 1100)
+)
+
+
+@given(texts)
+def test_a_note_is_cut_at_1024_bytes_between_two_characters_and_a_shorter_one_is_not_changed(note):
+    cut = posted(note=note)["note"]
+    assert note.startswith(cut)
+    assert len(cut.encode()) <= 1024
+    assert cut == note or len((cut + note[len(cut)]).encode()) > 1024
+
+
+@given(texts)
+def test_the_name_of_an_instance_is_cut_at_128_bytes_and_an_instance_without_one_has_its_components(instance):
+    cut = posted(instance=instance)["reportingInstance"]
+    assert len(cut.encode()) <= 128
+    assert instance.startswith(cut) or (instance, cut) == ("", "hami-scheduler")

@@ -19,7 +19,6 @@ from vgpuscope.formats.kube.objects import (
 from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.allocation import (
     Assignment,
-    ContainerRequest,
     HeldInstance,
     NodeState,
     PodState,
@@ -109,11 +108,6 @@ def test_a_pod_is_read_whole():
         ),
         requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
         asking=1,
-        containers=(
-            ContainerRequest(
-                0, "main", False, {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30}
-            ),
-        ),
         times=PodTimes(bind_phase="success"),
     )
 
@@ -355,7 +349,6 @@ def test_a_pod_that_waits_is_pending_and_nowhere():
         init_done=True,
         requests={"nvidia.com/gpu": 1},
         asking=1,
-        containers=(ContainerRequest(0, "main", False, {"nvidia.com/gpu": 1}),),
     )
 
 
@@ -720,19 +713,13 @@ def test_any_text_is_read_or_refused(data):
                 one(data)
 
 
-def test_each_container_that_asks_is_told_with_its_own_amounts():
+def test_sidecars_are_requested_beside_the_containers_and_an_init_container_instead_of_them():
     found = pod(gpu(), container("log", {"cpu": "1"}), container("b", {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 500}))
     found["spec"]["initContainers"] = [
         container("load", {"nvidia.com/gpu": 4}),
         {**container("side", {"nvidia.com/gpucores": 5}), "restartPolicy": "Always"},
     ]
     told = read(found)
-    assert told.containers == (
-        ContainerRequest(0, "load", True, {"nvidia.com/gpu": 4}),
-        ContainerRequest(1, "side", False, {"nvidia.com/gpucores": 5}),
-        ContainerRequest(2, "main", False, {"nvidia.com/gpu": 1}),
-        ContainerRequest(4, "b", False, {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 500}),
-    )
     assert (told.requests, told.asking) == (
         {"nvidia.com/gpucores": 5, "nvidia.com/gpu": 4, "nvidia.com/gpumem": 500},
         4,

@@ -52,10 +52,33 @@ def quota(name="q", namespace="ml", **hard):
 
 def ledger(nodes=(), pods=(), quotas=(), **more):
     made = ClusterLedger(**more)
-    made.replace_nodes(nodes)
-    made.replace_pods(pods)
-    made.replace_quotas(quotas)
+    for objects, keep in ((nodes, made.set_node), (pods, made.set_pod), (quotas, made.set_quota)):
+        for one in objects:
+            keep(one)
     return made
+
+
+def relist_pods(made, pods):
+    """Only these pods are left, as after a fresh list of the watch."""
+    relist(set(made.pods), pods, key=lambda one: one.uid, keep=made.set_pod, drop=made.drop_pod)
+
+
+def relist(known, found, *, key, keep, drop):
+    listed = {key(one): one for one in found}
+    for gone in known - listed.keys():
+        drop(gone)
+    for one in listed.values():
+        keep(one)
+
+
+def node_names(made):
+    """Every node that has a ledger."""
+    return made._nodes.keys() | made._at.keys()
+
+
+def namespace_names(made):
+    """Every namespace with a quota or a pod that holds devices."""
+    return made._use.keys() | made._quotas.keys()
 
 
 def settled(*devices_and_pods, **of_node):
@@ -68,14 +91,14 @@ def settled(*devices_and_pods, **of_node):
 def totals(made):
     """The cluster's capacity, from every node of a ledger."""
     sums = CapacityTotals()
-    for name in made.node_names():
+    for name in node_names(made):
         sums.put(made.node(name))
     return sums
 
 
 def conclusions(made):
     """Everything a ledger has to say."""
-    nodes = {name: made.node(name) for name in made.node_names()}
-    namespaces = {name: made.namespace(name) for name in made.namespace_names()}
+    nodes = {name: made.node(name) for name in node_names(made)}
+    namespaces = {name: made.namespace(name) for name in namespace_names(made)}
     sums = totals(made)
     return nodes, namespaces, sums.cluster(), sums.types()

@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from tests.logic.cluster.builders import MIB
+from tests.logic.cluster.builders import MIB, ledger
 from tests.paths import TESTS
-from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, NodeState, PodState, QuotaState, RegisteredDevice
 
 RECORDED = TESTS / "fixtures" / "scheduler"
@@ -16,12 +15,10 @@ INPUTS = json.loads((RECORDED / "hami_scheduler_inputs.json").read_text())
 
 
 def start():
-    made = ClusterLedger()
-    made.replace_nodes(_node(one) for one in INPUTS["nodes"])
-    made.replace_quotas(
+    quotas = [
         QuotaState(namespace=one["namespace"], name="quota", hard=one["hard"]) for one in INPUTS["resourceQuotas"]
-    )
-    return made
+    ]
+    return ledger(map(_node, INPUTS["nodes"]), quotas=quotas)
 
 
 def _node(one):

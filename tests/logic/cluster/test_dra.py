@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.logic.cluster.builders import GIB, MIB, device
+from tests.logic.cluster.builders import GIB, MIB, device, ledger
 from tests.logic.cluster.builders import given as assigned
 from vgpuscope.logic.cluster.dra import DraIndex
 from vgpuscope.logic.cluster.joins import joined_node, joined_pod
-from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import HeldInstance, NodeState, PodState
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 
@@ -124,12 +123,10 @@ def holdings(made, uid="a"):
 
 def settled(made, *, passed=0.0):
     """The ledger over what was joined."""
-    ledger = ClusterLedger(patience=300.0)
-    ledger.replace_nodes(made.nodes.values())
-    ledger.replace_pods(made.pods.values())
-    ledger.pass_time(0.0)
-    ledger.pass_time(passed)
-    return ledger.node("n1")
+    found = ledger(made.nodes.values(), made.pods.values(), patience=300.0)
+    found.pass_time(0.0)
+    found.pass_time(passed)
+    return found.node("n1")
 
 
 def kinds(of):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logic.cluster.builders import GIB, device, given, ledger, node, pod, settled
+from tests.logic.cluster.builders import GIB, device, given, ledger, node, pod, relist_pods, settled
 
 
 def kinds(one):
@@ -60,7 +60,7 @@ def test_the_wait_goes_on_through_events_and_lists_and_begins_again_on_another_n
     made = ledger([node(device()), node(device(), name="n2")], [waiting], patience=300)
     made.pass_time(0)
     made.set_pod(pod("a", given(), bound=False, phase="Pending", requests={"nvidia.com/gpu": 1}))
-    made.replace_pods([waiting])
+    relist_pods(made, [waiting])
     made.pass_time(300)
     assert kinds(made.node("n1")) == [("ghost", "unbound")]
     made.set_pod(pod("a", given(), on="n2", bound=False, phase="Pending"))

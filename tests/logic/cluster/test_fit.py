@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given as given_
 from hypothesis import strategies as st
 
-from tests.logic.cluster.builders import GIB, device, given, ledger, node, pod
+from tests.logic.cluster.builders import GIB, device, given, ledger, node, node_names, pod
 from tests.logic.cluster.languages import english
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.model.allocation import OfferedResource
@@ -24,7 +24,7 @@ def wish(count=1, **more):
 
 def told(asked, *cards, pods=(), **of_node):
     made = ledger([node(*cards, **of_node)], pods)
-    return said(asked, [made.node(name) for name in made.node_names()])
+    return said(asked, [made.node(name) for name in node_names(made)])
 
 
 BUSY = pod("p", given("GPU-0", 74 * GIB, 60))

@@ -5,7 +5,7 @@ from operator import attrgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logic.cluster.builders import GIB, conclusions, ledger, totals
+from tests.logic.cluster.builders import GIB, conclusions, ledger, node_names, relist, totals
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
@@ -108,9 +108,11 @@ def replay(history, made=None):
 @given(histories, clusters)
 def test_any_history_and_then_a_fresh_list_ends_in_what_the_list_alone_gives(history, fresh):
     made = replay(history)
-    made.replace_nodes(fresh[0])
-    made.replace_pods(fresh[1])
-    made.replace_quotas(fresh[2])
+    nodes, pods, quotas = fresh
+    relist(set(made.nodes), nodes, key=KEYS["node"], keep=made.set_node, drop=made.drop_node)
+    relist(set(made.pods), pods, key=KEYS["pod"], keep=made.set_pod, drop=made.drop_pod)
+    known = {(namespace, name) for namespace, found in made._quotas.items() for name in found}
+    relist(known, quotas, key=KEYS["quota"], keep=made.set_quota, drop=lambda gone: made.drop_quota(*gone))
     assert conclusions(made) == conclusions(ledger(*fresh))
 
 
@@ -244,6 +246,6 @@ def test_the_largest_request_is_the_last_one_that_fits(fresh):
 @given(clusters)
 def test_findings_are_bounded_and_their_counts_are_not(fresh):
     made = ledger(*fresh)
-    for name in made.node_names():
+    for name in node_names(made):
         one = made.node(name)
         assert len(one.findings) == min(32, sum(count.count for count in one.finding_counts))

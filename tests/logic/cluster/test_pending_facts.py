@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logic.cluster.builders import GIB, device, given, instance, ledger, node, pod, quota
+from tests.logic.cluster.builders import GIB, device, given, instance, ledger, node, node_names, pod, quota
 from tests.logic.cluster.languages import english
 from tests.logic.cluster.test_decisions import DECISIONS, place, start
 from vgpuscope.formats.scheduler.reasons import reasons
@@ -37,7 +37,7 @@ def reason(code, *nodes):
 
 
 def told(asks, made):
-    names = sorted(made.node_names())
+    names = sorted(node_names(made))
     found = facts(asks, names, node_of=made.node, namespace=made.namespace(asks.namespace))
     return {code: tuple(map(english, lines)) for code, lines in found.items()}
 

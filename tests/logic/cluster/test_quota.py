@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logic.cluster.builders import MIB, device, given, ledger, node, pod, quota
+from tests.logic.cluster.builders import MIB, device, given, ledger, namespace_names, node, pod, quota, relist_pods
 from vgpuscope.model.allocation import QuotaState
 
 MEMORY, CORES = "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -82,13 +82,13 @@ def test_init_containers_count_only_until_they_are_done():
     assert used(made)[MEMORY] == 10
 
 
-@pytest.mark.parametrize("end", [lambda made: made.drop_pod("uid-ml-a"), lambda made: made.replace_pods([])])
+@pytest.mark.parametrize("end", [lambda made: made.drop_pod("uid-ml-a"), lambda made: relist_pods(made, [])])
 def test_when_the_last_pod_goes_nothing_is_left_of_its_use(end):
     made = ledger([], [pod("a", given())])
     made.changed()
     end(made)
     assert made.changed().namespaces == {"ml"}
-    assert (used(made), list(made.namespace_names())) == ({}, [])
+    assert (used(made), namespace_names(made)) == ({}, set())
 
 
 def test_a_vendor_whose_last_pod_goes_is_not_shown_beside_the_others():

@@ -1,21 +1,19 @@
 """The state of a cluster, fed by events: its kept conclusions are those that would be made anew."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logic.cluster import test_dra, test_laws
-from tests.logic.cluster.builders import GIB, device, node, pod, totals
+from tests.logic.cluster.builders import GIB, device, node, node_names, pod, totals
 from tests.logic.cluster.builders import given as assigned
 from vgpuscope.logic.cluster import ledger
 from vgpuscope.logic.cluster import state as books
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.logic.cluster.state import ClusterState
-from vgpuscope.model.allocation import ContainerRequest, PodState
-from vgpuscope.model.cluster import DeviceRequest, NamespaceLedger
+from vgpuscope.model.cluster import NamespaceLedger
 from vgpuscope.model.cluster_event import (
     ClaimGone,
     ClaimSet,
@@ -74,7 +72,7 @@ def test_kept_conclusions_are_those_that_are_made_anew(first, then):
     replay(then, state)
     settle(state)
     fresh = brute_force([*first, *then])
-    assert {one.name: one for one in state.settled_nodes()} == {name: fresh.node(name) for name in fresh.node_names()}
+    assert {one.name: one for one in state.settled_nodes()} == {name: fresh.node(name) for name in node_names(fresh)}
     assert [state.settled_namespace(name) for name in NAMESPACES] == [fresh.namespace(name) for name in NAMESPACES]
     assert (state.capacity(), state.capacity_types()) == (totals(fresh).cluster(), totals(fresh).types())
 
@@ -123,42 +121,15 @@ def test_who_holds_what_of_a_gpu_and_what_is_left_of_it():
             PodSet(pod("b", assigned("GPU-0", 4 * GIB))),
         ]
     )
-    held = state.holders("n1")
-    assert {gpu: [(one.pod, one.container, one.memory, one.cores) for one in found] for gpu, found in held.items()} == {
-        "GPU-0": [("a", "c0", 8 * GIB, 30), ("a", "c1", GIB, 10), ("b", "c0", 4 * GIB, 0)]
-    }
+    held = [(one.device, one.pod, one.container, one.memory, one.cores) for one in state.node("n1").holders]
+    assert held == [
+        ("GPU-0", "a", "c0", 8 * GIB, 30),
+        ("GPU-0", "a", "c1", GIB, 10),
+        ("GPU-0", "b", "c0", 4 * GIB, 0),
+    ]
     free = [(one.memory_free, one.cores_free, one.slots_free) for one in state.node("n1").devices]
     assert free == [(67 * GIB, 60, 7), (80 * GIB, 100, 10)]
-    assert state.holders("never-seen") == {}
-
-
-def test_requests_are_told_for_each_container_and_vendor():
-    asks = (
-        ContainerRequest(0, "load", True, {"nvidia.com/gpu": 1}),
-        ContainerRequest(
-            2, "train", False, {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30}
-        ),
-        ContainerRequest(3, "odd", False, {"nvidia.com/gpumem-percentage": 50, "iluvatar.ai/MR-V100.vMem": 4}),
-    )
-    state = replay([PodSet(PodState(uid="a", namespace="ml", name="p", containers=asks))])
-    rest = {"memory": None, "memory_percentage": None, "cores": None}
-    request: Any = {"container_index": 3, "container": "odd", "init": False, "count": None, **rest}
-    assert state.requests("a") == (
-        DeviceRequest(container_index=0, container="load", init=True, vendor="NVIDIA", count=1, **rest),
-        DeviceRequest(
-            container_index=2,
-            container="train",
-            init=False,
-            vendor="NVIDIA",
-            count=2,
-            memory=8000 * 2**20,
-            memory_percentage=None,
-            cores=30,
-        ),
-        DeviceRequest(vendor="NVIDIA", **request | {"memory_percentage": 50}),
-        DeviceRequest(vendor="MR-V100", **request | {"memory": 4 * 256 * 2**20}),
-    )
-    assert state.requests("unknown") == ()
+    assert state.node("never-seen") is None
 
 
 # --- a pod is in one place --------------------------------------------------------------------------------------------

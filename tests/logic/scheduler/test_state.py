@@ -80,6 +80,16 @@ def test_a_deleted_pod_frees_its_gpus():
     assert not state.holds("uid-a")
 
 
+def test_a_pod_holds_gpus_on_no_node_after_it_has_ended_and_on_no_former_node_after_it_has_moved():
+    pod = replace(holder("a", "n", share("GPU-0")), node="")
+    state = one_node(pod)
+    state.apply(PodSet(replace(pod, assigned_node="m")))
+    assert (state.holders("n"), state.holders("m")) == ((), ("uid-a",))
+    state.apply(PodSet(replace(pod, assigned_node="m", phase="Succeeded")))
+    state.apply(PodGone("uid-a"))
+    assert (state._at, state._uses, state._namespaces) == ({}, {}, {})
+
+
 def test_a_node_that_registers_its_gpus_late_has_the_shares_that_pods_held_before():
     state = worlds.state([], [holder("a", "n", share("GPU-0", 5000))])
     assert state.book("n") is None
@@ -152,11 +162,11 @@ def test_a_pod_that_ended_or_is_gone_has_no_assumption():
 def test_forgetting_frees_an_assumption_and_an_assignment():
     state, wanted = one_node(holder("a", "n", share("GPU-0", 1000))), request(ask(8000))
     state.assume(wanted, given_to(wanted, "GPU-0"))
-    state.forget("uid-new")
+    state.drop_pod("uid-new")
     assert used(state) == (1, 1000, 0)
-    state.forget("uid-a")
+    state.drop_pod("uid-a")
     assert used(state) == (0, 0, 0)
-    state.forget("never-seen")
+    state.drop_pod("never-seen")
 
 
 def test_a_second_assumption_replaces_the_first():
@@ -211,7 +221,7 @@ def test_assuming_and_forgetting_leaves_the_books_as_they_were(random):
     if found.node:
         state.assume(wanted, found)
         assert state.holds(wanted.uid)
-        state.forget(wanted.uid)
+        state.drop_pod(wanted.uid)
     assert sums(state) == before
 
 
@@ -295,6 +305,15 @@ def test_only_the_last_event_of_each_object_counts_in_whatever_order_and_however
     last = list({key(event): event for event in history}.values())
     random.shuffle(last)
     assert sums(replayed(history)) == sums(replayed([*last, *last]))
+
+
+@given(worlds.seeds)
+def test_after_the_last_pod_is_gone_nothing_is_kept_of_any(random):
+    history = events(random)
+    state = replayed(history)
+    for uid in list(state.pods):
+        state.apply(PodGone(uid))
+    assert (state._at, state._uses, state._namespaces) == ({}, {}, {})
 
 
 @given(worlds.seeds)

@@ -232,7 +232,7 @@ def some_state(random, *, most=12, inits=True, plain=False):
             if random.random() < 0.5:
                 made.apply(PodSet(made.assumed[wanted.uid]))
             if random.random() < 0.2:
-                made.forget(wanted.uid)
+                made.drop_pod(wanted.uid)
     return made, names
 
 

@@ -128,9 +128,10 @@ def ours():
         for found in page.items:
             take(found)
     made, samples = ShardedPage(m.METRICS, ("hami", "hami-legacy")), NodeSamples()
-    for name in ledger.node_names():
+    changes = ledger.changed()
+    for name in changes.nodes:
         made.update_rows(name, samples.of(ledger.node(name)))
-    for name in ledger.namespace_names():
+    for name in changes.namespaces:
         made.update(("namespace", name), namespace_samples(ledger.namespace(name)))
     return Samples.of(made.text().decode())
 

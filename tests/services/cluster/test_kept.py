@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.clusterrun import holder, quota, registered
 from tests.controlplane import pod
+from tests.logic.cluster import builders
 from vgpuscope.config import ClusterConfig
 from vgpuscope.logic.cluster import ledger
-from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.services.cluster.process import ClusterExporter
 
 
@@ -49,9 +49,7 @@ async def get(exporter, path, query=""):
 async def test_the_nodes_are_those_that_would_be_made_now(exporter):
     feed(exporter, "pods", holder("p1", "n2", "GPU-2b", memory=7))
     await exporter._settle()
-    fresh = ClusterLedger()
-    fresh.replace_nodes(exporter._state.nodes.values())
-    fresh.replace_pods(exporter._state.pods.values())
+    fresh = builders.ledger(exporter._state.nodes.values(), exporter._state.pods.values())
     assert await get(exporter, "nodes") == json.loads(msgspec.json.encode([fresh.node(f"n{i}") for i in range(3)]))
 
 

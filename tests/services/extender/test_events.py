@@ -2,9 +2,10 @@
 
 import pytest
 
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeUnwritten
 from vgpuscope.services.extender.events import EventPoster
-from vgpuscope.sources.kube_writer import EventText, ObjectRef
 
 POD = ObjectRef("Pod", "train", "ml", "u1")
 CODES = frozenset({"SCHED_INSUFFICIENT_GPU_MEMORY"})

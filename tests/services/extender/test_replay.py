@@ -75,7 +75,7 @@ class Cluster:
 
     def take_back(self, key):
         if self.assigned.pop(key, None) is not None:
-            self.state.forget(self.requests[key].uid)
+            self.state.drop_pod(self.requests[key].uid)
             self.watched(key, {})
 
     def watched(self, key, notes, at=None):
@@ -106,8 +106,7 @@ class Cluster:
         return sorted(
             (holder.pod_uid, name, holder.device, holder.memory // MIB, holder.cores)
             for name in NAMES
-            for holders in self.exporter.holders(name).values()
-            for holder in holders
+            for holder in self.exporter.node(name).holders
         )
 
 

@@ -1,18 +1,21 @@
 """Events about pods, as the Kubernetes API lists and watches them → our codes for how scheduling goes.
 
+The last part is the way back: the body of an event that we post.
+
 Events about other objects or without a word about scheduling are skipped. There are two generations of events: old
 recorders use `count` and `lastTimestamp`, new ones use `series` and leave the old fields empty.
 """
 
 from sys import intern
-from typing import Annotated
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
 
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
+from vgpuscope.formats.kube.paths import ObjectRef, list_path
 from vgpuscope.formats.scheduler.reasons import reasons, success
-from vgpuscope.formats.times import from_rfc3339
+from vgpuscope.formats.times import from_rfc3339, micro_time
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import UnixTime
 
@@ -20,6 +23,8 @@ _Name = Annotated[str, Meta(max_length=253)]
 _MESSAGE = 8192  # characters read of a message; Kubernetes itself cuts events at 1,024
 _MOST = 2**31 - 1  # Kubernetes counts in 32 bits
 _COMBINED = "(combined from similar events): "  # prefix that a recorder puts before the latest of many texts
+_GROUP = "events.k8s.io/v1"  # of events that we post
+_NOTE, _INSTANCE = 1024, 128  # the API server's limits; it counts bytes, not characters
 
 
 def decode_events(data: bytes) -> ObjectPage[PodEvent]:
@@ -118,3 +123,49 @@ def _times(found: _Event) -> tuple[UnixTime | None, UnixTime | None]:
 
 
 _EVENTS = ObjectKind[PodEvent]("Event", msgspec.json.Decoder(_Event), _event)
+
+
+# ── events that we post ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class EventText(NamedTuple):
+    """The content of an event, without the object it is about."""
+
+    reason: str  # BindingSucceed
+    note: str
+    type: Literal["Normal", "Warning"] = "Normal"
+    action: str = "Scheduling"
+
+
+def event_body(
+    about: ObjectRef, text: EventText, *, name: str, component: str, instance: str, now: UnixTime
+) -> dict[str, Any]:
+    """A new event about an object; a longer note or name of the instance is cut to what the API server accepts."""
+    return {
+        "apiVersion": _GROUP,
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": about.namespace or "default"},
+        "eventTime": micro_time(now),
+        "reportingController": component,
+        "reportingInstance": _cut(instance, _INSTANCE) or component,
+        "action": text.action,
+        "reason": text.reason,
+        "type": text.type,
+        "note": _cut(text.note, _NOTE),
+        "regarding": {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "name": about.name,
+            "namespace": about.namespace,
+            "uid": about.uid,
+        },
+    }
+
+
+def events_path(about: ObjectRef) -> str:
+    """The path of the events about an object."""
+    return list_path(_GROUP, "Event", namespace=about.namespace or "default")
+
+
+def _cut(text: str, most: int) -> str:
+    return text.encode()[:most].decode(errors="ignore")

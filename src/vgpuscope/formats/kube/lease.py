@@ -1,13 +1,12 @@
 """A Lease of coordination.k8s.io/v1 as leader election uses it: the record of client-go, decoded and encoded."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
-from vgpuscope.formats.times import from_rfc3339
+from vgpuscope.formats.times import from_rfc3339, micro_time
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -52,7 +51,7 @@ def _record(found: "_Lease") -> LeaseRecord:
 
 
 def lease_spec(record: LeaseRecord) -> dict[str, Any]:
-    """The spec of a Lease with this record; times have microseconds, as Kubernetes requires."""
+    """The spec of a Lease with this record."""
     return {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": max(1, round(record.seconds)),
@@ -63,7 +62,7 @@ def lease_spec(record: LeaseRecord) -> dict[str, Any]:
 
 
 def _micro(moment: UnixTime | None) -> str | None:
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else micro_time(moment)
 
 
 def decode_leases(data: bytes) -> ObjectPage[SeenLease]:

@@ -34,7 +34,6 @@ from vgpuscope.knowledge.vendors import (
 )
 from vgpuscope.model.allocation import (
     Assignment,
-    ContainerRequest,
     Controller,
     HeldInstance,
     NodeState,
@@ -331,7 +330,6 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         instances=_instances(annotations, wrong),
         requests=_together(holders),
         asking=sum(1 for holder in holders if holder.amounts),
-        containers=tuple(holder for holder in holders if holder.amounts),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),
@@ -435,7 +433,16 @@ def _asks_for_devices(spec: _PodSpec) -> bool:
     return False
 
 
-def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
+class _ContainerRequest(Struct, frozen=True):
+    """The device resources and amounts that one container requests, as written."""
+
+    index: int  # init containers first
+    name: str
+    init: bool  # holds devices only until it ends; False for a sidecar
+    amounts: dict[str, int]
+
+
+def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[_ContainerRequest]:
     """Init containers first, in HAMi's numbering. One that always restarts is a sidecar, which lives with the pod."""
     first = spec.init_containers or []
     for index, container in enumerate([*first, *(spec.containers or ())]):
@@ -445,9 +452,9 @@ def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
 
 
 @lru_cache(maxsize=4096)
-def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
+def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> _ContainerRequest:
     """One shared value for equal requests, such as those of a Deployment's pods: a dictionary takes 200 bytes."""
-    return ContainerRequest(index, name, init, dict(asked))
+    return _ContainerRequest(index, name, init, dict(asked))
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
@@ -459,7 +466,7 @@ def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
     return {name: amount for name, amount in _device_amounts(named, wrong).items() if amount}
 
 
-def _together(holders: list[ContainerRequest]) -> dict[str, int]:
+def _together(holders: list[_ContainerRequest]) -> dict[str, int]:
     """What the pod needs at the same time: the sum of its containers, or an init container that requests more."""
     asking = [holder for holder in holders if holder.amounts]
     if len(asking) == 1:
@@ -503,7 +510,7 @@ def _instances(annotations: Mapping[str, str], wrong: list[str]) -> tuple[HeldIn
 
 
 def _assignments(
-    annotations: Mapping[str, str], holders: list[ContainerRequest], wrong: list[str]
+    annotations: Mapping[str, str], holders: list[_ContainerRequest], wrong: list[str]
 ) -> Iterator[Assignment]:
     for key in annotations:
         vendor = BY_ALLOCATED.get(key)
@@ -514,7 +521,7 @@ def _assignments(
         except AnnotationMalformed as e:
             wrong.append(str(e))
             continue
-        whose: Sequence[ContainerRequest | None] = holders
+        whose: Sequence[_ContainerRequest | None] = holders
         if len(segments) != len(holders):
             segments = [devices for devices in segments if devices]
             whose = _asking(holders, vendor, key)
@@ -526,7 +533,7 @@ def _assignments(
                 yield _assignment(device, vendor, beyond=len(holders), holder=whose[place])
 
 
-def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[ContainerRequest]:
+def _asking(holders: list[_ContainerRequest], vendor: Vendor, key: str) -> list[_ContainerRequest]:
     """The containers to which the segments belong, in order, if some segments were left out (v2.10.0).
 
     These are the containers that request a number of the vendor's GPUs. If no container does, these are the
@@ -540,7 +547,7 @@ def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[C
     ]
 
 
-def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: ContainerRequest | None) -> Assignment:
+def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: _ContainerRequest | None) -> Assignment:
     """The assignment; all devices without a container have one index together: that many containers do not exist."""
     vendor = BY_WORD.get(device.word, vendor)
     return Assignment(

@@ -1,6 +1,21 @@
 """Paths of objects at the Kubernetes API."""
 
+from typing import NamedTuple
 from urllib.parse import quote
+
+
+class ObjectRef(NamedTuple):
+    """One object; the namespace is "" for cluster-scoped objects."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+
+    @property
+    def path(self) -> str:
+        return object_path(self.api_version, self.kind, self.name, namespace=self.namespace)
 
 
 def object_path(api_version: str, kind: str, name: str, *, namespace: str = "") -> str:

@@ -1,19 +1,17 @@
-"""The ledger of the cluster: a fold over the events of nodes, pods and quotas.
+"""The ledger of the cluster: what follows from its nodes, pods and quotas.
 
 An event only marks the nodes and namespaces it affects. Results are computed on request, for one node or namespace at
 a time, from the current objects. So the order of events and repeated events make no difference, and a fresh list
 repairs missed events.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-
 from vgpuscope.logic.claims import counts
 from vgpuscope.logic.cluster.claims import Part, part
 from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace
-from vgpuscope.model.allocation import NodeState, PodState, QuotaState, RegisteredDevice
+from vgpuscope.logic.objects import ClusterObjects
+from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.cluster import Changes, NamespaceLedger, NodeLedger
 from vgpuscope.model.dra import ClaimShare
 from vgpuscope.model.quantity import PodUID, Seconds
@@ -30,20 +28,15 @@ class _Wait:
         self.overdue = False
 
 
-class ClusterLedger:
-    """All nodes, pods with devices and quotas of a cluster. One writer, the watch.
-
-    Pods are kept only here; all other indexes hold their UIDs.
-    """
+class ClusterLedger(ClusterObjects):
+    """The objects of a cluster and the devices that pods hold. A claim that no pod uses is a pod here."""
 
     def __init__(self, *, patience: Seconds = 300.0) -> None:
+        super().__init__()
         self._patience = patience
-        self._nodes: dict[str, NodeState] = {}
-        self._pods: dict[PodUID, PodState] = {}
         self._parts: dict[PodUID, Part] = {}  # a cache, filled when a node's ledger is computed
         self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
         self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
-        self._quotas: dict[str, dict[str, QuotaState]] = {}
         # By node: pods that are bound or assigned to it. A dict keeps the order of the list, so sorting is cheap.
         self._at: dict[str, dict[PodUID, None]] = {}
         self._use: dict[str, NamespaceUse] = {}
@@ -52,37 +45,6 @@ class ClusterLedger:
         self._changed_namespaces: set[str] = set()
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def set_node(self, node: NodeState) -> None:
-        """A node was added or has changed."""
-        if self._nodes.get(node.name) != node:
-            self._nodes[node.name] = node
-            self._changed_nodes.add(node.name)
-
-    def drop_node(self, name: str) -> None:
-        """A node was deleted."""
-        if self._nodes.pop(name, None) is not None:
-            self._changed_nodes.add(name)
-
-    def set_pod(self, pod: PodState) -> None:
-        """A pod was added or has changed."""
-        old = self._pods.get(pod.uid)
-        if old == pod:
-            return
-        share = self._shares.get(pod.uid) if self._shares else None
-        if old is not None:
-            self._take_out(joined_pod(old, share))
-        self._pods[pod.uid] = pod
-        self._put_in(joined_pod(pod, share))
-
-    def drop_pod(self, uid: PodUID) -> None:
-        """A pod was deleted."""
-        old = self.pod(uid)
-        if old is not None:
-            self._take_out(old)
-            del self._pods[uid]
-            self._shares.pop(uid, None)
-            self._waits.pop(uid, None)
 
     def set_cards(self, name: str, cards: tuple[RegisteredDevice, ...]) -> None:
         """DRA drivers publish these GPUs on a node; the node itself may still be unknown."""
@@ -104,48 +66,6 @@ class ClusterLedger:
         if share is not None:
             self._shares[uid] = share
         self._put_in(joined_pod(self._pods[uid], share))
-
-    def set_quota(self, quota: QuotaState) -> None:
-        """A quota was added or has changed."""
-        quotas = self._quotas.setdefault(quota.namespace, {})
-        if quotas.get(quota.name) != quota:
-            quotas[quota.name] = quota
-            self._changed_namespaces.add(quota.namespace)
-
-    def drop_quota(self, namespace: str, name: str) -> None:
-        """A quota was deleted."""
-        quotas = self._quotas.get(namespace, {})
-        if quotas.pop(name, None) is not None:
-            self._changed_namespaces.add(namespace)
-            if not quotas:
-                del self._quotas[namespace]
-
-    def replace_nodes(self, nodes: Iterable[NodeState]) -> None:
-        """Replace all nodes by the given ones."""
-        gone = set(self._nodes)
-        for node in nodes:
-            self.set_node(node)
-            gone.discard(node.name)
-        for name in gone:
-            self.drop_node(name)
-
-    def replace_pods(self, pods: Iterable[PodState]) -> None:
-        """Replace all pods by the given ones."""
-        gone = set(self._pods)
-        for pod in pods:
-            self.set_pod(pod)
-            gone.discard(pod.uid)
-        for uid in gone:
-            self.drop_pod(uid)
-
-    def replace_quotas(self, quotas: Iterable[QuotaState]) -> None:
-        """Replace all quotas by the given ones."""
-        gone = {(namespace, name) for namespace, of_it in self._quotas.items() for name in of_it}
-        for quota in quotas:
-            self.set_quota(quota)
-            gone.discard((quota.namespace, quota.name))
-        for namespace, name in gone:
-            self.drop_quota(namespace, name)
 
     def pass_time(self, now: Seconds) -> None:
         """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
@@ -181,14 +101,6 @@ class ClusterLedger:
         use = self._use.get(name) or NamespaceUse()
         return settle_namespace(name, use=use, quotas=self._quotas.get(name, {}).values())
 
-    def node_names(self) -> Iterator[str]:
-        """Every node that has a ledger, in no order."""
-        yield from self._nodes.keys() | self._at.keys()
-
-    def namespace_names(self) -> Iterator[str]:
-        """Every namespace with a quota or a pod that holds devices, in no order."""
-        yield from self._use.keys() | self._quotas.keys()
-
     def node_state(self, name: str) -> NodeState | None:
         """The latest state of a node, with the GPUs that DRA drivers publish on it."""
         node, cards = self._nodes.get(name), self._cards.get(name)
@@ -199,17 +111,23 @@ class ClusterLedger:
         pod = self._pods.get(uid)
         return joined_pod(pod, self._shares.get(uid)) if pod and self._shares else pod
 
-    @property
-    def nodes(self) -> Mapping[str, NodeState]:
-        """All nodes as the API server reports them, by name; a live view."""
-        return MappingProxyType(self._nodes)
-
-    @property
-    def pods(self) -> Mapping[PodUID, PodState]:
-        """All pods as the API server reports them, and claims that no pod uses; a live view."""
-        return MappingProxyType(self._pods)
-
     # ── indexes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _node_changed(self, name: str) -> None:
+        self._changed_nodes.add(name)
+
+    def _quotas_changed(self, namespace: str) -> None:
+        self._changed_namespaces.add(namespace)
+
+    def _pod_changed(self, uid: PodUID, old: PodState | None, new: PodState | None) -> None:
+        share = self._shares.get(uid) if self._shares else None
+        if old is not None:
+            self._take_out(joined_pod(old, share))
+        if new is not None:
+            self._put_in(joined_pod(new, share))
+        else:
+            self._shares.pop(uid, None)
+            self._waits.pop(uid, None)
 
     def _put_in(self, pod: PodState) -> None:
         self._wait(pod)

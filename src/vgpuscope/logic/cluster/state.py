@@ -6,33 +6,28 @@
     state.node("gpu-1").devices[0].memory_free   # up to date: recomputed if something has changed
     state.settled_nodes()                        # the last computed ledgers: no computation
 
-A program that needs to know the free devices feeds events into a ClusterState: the cluster exporter, a scheduler
-extender. It does no I/O. The order of events and repeated events make no difference.
+The cluster exporter feeds the events of its watches into a ClusterState. It does no I/O. The order of events and
+repeated events make no difference. The objects themselves are those of logic/objects.py, as in the scheduler's books.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import assert_never
 
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.dra import DraIndex
 from vgpuscope.logic.cluster.ledger import ClusterLedger
-from vgpuscope.logic.cluster.requests import device_requests
 from vgpuscope.model.allocation import NodeState, PodState
-from vgpuscope.model.cluster import Capacity, Changes, DeviceRequest, Holder, NamespaceLedger, NodeLedger
+from vgpuscope.model.cluster import Capacity, Changes, NamespaceLedger, NodeLedger
 from vgpuscope.model.cluster_event import (
     ClaimGone,
     ClaimSet,
     ClusterEvent,
-    NodeGone,
-    NodeSet,
+    DraEvent,
     PodGone,
     PodSet,
-    QuotaGone,
-    QuotaSet,
     SliceGone,
     SliceSet,
 )
-from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds
+from vgpuscope.model.quantity import PodUID, Seconds
 
 
 class ClusterState:
@@ -54,37 +49,23 @@ class ClusterState:
         """Apply one event. Only the object itself is processed; ledgers are computed on request."""
         match event:
             case PodSet(pod):
-                self._set_pod(pod)
+                self._ledger.set_pod(pod)
+                if self._dra is not None:
+                    self._dra.set_pod(pod)
             case PodGone(uid):
-                self._drop_pod(uid)
-            case NodeSet(node):
-                self._ledger.set_node(node)
-            case NodeGone(name):
-                self._ledger.drop_node(name)
-            case QuotaSet(quota):
-                self._ledger.set_quota(quota)
-            case QuotaGone(namespace, name):
-                self._ledger.drop_quota(namespace, name)
+                self._ledger.drop_pod(uid)
+                if self._dra is not None:
+                    self._dra.drop_pod(uid)
             case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
                 self._apply_dra(event)
             case _:
-                assert_never(event)
+                self._ledger.apply(event)
 
     def pass_time(self, now: Seconds) -> None:
         """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
         self._ledger.pass_time(now)
 
-    def _set_pod(self, pod: PodState) -> None:
-        self._ledger.set_pod(pod)
-        if self._dra is not None:
-            self._dra.set_pod(pod)
-
-    def _drop_pod(self, uid: PodUID) -> None:
-        self._ledger.drop_pod(uid)
-        if self._dra is not None:
-            self._dra.drop_pod(uid)
-
-    def _apply_dra(self, event: SliceSet | SliceGone | ClaimSet | ClaimGone) -> None:
+    def _apply_dra(self, event: DraEvent) -> None:
         book = self._dra_index()
         match event:
             case SliceSet(found):
@@ -126,11 +107,6 @@ class ClusterState:
         """A pod with all devices that it holds, through its annotations and through ResourceClaims."""
         return self._ledger.pod(uid)
 
-    def requests(self, uid: PodUID) -> tuple[DeviceRequest, ...]:
-        """The requests of each container of a pod; empty for an unknown pod."""
-        pod = self._ledger.pods.get(uid)
-        return device_requests(pod) if pod else ()
-
     @property
     def unplaced(self) -> int | None:
         """Number of DRA devices that belong to no single node; None: no driver publishes devices."""
@@ -156,14 +132,6 @@ class ClusterState:
         if name in self._stale_namespaces:
             self._settle_namespace(name)
         return self.settled_namespace(name)
-
-    def holders(self, node: str) -> dict[DeviceUUID, tuple[Holder, ...]]:
-        """The holders of each GPU on a node; GPUs without holders are not included."""
-        found: dict[DeviceUUID, tuple[Holder, ...]] = {}
-        ledger = self.node(node)
-        for one in ledger.holders if ledger else ():
-            found[one.device] = (*found.get(one.device, ()), one)
-        return found
 
     # ── results, as last computed ────────────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,7 @@ def fit(
     names = sorted(state.nodes) if candidates is None else list(dict.fromkeys(candidates))
     rules = Rules(request.selection, policies)
     filled = state.copy()  # each replica is applied to it, so that only its own node is computed again
-    filled.forget(request.uid)
+    filled.drop_pod(request.uid)
     places: list[ReplicaPlace] = []
     refused: tuple[Question, tuple[NodeVerdict, ...]] | None = None
     cut = False

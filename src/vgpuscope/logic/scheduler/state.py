@@ -10,27 +10,14 @@ The order of events and repeated events make no difference. It does no I/O.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import assert_never
 
 from msgspec import Struct
 
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.claims import claims, counts
+from vgpuscope.logic.objects import ClusterObjects
 from vgpuscope.logic.scheduler.books import NodeBook, Use
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
-from vgpuscope.model.cluster_event import (
-    ClaimGone,
-    ClaimSet,
-    ClusterEvent,
-    NodeGone,
-    NodeSet,
-    PodGone,
-    PodSet,
-    QuotaGone,
-    QuotaSet,
-    SliceGone,
-    SliceSet,
-)
+from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, QuotaState
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB, DeviceUUID, PodUID
 
@@ -53,14 +40,12 @@ class Room(Struct, frozen=True):
         return not over_memory and (self.cores_limit is None or self.cores_used + cores <= self.cores_limit)
 
 
-class SchedulerState:
+class SchedulerState(ClusterObjects):
     """Nodes, pods, quotas and assumptions of a cluster. One writer."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeState] = {}
-        self._pods: dict[PodUID, PodState] = {}
+        super().__init__()
         self._assumed: dict[PodUID, PodState] = {}
-        self._quotas: dict[str, dict[str, QuotaState]] = {}
         self._uses: dict[str, dict[DeviceUUID, Use]] = {}  # by node, also of GPUs and nodes that are not known
         self._at: dict[str, dict[PodUID, None]] = {}  # by node: the pods that hold GPUs there
         self._namespaces: dict[str, list[int]] = {}  # MiB and cores of NVIDIA GPUs, and the number of holders
@@ -69,33 +54,22 @@ class SchedulerState:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def apply(self, event: ClusterEvent) -> None:
-        """Apply one event of the watch. Slices and claims of DRA do not concern HAMi's GPUs."""
-        match event:
-            case PodSet(pod):
-                self._set_pod(pod)
-            case PodGone(uid):
-                self.forget(uid)
-            case NodeSet(node):
-                if self._nodes.get(node.name) != node:
-                    self._nodes[node.name] = node
-                    self._stale.add(node.name)
-            case NodeGone(name):
-                if self._nodes.pop(name, None) is not None:
-                    self._stale.add(name)
-            case QuotaSet(quota):
-                self._quotas.setdefault(quota.namespace, {})[quota.name] = quota
-            case QuotaGone(namespace, name):
-                self._drop_quota(namespace, name)
-            case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
-                pass
-            case _:
-                assert_never(event)
+    def set_pod(self, pod: PodState) -> None:
+        """A pod was added or has changed; its assumption ends if the watch takes over."""
+        super().set_pod(pod)
+        assumed = self._assumed.get(pod.uid)
+        if assumed is not None and (pod.ended or pod.node or _same(pod, assumed)):
+            self._drop_assumed(pod.uid)
+
+    def drop_pod(self, uid: PodUID) -> None:
+        """Drop what the pod holds, assumed or assigned: it is gone, or its binding failed and was undone."""
+        self._drop_assumed(uid)
+        super().drop_pod(uid)
 
     def assume(self, request: PlacementRequest, placement: Placement) -> None:
         """Hold the GPUs of a placement from now on, before the watch reports them; replaces an older assumption."""
         assert placement.node, "a refusal holds nothing"
-        self._drop(self._assumed, request.uid)
+        self._drop_assumed(request.uid)
         known = self._pods.get(request.uid)
         if known is not None and known.ended:
             return
@@ -104,39 +78,7 @@ class SchedulerState:
             self._assumed[request.uid] = made
             self._count(made, 1)
 
-    def forget(self, uid: PodUID) -> None:
-        """Drop what the pod holds, assumed or assigned: it is gone, or its binding failed and was undone."""
-        self._drop(self._assumed, uid)
-        self._drop(self._pods, uid)
-
-    def _set_pod(self, pod: PodState) -> None:
-        old = self._pods.get(pod.uid)
-        if old != pod:
-            if old is not None:
-                self._count(old, -1)
-            self._pods[pod.uid] = pod
-            self._count(pod, 1)
-        assumed = self._assumed.get(pod.uid)
-        if assumed is not None and (pod.ended or pod.node or _same(pod, assumed)):
-            self._drop(self._assumed, pod.uid)
-
-    def _drop_quota(self, namespace: str, name: str) -> None:
-        quotas = self._quotas.get(namespace, {})
-        quotas.pop(name, None)
-        if not quotas:
-            self._quotas.pop(namespace, None)
-
     # ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def nodes(self) -> Mapping[str, NodeState]:
-        """All nodes of the watch; a live view."""
-        return MappingProxyType(self._nodes)
-
-    @property
-    def pods(self) -> Mapping[PodUID, PodState]:
-        """All pods of the watch; a live view."""
-        return MappingProxyType(self._pods)
 
     @property
     def assumed(self) -> Mapping[PodUID, PodState]:
@@ -233,8 +175,20 @@ class SchedulerState:
 
     # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _drop(self, among: dict[PodUID, PodState], uid: PodUID) -> None:
-        old = among.pop(uid, None)
+    def _node_changed(self, name: str) -> None:
+        self._stale.add(name)
+
+    def _pod_changed(self, uid: PodUID, old: PodState | None, new: PodState | None) -> None:  # noqa: ARG002 - the shape of the hook
+        if old is not None:
+            self._count(old, -1)
+        if new is not None:
+            self._count(new, 1)
+
+    def _quotas_changed(self, namespace: str) -> None:
+        """Quotas are read when room() is asked."""
+
+    def _drop_assumed(self, uid: PodUID) -> None:
+        old = self._assumed.pop(uid, None)
         if old is not None:
             self._count(old, -1)
 

@@ -39,8 +39,6 @@ from vgpuscope.model.cluster_event import (
     NodeSet,
     PodGone,
     PodSet,
-    QuotaGone,
-    QuotaSet,
     SliceGone,
     SliceSet,
 )
@@ -56,7 +54,7 @@ from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.services.watch import RETRY, WatchedKind, WatchGroup, merged
+from vgpuscope.services.watch import RETRY, WatchedKind, WatchGroup, merged, watched_quotas
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
@@ -251,17 +249,7 @@ class ClusterExporter(Service):
             retry=self._retry,
             clock=self._clock,
         )
-        yield WatchedKind(
-            "resourcequotas",
-            namespace=namespace,
-            resync=resync,
-            decoders=(objects.decode_quotas, objects.decode_quota_event),
-            key=lambda quota: f"{quota.namespace}/{quota.name}",
-            keep=lambda quota: apply(QuotaSet(quota)),
-            drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
-            retry=self._retry,
-            clock=self._clock,
-        )
+        yield watched_quotas(apply, namespace=namespace, resync=resync, retry=self._retry, clock=self._clock)
         yield WatchedKind(
             "events",
             namespace=namespace,

@@ -17,13 +17,13 @@ from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.logic.scheduler.books import MIG, Gpu
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState
-from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaGone, QuotaSet
+from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaSet
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.model.watch import WatchState
-from vgpuscope.services.watch import WatchedKind
+from vgpuscope.services.watch import WatchedKind, watched_quotas
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -144,16 +144,7 @@ class Cache:
             drop=self.gone,
             clock=clock,
         )
-        yield WatchedKind(
-            "resourcequotas",
-            resync=resync,
-            retry=_RETRY,
-            decoders=(objects.decode_quotas, objects.decode_quota_event),
-            key=lambda quota: f"{quota.namespace}/{quota.name}",
-            keep=lambda quota: self.state.apply(QuotaSet(quota)),
-            drop=lambda key: self.state.apply(QuotaGone(*key.split("/", 1))),
-            clock=clock,
-        )
+        yield watched_quotas(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,7 +212,7 @@ class Cache:
         """The pod holds nothing any more: its assignment was not written, or it was cleared as this version."""
         held = self._written.pop(uid, None)
         pod = self.state.pods.get(uid)
-        self.state.forget(uid)
+        self.state.drop_pod(uid)
         if version is not None:
             return  # the watch reports the rest
         if held is not None and held.ignored is not None:
@@ -281,7 +272,7 @@ class Cache:
     def _catch_up(self, uid: PodUID) -> None:
         """The watch knows at least as much as we: what it reports counts, even if others changed it meanwhile."""
         del self._written[uid]
-        self.state.forget(uid)
+        self.state.drop_pod(uid)
 
 
 def _gone(node: str, code: str, sentence: Sentence, *values: object) -> NodeVerdict:

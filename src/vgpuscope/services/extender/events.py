@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.log import SUMMARY, error_fields, fields
-from vgpuscope.sources.kube_writer import EventText, ObjectRef
 
 log = logging.getLogger(__name__)
 

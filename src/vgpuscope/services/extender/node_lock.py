@@ -10,19 +10,19 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from vgpuscope.formats.hami.annotation import BIND_PHASE, LOCK, NODE, NodeLock, decode_lock, encode_lock
+from vgpuscope.formats.kube.paths import object_path
 from vgpuscope.model.errors import AnnotationMalformed, KubeAbsent, KubeConflict, KubeUnreadable
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.verdict_words import said
 from vgpuscope.model.words import Words
 from vgpuscope.runtime.log import fields
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api
-from vgpuscope.sources.kube_writer import KubeWriter
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +132,7 @@ class NodeLocks:
 
     async def _over(self, lock: NodeLock, node: str) -> bool:
         """Whether the pod of a lock is gone, has another node by now, or its binding has ended."""
-        path = f"/api/v1/namespaces/{quote(lock.namespace, safe='')}/pods/{quote(lock.pod, safe='')}"
-        meta = await self._find(path)
+        meta = await self._find(object_path("v1", "Pod", lock.pod, namespace=lock.namespace))
         if meta is None:
             return True
         return meta.annotations.get(NODE, node) != node or meta.annotations.get(BIND_PHASE) in {"success", "failed"}
@@ -153,7 +152,7 @@ class NodeLocks:
 
 
 def _path(node: str) -> str:
-    return f"/api/v1/nodes/{quote(node, safe='')}"
+    return object_path("v1", "Node", node)
 
 
 class _Meta(Struct, rename="camel"):

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeAbsent, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import LEADER_LABEL
-from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef, object_path
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 _AGAIN: Seconds = 2.0
 
@@ -25,7 +26,7 @@ class PodRole:
     ) -> None:
         """`pod`: the name of this process' own pod; "": it is in none."""
         self._writer, self._leads, self._failed = writer, leads, failed
-        self._path = object_path(ObjectRef("Pod", pod, namespace)) if pod and namespace else ""
+        self._path = ObjectRef("Pod", pod, namespace).path if pod and namespace else ""
         self._turned = asyncio.Event()
         self._turned.set()  # a container that was restarted may find the label of its former life
 

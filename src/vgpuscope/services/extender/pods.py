@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,13 +18,14 @@ from vgpuscope.formats.hami.annotation import (
     encode_instances,
 )
 from vgpuscope.formats.kube.extender import PodHead, decode_pod_head
+from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import BodyInvalid, KubeUnreadable
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.pod import MigAllocation
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api
-from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef
 
 EPOCH = "vgpuscope.io/scheduler-epoch"  # which leader last fenced the pod
 RETRY = "vgpuscope.io/retry"  # when the pod was seen to fit after it had been refused
@@ -121,7 +121,7 @@ def assignment_notes(request: PlacementRequest, placement: Placement, now: UnixT
 
 
 def _path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+    return object_path("v1", "Pod", name, namespace=namespace)
 
 
 def _label(node: str) -> str | None:

@@ -53,9 +53,9 @@ from vgpuscope.services.extender.reporting import Reports
 from vgpuscope.services.extender.tally import Tally
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.sinks.kube_lease import KubeLease
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api, RenewedClient, check_kubeconfig
-from vgpuscope.sources.kube_lease import KubeLease
-from vgpuscope.sources.kube_writer import KubeWriter
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.scheduler.metrics import extender_samples
 

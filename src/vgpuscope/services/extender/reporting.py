@@ -13,7 +13,9 @@ from typing import Protocol
 from msgspec import structs
 
 from vgpuscope.formats.hami.annotation import ALLOCATED, assigned_devices
+from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.logged_decision import LoggedDecision
 from vgpuscope.model.placement import ChosenGpu, Decision, DecisionOutcome, NodeVerdict, Placement
@@ -23,7 +25,6 @@ from vgpuscope.services.extender.binding import BindFailed
 from vgpuscope.services.extender.deciding import Filtered, decision_of
 from vgpuscope.services.extender.events import EventPoster
 from vgpuscope.services.extender.pods import reference
-from vgpuscope.sources.kube_writer import EventText, ObjectRef
 from vgpuscope.views.scheduler.log import assigned_fields, gpu_fields, refused_fields, verdict_fields
 from vgpuscope.views.scheduler.notes import main_verdict, refused_note, scheduled_note, shortened
 

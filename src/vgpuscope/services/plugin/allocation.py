@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from vgpuscope.catalog.plugin import ALLOCATE_BOUNDS
 from vgpuscope.formats.hami.annotation import BIND_PHASE, MIG_ALLOCATIONS, TO_ALLOCATE
 from vgpuscope.formats.kube.allocating import lock_owner, named_instances
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.logic.plugin.assignment import Choice, check, choose, index_names, instances_of, only_asking, visible_of
 from vgpuscope.logic.plugin.devices import preferred
 from vgpuscope.logic.plugin.injection import Control, controlled, visible
@@ -36,7 +38,6 @@ from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.rollback import Rollbacks
 from vgpuscope.sinks.container_dirs import ContainerDirs, ensure_preload
-from vgpuscope.sources.kube_writer import EventText, ObjectRef
 
 log = logging.getLogger(__name__)
 

@@ -4,16 +4,16 @@ import logging
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
 
 from vgpuscope.formats.hami.annotation import LOCK
 from vgpuscope.formats.kube.allocating import lock_owner, locked_by_nobody
+from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, SourceDown
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.runtime.log import OnChange
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import Api, open_client
-from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef, object_path
 from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes, pod_uids
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ClusterSide:
         self, pod: ObjectRef, annotations: Mapping[str, str | None], *, version: str | None = None
     ) -> None:
         """Set annotations of a pod; KubeConflict if a `version` is given and the pod has another one."""
-        await self._noted(self.writer().annotate(object_path(pod), annotations, version=version))
+        await self._noted(self.writer().annotate(pod.path, annotations, version=version))
 
     async def release(self, namespace: str, pod: str, seen: NodeNotes) -> bool:
         """Remove the node's lock if it names this pod, or no pod at all; whether there was such a lock.
@@ -95,7 +95,7 @@ class ClusterSide:
 
     @property
     def _node_path(self) -> str:
-        return f"/api/v1/nodes/{quote(self.node_name, safe='')}"
+        return object_path("v1", "Node", self.node_name)
 
     def _api(self) -> Api:
         if self._client is None:

@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from vgpuscope.formats.hami.annotation import BIND_PHASE
 from vgpuscope.formats.kube.allocating import lock_owner, locked_since
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.plugin import NodeNotes, PodNotes
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
-from vgpuscope.sources.kube_writer import EventText, ObjectRef
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import quote
 
 from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes, decode_pod_uids
 from vgpuscope.formats.kube.lists import ObjectPage
+from vgpuscope.formats.kube.paths import object_path
 from vgpuscope.model.errors import KubeAbsent
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import PodUID
@@ -17,7 +17,7 @@ _PAGE = "500"
 
 async def node_notes(api: Api, node: str) -> NodeNotes:
     """The node's annotations; KubeAbsent if there is no such node, or one of our errors if it cannot be read."""
-    found = await api.find(f"/api/v1/nodes/{quote(node, safe='')}")
+    found = await api.find(object_path("v1", "Node", node))
     if found is None:
         raise KubeAbsent(f"there is no node {node}")
     return decode_node_notes(found)
@@ -25,7 +25,7 @@ async def node_notes(api: Api, node: str) -> NodeNotes:
 
 async def pod_notes(api: Api, namespace: str, name: str) -> PodNotes | None:
     """One pod; None if it does not exist."""
-    found = await api.find(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}")
+    found = await api.find(object_path("v1", "Pod", name, namespace=namespace))
     return None if found is None else decode_pod_notes(found)
 
 

@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from vgpuscope.formats.kube.lease import LeaseRecord, decode_lease, lease_spec
-from vgpuscope.sources.kube import Api
-from vgpuscope.sources.kube_writer import KubeWriter, ObjectRef, object_path
+from vgpuscope.formats.kube.paths import ObjectRef
+from vgpuscope.sinks.kube_api import Api
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 _GROUP = "coordination.k8s.io/v1"
 
@@ -15,7 +16,7 @@ class KubeLease:
     def __init__(self, api: Api, writer: KubeWriter, *, namespace: str, name: str) -> None:
         self._api, self._writer = api, writer
         self._namespace, self._name = namespace, name
-        self._path = object_path(ObjectRef("Lease", name, namespace, api_version=_GROUP))
+        self._path = ObjectRef("Lease", name, namespace, api_version=_GROUP).path
 
     async def read(self) -> LeaseRecord | None:
         """The record; None: there is no such lease yet."""

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
-from vgpuscope.sources.kube_writer import EventText, KubeWriter, ObjectRef, object_path
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 POD = ObjectRef("Pod", "train", "ml", "uid-1")
 TEXT = EventText("BindingFailed", "no", "Warning")
@@ -34,11 +36,11 @@ class Answers:
 
 
 def patch(writer):
-    return writer.patch(object_path(POD), {})
+    return writer.patch(POD.path, {})
 
 
 def versioned(writer):
-    return writer.patch(object_path(POD), {}, version="7")
+    return writer.patch(POD.path, {}, version="7")
 
 
 def bind(writer):
@@ -46,7 +48,7 @@ def bind(writer):
 
 
 def annotate_new(writer):
-    return writer.annotate_new(object_path(POD), "a", "1")
+    return writer.annotate_new(POD.path, "a", "1")
 
 
 def report(writer):
@@ -98,7 +100,7 @@ async def test_an_event_whose_answer_was_lost_is_there_and_not_posted_under_a_se
 
 
 async def test_no_more_events_are_remembered_than_fit(monkeypatch):
-    monkeypatch.setattr("vgpuscope.sources.kube_writer._REMEMBERED", 2)
+    monkeypatch.setattr("vgpuscope.sinks.kube_writer._REMEMBERED", 2)
     server = Answers(*[DONE] * 4)
     for number in (1, 2, 3, 1):
         await server.writer.report(POD._replace(name=f"p{number}"), TEXT, now=0.0)
@@ -116,11 +118,3 @@ async def test_a_call_ends_at_its_deadline():
     server.writer = KubeWriter(api, component="c", instance="i", deadline=0.01, pause=for_ever)
     with pytest.raises(KubeUnwritten, match=r"0\.01 s"):
         await bind(server.writer)
-
-
-def test_a_path_names_the_object():
-    assert object_path(POD) == "/api/v1/namespaces/ml/pods/train"
-    assert object_path(ObjectRef("Node", "n/1")) == "/api/v1/nodes/n%2F1"
-    assert object_path(ObjectRef("Lease", "l", "ml", api_version="coordination.k8s.io/v1")) == (
-        "/apis/coordination.k8s.io/v1/namespaces/ml/leases/l"
-    )

@@ -10,16 +10,17 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
+from vgpuscope.formats.kube.events import EventText, event_body, events_path
 from vgpuscope.formats.kube.lists import decode_status
+from vgpuscope.formats.kube.paths import ObjectRef
+from vgpuscope.formats.times import micro_time
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.sources.kube import Api
+from vgpuscope.sinks.kube_api import Api
 
 _TRIES = 3
 _FIRST_PAUSE = 0.2  # seconds; doubles with each try
@@ -36,25 +37,6 @@ class _Unprocessable(KubeUnwritten):
 
 
 _ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeConflict, 422: _Unprocessable}
-
-
-class ObjectRef(NamedTuple):
-    """One object; the namespace is "" for cluster-scoped objects."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    api_version: str = "v1"
-
-
-class EventText(NamedTuple):
-    """The content of an event, without the object it is about."""
-
-    reason: str  # BindingSucceed
-    note: str
-    type: Literal["Normal", "Warning"] = "Normal"
-    action: str = "Scheduling"
 
 
 class KubeWriter:
@@ -138,7 +120,7 @@ class KubeWriter:
             "metadata": {key: value for key, value in wanted.items() if value},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        await self._send("POST", f"{object_path(pod)}/binding", body, media=_JSON, repeatable=False)
+        await self._send("POST", f"{pod.path}/binding", body, media=_JSON, repeatable=False)
 
     async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime, times: int = 1) -> None:
         """Post an event that happened several times. A repeated event raises the count of the first one."""
@@ -154,33 +136,15 @@ class KubeWriter:
                 self._events.popitem(last=False)
 
     async def _first(self, about: ObjectRef, text: EventText, name: str, now: UnixTime) -> None:
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": about.namespace or "default"},
-            "eventTime": _micro_time(now),
-            "reportingController": self._component,
-            "reportingInstance": self._instance,
-            "action": text.action,
-            "reason": text.reason,
-            "type": text.type,
-            "note": text.note.encode()[:1024].decode(errors="ignore"),  # the limit of the API server, in bytes
-            "regarding": {
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "name": about.name,
-                "namespace": about.namespace,
-                "uid": about.uid,
-            },
-        }
+        body = event_body(about, text, name=name, component=self._component, instance=self._instance, now=now)
         with suppress(KubeConflict):  # the name is unique, so an earlier try without a response had succeeded
-            await self._send("POST", _events_path(about), body, media=_JSON, repeatable=True)
+            await self._send("POST", events_path(about), body, media=_JSON, repeatable=True)
 
     async def _repeated(self, about: ObjectRef, name: str, count: int, now: UnixTime) -> bool:
         """Raise the count of an event; False if the event no longer exists."""
-        series = {"count": count, "lastObservedTime": _micro_time(now)}
+        series = {"count": count, "lastObservedTime": micro_time(now)}
         try:
-            await self.patch(f"{_events_path(about)}/{name}", {"series": series})
+            await self.patch(f"{events_path(about)}/{name}", {"series": series})
         except KubeAbsent:  # the API server deletes an event after an hour
             return False
         return True
@@ -223,21 +187,6 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 class _Answer(msgspec.Struct):
     metadata: _Meta
-
-
-def object_path(one: ObjectRef) -> str:
-    """The object's path at the API server."""
-    root = "/apis" if "/" in one.api_version else "/api"
-    place = f"namespaces/{quote(one.namespace, safe='')}/" if one.namespace else ""
-    return f"{root}/{one.api_version}/{place}{one.kind.lower()}s/{quote(one.name, safe='')}"
-
-
-def _events_path(about: ObjectRef) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{quote(about.namespace or 'default', safe='')}/events"
-
-
-def _micro_time(now: UnixTime) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _checked(status: int, answer: bytes) -> bytes:
