@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from tests.services.analyzer.analyzing import uuid
-from vgpuscope.services.analyzer.agent_facts import PageFacts
+from vgpuscope.services.analyzer.console.agent_facts import PageFacts
 from vgpuscope.services.analyzer.own_scrapes import LastPage
 
 AT = f'node="n",gpu_uuid="{uuid(0)}"'

@@ -10,9 +10,9 @@ from vgpuscope.model.container_key import ContainerKey
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.host import HostSide, HostUse, NodeHost
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.services.analyzer import beside as module
-from vgpuscope.services.analyzer.agent_facts import EngineFacts, PageFacts
-from vgpuscope.services.analyzer.beside import Beside
+from vgpuscope.services.analyzer.console import beside as module
+from vgpuscope.services.analyzer.console.agent_facts import EngineFacts, PageFacts
+from vgpuscope.services.analyzer.console.beside import Beside
 from vgpuscope.services.analyzer.own_scrapes import LastPage
 from vgpuscope.sources.fleet.promapi import PromApi
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from vgpuscope.services.analyzer import console as module
-from vgpuscope.services.analyzer.console import Console
+from vgpuscope.services.analyzer.console import console as module
+from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.sources.console.parts import Held
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from vgpuscope.services.analyzer.past_hours import AGAIN, SETTLED, PastHours
+from vgpuscope.services.analyzer.console.past_hours import AGAIN, SETTLED, PastHours
 
 HOUR = 3600
 

@@ -15,7 +15,7 @@ from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import EVENTS
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.services.analyzer.api import AnalyzerApi
-from vgpuscope.services.analyzer.console_parameters import NamespaceQuery
+from vgpuscope.services.analyzer.console.parameters import NamespaceQuery
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

@@ -30,8 +30,8 @@ from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.backtest import Backtests
 from vgpuscope.services.analyzer.backtest_api import BacktestApi
-from vgpuscope.services.analyzer.console import Console
-from vgpuscope.services.analyzer.console_api import ConsoleApi
+from vgpuscope.services.analyzer.console.api import ConsoleApi
+from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
 from vgpuscope.services.analyzer.notices import Notices

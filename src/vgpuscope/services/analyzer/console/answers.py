@@ -24,8 +24,8 @@ from vgpuscope.model.console.workloads import WorkloadOnGpu, WorkloadRow
 from vgpuscope.model.opinion import PartId
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.words import Language
-from vgpuscope.services.analyzer.console import JOINED, View
-from vgpuscope.services.analyzer.console_parameters import PodQuery, WorkloadsQuery
+from vgpuscope.services.analyzer.console.console import JOINED, View
+from vgpuscope.services.analyzer.console.parameters import PodQuery, WorkloadsQuery
 from vgpuscope.views.console.words import scheduling_words
 from vgpuscope.views.fleet import evidence
 

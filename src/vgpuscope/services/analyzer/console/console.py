@@ -37,11 +37,11 @@ from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.heap import without_collections
-from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
-from vgpuscope.services.analyzer.beside import Beside
+from vgpuscope.services.analyzer.console.agent_facts import AgentSource, EngineFacts, PageFacts
+from vgpuscope.services.analyzer.console.beside import Beside
+from vgpuscope.services.analyzer.console.past_hours import PastHours
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource
-from vgpuscope.services.analyzer.past_hours import PastHours
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings

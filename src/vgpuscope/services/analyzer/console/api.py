@@ -34,8 +34,7 @@ from vgpuscope.model.errors import Forbidden, Unknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.model.words import NO_WORDS
-from vgpuscope.services.analyzer.console import JOINED, Console, View
-from vgpuscope.services.analyzer.console_answers import (
+from vgpuscope.services.analyzer.console.answers import (
     gpu_detail,
     namespace_rows_of,
     node_row_of,
@@ -48,8 +47,9 @@ from vgpuscope.services.analyzer.console_answers import (
     scheduling_of,
     workload_rows_of,
 )
-from vgpuscope.services.analyzer.console_history import class_history, series_history
-from vgpuscope.services.analyzer.console_parameters import (
+from vgpuscope.services.analyzer.console.console import JOINED, Console, View
+from vgpuscope.services.analyzer.console.history import class_history, series_history
+from vgpuscope.services.analyzer.console.parameters import (
     GPU_PARTS,
     ClassesQuery,
     DecisionsQuery,

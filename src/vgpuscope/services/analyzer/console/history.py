@@ -26,8 +26,8 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.runtime.heap import without_collections
-from vgpuscope.services.analyzer.console import Console, part_of
-from vgpuscope.services.analyzer.console_parameters import ClassesQuery, SeriesQuery
+from vgpuscope.services.analyzer.console.console import Console, part_of
+from vgpuscope.services.analyzer.console.parameters import ClassesQuery, SeriesQuery
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.store.results.wanted import Wanted
 

@@ -22,7 +22,7 @@ from vgpuscope.logic.console.beside import (
 from vgpuscope.model.console.beside import NodeBeside, PodBeside
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
+from vgpuscope.services.analyzer.console.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.parts import PartReader
 
