@@ -7,7 +7,7 @@ import pytest
 from tests.contract.promworld import prometheus, write
 from tests.services.analyzer.analyzing import running, uuid
 from vgpuscope.catalog import node as m
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources
 
 GIB = 1024.0**3

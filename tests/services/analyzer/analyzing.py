@@ -16,7 +16,7 @@ from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer.process import Analyzer
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.frame import Frame
 from vgpuscope.store.lease import LocalLease
 from vgpuscope.store.results.history import Unstored

@@ -17,7 +17,7 @@ from typing import Any
 from tests.services.analyzer.analyzing import StubSource, StubSources, reading, track
 from tests.services.analyzer.controlling import EAGER, idle_pod
 from vgpuscope.services.analyzer.process import Analyzer
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.frame import run
 from vgpuscope.store.reclaim import ReclaimStore
 

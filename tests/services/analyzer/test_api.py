@@ -14,7 +14,7 @@ import pytest
 
 from tests.services.analyzer.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 
 HOURLY = {"scheduler.interval": 3600}
 ROW = ["gpu_id", "pod", "namespace", "hostname", "model_name", "gpu_util", "mem_copy", "mem_used_mb", "mem_total_mb"]

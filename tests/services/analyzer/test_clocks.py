@@ -10,7 +10,7 @@ from tests.services.analyzer.analyzing import SOON, SharedHistory, StubSources
 from tests.services.analyzer.test_sources import SCRAPES, config
 from vgpuscope.services.analyzer import saving
 from vgpuscope.services.analyzer.process import Analyzer
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources
 
 NOW, WALL = 1000.0, 1_700_000_000.0

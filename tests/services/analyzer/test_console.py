@@ -16,7 +16,7 @@ from vgpuscope.model.analysis import Reading
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster import Finding, FindingCount
 from vgpuscope.model.pending import PendingPod
-from vgpuscope.services.analyzer.settings import without_credentials
+from vgpuscope.services.analyzer.settings.settings import without_credentials
 
 LISTS = ("gpus", "nodes", "workloads", "namespaces")
 OTHERS = ("overview", *LISTS, "scheduling", "timeline", "history/classes", "history/series")

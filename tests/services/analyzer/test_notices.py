@@ -18,8 +18,8 @@ from vgpuscope.logic.notices.links import signed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.notices import Link
-from vgpuscope.services.analyzer.settings import Settings
-from vgpuscope.services.analyzer.settings_check import check_settings
+from vgpuscope.services.analyzer.settings.check import check_settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 
 BOT_SECRET = "a-bots-secret"
 BASE = "https://gpu.example.com/prefix"

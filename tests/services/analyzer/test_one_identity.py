@@ -9,7 +9,7 @@ from tests.http.serving import until
 from tests.services.analyzer.analyzing import TOKEN, running
 from vgpuscope.config import load
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer.settings_check import check_settings
+from vgpuscope.services.analyzer.settings.check import check_settings
 
 pytestmark = pytest.mark.attack
 

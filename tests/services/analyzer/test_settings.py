@@ -11,7 +11,7 @@ from vgpuscope.config import Config
 from vgpuscope.config.analyzer import VerdictConfig
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
 from vgpuscope.services.analyzer.cycle import _rules as rules_of
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 
 FILE = """\
 # written by hand

@@ -16,7 +16,7 @@ from vgpuscope.model.errors import BacktestBusy, HistoryAbsent
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.runtime import duration
 from vgpuscope.services.analyzer.reclaim.given import policy_of
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.store.past import PastStore
 from vgpuscope.views.reclaim.backtest import backtest_answer
 

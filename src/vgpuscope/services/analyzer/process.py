@@ -53,9 +53,9 @@ from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.replica import LEASE, Replica
 from vgpuscope.services.analyzer.saving import Saving
 from vgpuscope.services.analyzer.schedule import READ_WITHIN, Schedule
-from vgpuscope.services.analyzer.settings import Settings
-from vgpuscope.services.analyzer.settings_check import check_settings
-from vgpuscope.services.analyzer.settings_watch import LOOK_EVERY, SettingsWatch
+from vgpuscope.services.analyzer.settings.check import check_settings
+from vgpuscope.services.analyzer.settings.settings import Settings
+from vgpuscope.services.analyzer.settings.watch import LOOK_EVERY, SettingsWatch
 from vgpuscope.services.analyzer.source_watch import SourceWatch
 from vgpuscope.services.analyzer.sources import Sources
 from vgpuscope.services.followers import Follower, Followers

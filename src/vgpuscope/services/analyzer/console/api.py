@@ -65,7 +65,7 @@ from vgpuscope.services.analyzer.console.parameters import (
     TimelineQuery,
     WorkloadsQuery,
 )
-from vgpuscope.services.analyzer.settings import Sections, by_path
+from vgpuscope.services.analyzer.settings.settings import Sections, by_path
 from vgpuscope.views.console import tables
 from vgpuscope.views.console.words import scheduling_words, vocabulary
 

@@ -9,7 +9,7 @@ from typing import Any
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
-from vgpuscope.services.analyzer.settings import Settings, changed
+from vgpuscope.services.analyzer.settings.settings import Settings, changed
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from vgpuscope.config import SETTINGS, Loaded, Setting
 from vgpuscope.model.console.settings import SettingList, SettingRow, SettingSource, SettingType
-from vgpuscope.services.analyzer.settings import AT_START, CHANGEABLE, SECTIONS, Settings, without_credentials
+from vgpuscope.services.analyzer.settings.settings import AT_START, CHANGEABLE, SECTIONS, Settings, without_credentials
 
 _SOURCES: dict[str, SettingSource] = {"API": "changed", "flag": "flag", "env": "env", "file": "file"}
 _TYPES: dict[Any, SettingType] = {bool: "boolean", int: "integer", float: "number", str: "text"}
