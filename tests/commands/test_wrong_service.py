@@ -13,7 +13,7 @@ from vgpuscope.http import address
 from vgpuscope.http import server as http
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.agent.process import Agent
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.cluster.process import ClusterExporter
 from vgpuscope.sources.fleet.owners import Owners
 

@@ -22,7 +22,7 @@ from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Tenant, Track
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("promql")]
 

@@ -8,7 +8,7 @@ from tests.contract.promworld import prometheus, write
 from tests.services.analyzer.analyzing import running, uuid
 from vgpuscope.catalog import node as m
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources import Sources
+from vgpuscope.services.analyzer.sources.sources import Sources
 
 GIB = 1024.0**3
 EVERY, SECONDS = 15, 900

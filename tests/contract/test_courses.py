@@ -10,9 +10,9 @@ from tests.contract.promworld import prometheus, write
 from vgpuscope.logic.fleet.scrape_window import Cell, Pages
 from vgpuscope.model.analysis import Window
 from vgpuscope.model.opinion import PartId
-from vgpuscope.services.analyzer.courses import read_courses
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.courses import read_courses
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 GIB = 1024.0**3
 BURSTS = (0.0, 0.0, 60.0, 0.0, 0.0, 0.0, 0.0, 70.0, 0.0, 0.0)  # percent, for each minute of ten

@@ -15,7 +15,7 @@ from tests.contract.promworld import prometheus, write
 from vgpuscope.config import load
 from vgpuscope.formats.prom.promql import chosen_by, parse_condition, selector
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("promql")]
 

@@ -10,8 +10,9 @@ from tests.http.serving import SOON, until
 from tests.loopclock import forward
 from tests.services.analyzer.analyzing import SharedHistory, running, uuid
 from vgpuscope.model.errors import HistoryDown
-from vgpuscope.services.analyzer import metrics_page, process, source_watch
+from vgpuscope.services.analyzer import metrics_page, process
 from vgpuscope.services.analyzer.api import analysis_event
+from vgpuscope.services.analyzer.sources import watch as source_watch
 from vgpuscope.services.followers import Follower, Followers
 
 HOURLY = {"scheduler.interval": 3600}

@@ -20,8 +20,8 @@ from tests.services.cluster.badapi import bad_api
 from tests.store import fleets
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.services.analyzer.log import tell_analysis
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.sources.fleet.targets import StaticTargets
 

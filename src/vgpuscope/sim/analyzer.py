@@ -14,7 +14,7 @@ from vgpuscope import config as configuration
 from vgpuscope.config.files import SettingsFile
 from vgpuscope.model.service import ANALYZER_PORT, local
 from vgpuscope.services.analyzer import process as analyzer
-from vgpuscope.services.analyzer.sources import make_source
+from vgpuscope.services.analyzer.sources.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
 from vgpuscope.sim.past import Minutes, Remembering, remember
 from vgpuscope.store.results.history import open_history

@@ -29,7 +29,7 @@ from vgpuscope.model.analysis import (
     Track,
     Window,
 )
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
 from vgpuscope.sim.driver import BUSY_SMS
 from vgpuscope.sim.hardware import MIB, Instance, SimGpu

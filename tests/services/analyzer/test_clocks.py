@@ -11,7 +11,7 @@ from tests.services.analyzer.test_sources import SCRAPES, config
 from vgpuscope.services.analyzer import saving
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources import Sources
+from vgpuscope.services.analyzer.sources.sources import Sources
 
 NOW, WALL = 1000.0, 1_700_000_000.0
 

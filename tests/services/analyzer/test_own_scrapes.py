@@ -12,8 +12,8 @@ from tests.loopclock import forward
 from vgpuscope.catalog import node as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
-from vgpuscope.services.analyzer import own_scrapes as scrape
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources import own_scrapes as scrape
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 
 DEADLINE = 30.0
 INTERVAL = 0.2
@@ -157,7 +157,7 @@ async def test_every_scrape_is_a_sample():
 
 async def test_a_connection_is_kept_between_scrapes(monkeypatch):
     monkeypatch.setattr(
-        "vgpuscope.services.analyzer.own_scrapes.zlib.crc32", lambda _: 0
+        "vgpuscope.services.analyzer.sources.own_scrapes.zlib.crc32", lambda _: 0
     )  # at the beginning of each interval
     ahead = 0.0
     forward(ahead)
@@ -203,7 +203,7 @@ async def test_a_target_that_hangs_costs_only_itself(behaviour):
 @pytest.mark.parametrize("behaviour", [HUNG, BEGUN])
 async def test_nobody_waits_for_a_target_that_does_not_answer(behaviour, monkeypatch):
     monkeypatch.setattr(
-        "vgpuscope.services.analyzer.own_scrapes.zlib.crc32", lambda _: 0
+        "vgpuscope.services.analyzer.sources.own_scrapes.zlib.crc32", lambda _: 0
     )  # all at the same moment, in order
     async with (
         exporters(behaviour, page()) as found,

@@ -17,7 +17,7 @@ from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading
 from vgpuscope.model.errors import QueryForbidden, SourceDown
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 FIXTURES = TESTS / "fixtures" / "promapi"
 VICTORIA = json.loads((FIXTURES / "victoriametrics-cluster-1.99.0.json").read_text())

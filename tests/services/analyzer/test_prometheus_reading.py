@@ -17,7 +17,7 @@ from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, INSTANCES
 from vgpuscope.logic.fleet.queries import record_name
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 FULL = WINDOW // STEP
 MIB = 1024 * 1024

@@ -12,7 +12,7 @@ import trustme
 
 from tests.services.analyzer.promstub import END, WINDOW, Engine, Reply, SpoilingServer
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 DAY = timedelta(days=1)
 SECRETS = ("pa55word", "t0ken-one", "t0ken-two", "k3y")

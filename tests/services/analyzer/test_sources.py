@@ -8,9 +8,9 @@ import pytest
 from tests.http.serving import SOON, until
 from vgpuscope.config import load
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
-from vgpuscope.services.analyzer.sources import Sources, check_source, make_source
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.sources import Sources, check_source, make_source
 
 
 def config(**settings):

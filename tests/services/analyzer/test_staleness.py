@@ -20,7 +20,7 @@ from tests.services.analyzer.analyzing import (
 )
 from tests.services.analyzer.test_analyzer import HOURLY, QUICK
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer import source_watch
+from vgpuscope.services.analyzer.sources import watch as source_watch
 from vgpuscope.views.fleet.results import iso
 
 HEADER = "x-vgpuscope-stale-since"

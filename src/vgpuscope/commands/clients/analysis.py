@@ -14,10 +14,10 @@ from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer.cycle import Board, Cycle
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources import Sources, check_source
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.sources import Sources, check_source
 from vgpuscope.terminal.progress import progress_bar
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results import ResultRow, iso

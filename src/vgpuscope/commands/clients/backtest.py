@@ -21,7 +21,7 @@ from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.backtest import Span, changes, replayed
 from vgpuscope.services.analyzer.past_readings import past_readings
 from vgpuscope.services.analyzer.settings.settings import SECTIONS, Settings
-from vgpuscope.services.analyzer.sources import Sources, check_source
+from vgpuscope.services.analyzer.sources.sources import Sources, check_source
 from vgpuscope.sources.clients.analyzer import BACKTEST
 from vgpuscope.sources.clients.served_api import ServedApi
 from vgpuscope.store.engine.engine import Engine, Kept, open_engine

@@ -20,7 +20,7 @@ from vgpuscope.model.doctor import DoctorReport, Missing
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
-from vgpuscope.services.analyzer.sources import prom_api
+from vgpuscope.services.analyzer.sources.sources import prom_api
 from vgpuscope.sources.doctor.collect import Address, Collected, Looked, Progress, collect
 from vgpuscope.sources.doctor.local import LocalPlaces
 from vgpuscope.sources.doctor.prometheus import open_prometheus

@@ -50,7 +50,7 @@ from vgpuscope.services.analyzer.parameters import (
 from vgpuscope.services.analyzer.reclaim.api import ReclaimApi
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.settings.settings import CHANGEABLE, TRIABLE, Sections, by_path
-from vgpuscope.services.analyzer.source_watch import SourceCheck
+from vgpuscope.services.analyzer.sources.watch import SourceCheck
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__

@@ -36,14 +36,12 @@ from vgpuscope.services.analyzer.access import Access, shows_no_data
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, Triggered, analysis_event
 from vgpuscope.services.analyzer.backtest import Backtests
 from vgpuscope.services.analyzer.console.console import Console
-from vgpuscope.services.analyzer.courses import read_courses
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table
 from vgpuscope.services.analyzer.metrics_page import MetricsPage, Parts
 from vgpuscope.services.analyzer.notices import Notices
 from vgpuscope.services.analyzer.opinion import Opinions
 from vgpuscope.services.analyzer.opinion_board import OpinionBoard
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.reclaim.activity import ReclaimActivity
 from vgpuscope.services.analyzer.reclaim.control import control_sender
 from vgpuscope.services.analyzer.reclaim.given import Given
@@ -56,8 +54,10 @@ from vgpuscope.services.analyzer.schedule import READ_WITHIN, Schedule
 from vgpuscope.services.analyzer.settings.check import check_settings
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.settings.watch import LOOK_EVERY, SettingsWatch
-from vgpuscope.services.analyzer.source_watch import SourceWatch
-from vgpuscope.services.analyzer.sources import Sources
+from vgpuscope.services.analyzer.sources.courses import read_courses
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.sources import Sources
+from vgpuscope.services.analyzer.sources.watch import SourceWatch
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.store.results.history import History, open_history

@@ -41,11 +41,11 @@ from vgpuscope.services.analyzer.console.agent_facts import AgentSource, EngineF
 from vgpuscope.services.analyzer.console.beside import Beside
 from vgpuscope.services.analyzer.console.past_hours import PastHours
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
-from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.settings.rows import setting_list
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources import cluster_url, prom_api
+from vgpuscope.services.analyzer.sources.own_scrapes import LastPage, ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.extender import ExtenderPart

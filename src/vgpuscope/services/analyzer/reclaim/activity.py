@@ -18,7 +18,7 @@ from vgpuscope.model.errors import AnswerUnreadable, ScopeError
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import ActivityQuery, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.sources import prom_api
+from vgpuscope.services.analyzer.sources.sources import prom_api
 from vgpuscope.sources.fleet.promapi import PromApi
 
 log = logging.getLogger(__name__)

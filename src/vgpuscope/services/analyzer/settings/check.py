@@ -5,7 +5,7 @@ from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.services.analyzer.notices import check_notices
 from vgpuscope.services.analyzer.opinion import check_model
 from vgpuscope.services.analyzer.reclaim.kube import wanted
-from vgpuscope.services.analyzer.sources import check_source
+from vgpuscope.services.analyzer.sources.sources import check_source
 from vgpuscope.sources.kube import check_kubeconfig
 
 

@@ -17,8 +17,8 @@ from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer.cycle import Source
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.sources.clients.cluster import CLUSTER
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 from vgpuscope.sources.fleet.owners import Owners

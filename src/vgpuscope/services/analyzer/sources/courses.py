@@ -11,8 +11,8 @@ from vgpuscope.model.analysis import Term, Track, Window
 from vgpuscope.model.opinion import PartId
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.services.analyzer.cycle import Source
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
 _WANTED: frozenset[str] = frozenset({"gpu_util", "process_sm", "sm_active", "mem_copy", "mem_used", "power"})
 _WITHIN: Seconds = 15.0

@@ -40,7 +40,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.units import Units
-from vgpuscope.services.analyzer.prometheus_cycle import MANY, ONE_NUMBER, Cycle, terms_of
+from vgpuscope.services.analyzer.sources.prometheus.cycle import MANY, ONE_NUMBER, Cycle, terms_of
 from vgpuscope.sources.fleet.promapi import Budget, PromApi
 from vgpuscope.worker import Worker
 
