@@ -22,8 +22,8 @@ from vgpuscope.config.ai import AiConfig
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryFailed
 from vgpuscope.model.reclaim import Workload
-from vgpuscope.services.analyzer.asking import Asker
-from vgpuscope.services.analyzer.opinion import Opinions, check_model
+from vgpuscope.services.analyzer.opinion.asking import Asker
+from vgpuscope.services.analyzer.opinion.opinions import Opinions, check_model
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.opinions import OpinionStore
 

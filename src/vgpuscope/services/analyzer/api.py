@@ -36,7 +36,7 @@ from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
 from vgpuscope.services.analyzer.notices import Notices
 from vgpuscope.services.analyzer.notices_api import NoticesApi
-from vgpuscope.services.analyzer.opinion import Opinions
+from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.owner_links import OwnerLinks
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,

@@ -40,8 +40,8 @@ from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table
 from vgpuscope.services.analyzer.metrics_page import MetricsPage, Parts
 from vgpuscope.services.analyzer.notices import Notices
-from vgpuscope.services.analyzer.opinion import Opinions
-from vgpuscope.services.analyzer.opinion_board import OpinionBoard
+from vgpuscope.services.analyzer.opinion.board import OpinionBoard
+from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.reclaim.activity import ReclaimActivity
 from vgpuscope.services.analyzer.reclaim.control import control_sender
 from vgpuscope.services.analyzer.reclaim.given import Given

@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from vgpuscope.services.analyzer.cycle import Board, Cycle
-from vgpuscope.services.analyzer.opinion import Opinions
+from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.views.fleet.results import with_opinions
 
 

@@ -25,7 +25,7 @@ from vgpuscope.model.opinion import NO_OPINIONS, Evidence, NoOpinion, Opinion, O
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.asking import Asker
+from vgpuscope.services.analyzer.opinion.asking import Asker
 from vgpuscope.sources.opinion.address import address_of
 from vgpuscope.sources.opinion.client import check_sdk
 from vgpuscope.store.opinions import OpinionStore
