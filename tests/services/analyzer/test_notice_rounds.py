@@ -18,8 +18,8 @@ from vgpuscope.logic.notices import links
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, LinkUsed, NotLeader, Unknown
 from vgpuscope.model.reclaim import PodFacts
-from vgpuscope.services.analyzer import notices as module
-from vgpuscope.services.analyzer.notices import Notices
+from vgpuscope.services.analyzer.notices import notices as module
+from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 
 GRACE = 900.0

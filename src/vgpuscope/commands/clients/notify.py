@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 
 from vgpuscope.config import SettingsFile
-from vgpuscope.services.analyzer.notices import Notices, check_notices
+from vgpuscope.services.analyzer.notices.notices import Notices, check_notices
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.terminal.screen import speak_plainly
 

@@ -18,7 +18,7 @@ from vgpuscope.http.session_api import PATH as SESSION_PATH
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.notices import LINK_PATH
+from vgpuscope.services.analyzer.notices.notices import LINK_PATH
 
 if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard

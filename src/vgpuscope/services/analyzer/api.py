@@ -34,10 +34,10 @@ from vgpuscope.services.analyzer.console.api import ConsoleApi
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
-from vgpuscope.services.analyzer.notices import Notices
-from vgpuscope.services.analyzer.notices_api import NoticesApi
+from vgpuscope.services.analyzer.notices.api import NoticesApi
+from vgpuscope.services.analyzer.notices.notices import Notices
+from vgpuscope.services.analyzer.notices.owner_links import OwnerLinks
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
-from vgpuscope.services.analyzer.owner_links import OwnerLinks
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,

@@ -13,7 +13,7 @@ from vgpuscope.model.reclaim import Brake
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.services.analyzer.cycle import Cycle
-from vgpuscope.services.analyzer.notices import Notices
+from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.replica import Replica

@@ -39,7 +39,7 @@ from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table
 from vgpuscope.services.analyzer.metrics_page import MetricsPage, Parts
-from vgpuscope.services.analyzer.notices import Notices
+from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.board import OpinionBoard
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.reclaim.activity import ReclaimActivity

@@ -2,7 +2,7 @@
 
 from vgpuscope.config import Config
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer.notices import check_notices
+from vgpuscope.services.analyzer.notices.notices import check_notices
 from vgpuscope.services.analyzer.opinion.opinions import check_model
 from vgpuscope.services.analyzer.reclaim.kube import wanted
 from vgpuscope.services.analyzer.sources.sources import check_source

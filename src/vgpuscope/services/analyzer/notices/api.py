@@ -9,7 +9,7 @@ from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.services.analyzer.notices import Channel, ChannelState, Notices
+from vgpuscope.services.analyzer.notices.notices import Channel, ChannelState, Notices
 from vgpuscope.views.notices.api import ChannelRow, NoticesBody, TrialBody
 
 _WITHOUT_CHANNEL = "notify.channels is empty: no notices are sent."

@@ -17,7 +17,7 @@ from vgpuscope.model.notices import Link
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case, State
 from vgpuscope.model.words import Language
-from vgpuscope.services.analyzer.notices import LINK_PATH, Notices
+from vgpuscope.services.analyzer.notices.notices import LINK_PATH, Notices
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.views.notices import page
 
