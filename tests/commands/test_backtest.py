@@ -13,7 +13,7 @@ from tests.services.analyzer.pasts import past, store_past
 from vgpuscope.config import load
 from vgpuscope.model.analysis import Tenant, Window
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer.past_readings import past_readings
+from vgpuscope.services.analyzer.backtest.past_readings import past_readings
 
 LENGTH = 96
 PAST = {"ml/idle": "I" * LENGTH, "web/again": "I" * 20 + "B" * (LENGTH - 20), "web/busy": "B" * LENGTH}

@@ -10,7 +10,7 @@ import pytest
 from tests.services.analyzer.analyzing import TOKEN, StubSource, reading, running, track
 from tests.services.analyzer.pasts import EVERY, past, store_past
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.services.analyzer.backtest import Backtests
+from vgpuscope.services.analyzer.backtest.backtests import Backtests
 
 PATH = "/api/v1/reclaim/backtest"
 BEARER = {"authorization": f"Bearer {TOKEN}"}

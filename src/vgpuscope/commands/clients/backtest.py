@@ -18,8 +18,8 @@ from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime import yamlfile
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.backtest import Span, changes, replayed
-from vgpuscope.services.analyzer.past_readings import past_readings
+from vgpuscope.services.analyzer.backtest.backtests import Span, changes, replayed
+from vgpuscope.services.analyzer.backtest.past_readings import past_readings
 from vgpuscope.services.analyzer.settings.settings import SECTIONS, Settings
 from vgpuscope.services.analyzer.sources.sources import Sources, check_source
 from vgpuscope.sources.clients.analyzer import BACKTEST

@@ -28,8 +28,8 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Ste
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.backtest import Backtests
-from vgpuscope.services.analyzer.backtest_api import BacktestApi
+from vgpuscope.services.analyzer.backtest.api import BacktestApi
+from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.api import ConsoleApi
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale

@@ -34,7 +34,7 @@ from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import set_level
 from vgpuscope.services.analyzer.access import Access, shows_no_data
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, Triggered, analysis_event
-from vgpuscope.services.analyzer.backtest import Backtests
+from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table

@@ -13,7 +13,7 @@ from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.backtest import Backtest, BacktestProgress
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.backtest import Backtests, Span
+from vgpuscope.services.analyzer.backtest.backtests import Backtests, Span
 from vgpuscope.services.analyzer.settings.settings import Section
 
 PATH = "/api/v1/reclaim/backtest"
