@@ -27,7 +27,7 @@ from vgpuscope.sources.node.podresources import PodResources
 from vgpuscope.views.cluster.pending import pending_table
 from vgpuscope.views.fleet.results import ResultRow
 from vgpuscope.views.fleet.results_table import results_table
-from vgpuscope.views.node import top
+from vgpuscope.views.node.top import state as top
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"
 WIDTH = 150

@@ -13,7 +13,7 @@ import pytest
 from tests.paths import REPOSITORY
 from vgpuscope import cli
 from vgpuscope.model import service
-from vgpuscope.views.node.top import SORTS
+from vgpuscope.views.node.top.state import SORTS
 
 PACKAGE = REPOSITORY / "src" / "vgpuscope"
 SHARED = {"__init__", "arguments", "command", "setting_flags"}

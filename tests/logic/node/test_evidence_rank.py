@@ -26,7 +26,7 @@ from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.region import ContainerRegion, RegionDevice
 from vgpuscope.views.build import Build
 from vgpuscope.views.node.metrics import SelfUse, node_samples
-from vgpuscope.views.node.top_notes import notices
+from vgpuscope.views.node.top.notes import notices
 
 pytestmark = pytest.mark.attack
 

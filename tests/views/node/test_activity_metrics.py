@@ -6,7 +6,7 @@ from tests.logic.node.builders import GIB, M1, M2, A, B, card, grant, instance, 
 from tests.views.node.test_metrics import series, text, values
 from vgpuscope.logic.node.profiling import Measured, Profile
 from vgpuscope.model.activity import Activity
-from vgpuscope.views.node.top import rows
+from vgpuscope.views.node.top.state import rows
 
 ALL = Activity(
     engine=0.8,
@@ -102,7 +102,7 @@ def test_top_shows_an_instances_busy_time_and_how_sure_a_tenants_figure_is():
 
 
 def test_top_says_that_profiling_was_switched_off():
-    from vgpuscope.views.node.top_notes import notices
+    from vgpuscope.views.node.top.notes import notices
 
     snapshot = sample(card(A), profile=Profile(blind={A: "hung"}))
     assert any("profiling is switched off" in line.plain for line in notices(snapshot))

@@ -15,7 +15,7 @@ from vgpuscope.model.region import RegionDevice
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition.page import Renderer
 from vgpuscope.views.node.metrics import SelfUse, node_samples
-from vgpuscope.views.node.top_notes import notices
+from vgpuscope.views.node.top.notes import notices
 
 pytestmark = pytest.mark.attack
 

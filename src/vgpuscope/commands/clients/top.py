@@ -17,7 +17,7 @@ from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.terminal.screen import Terminal, paper_width, speak_plainly
-from vgpuscope.views.node.top import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
+from vgpuscope.views.node.top.state import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
 
 _SHORTEST = 0.1  # seconds between two samples; an agent takes one a second
 _TICK = 1.0  # seconds after which an age on the screen is out of date

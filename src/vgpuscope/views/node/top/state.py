@@ -13,10 +13,10 @@ from rich.text import Text
 
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.views.node.top_notes import heading, notices
-from vgpuscope.views.node.top_processes import with_processes
-from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
-from vgpuscope.views.node.top_table import table_lines
+from vgpuscope.views.node.top.notes import heading, notices
+from vgpuscope.views.node.top.processes import with_processes
+from vgpuscope.views.node.top.rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
+from vgpuscope.views.node.top.table import table_lines
 from vgpuscope.views.text import clean, span
 
 __all__ = [

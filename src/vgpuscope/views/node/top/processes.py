@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from vgpuscope.model.host import ProcessUse
 from vgpuscope.model.quantity import DeviceUUID, Seconds
 from vgpuscope.model.usage import ContainerKey, NodeSnapshot
-from vgpuscope.views.node.top_rows import Sort, TopRow, ordered
+from vgpuscope.views.node.top.rows import Sort, TopRow, ordered
 from vgpuscope.views.text import UNKNOWN, clean
 
 _Place = tuple[DeviceUUID, DeviceUUID | None]

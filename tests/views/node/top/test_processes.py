@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.paths import TESTS
-from tests.views.node.test_top import NODE, STATE, drawn, pressed, shown
+from tests.views.node.top.test_top import NODE, STATE, drawn, pressed, shown
 from vgpuscope.model.host import ProcessUse
 from vgpuscope.model.usage import ContainerKey, NodeSnapshot
-from vgpuscope.views.node.top import State
-from vgpuscope.views.node.top_processes import short_age
+from vgpuscope.views.node.top.processes import short_age
+from vgpuscope.views.node.top.state import State
 
 GIB = 1 << 30
 GOLDEN = TESTS / "fixtures" / "top" / "processes-80.txt"

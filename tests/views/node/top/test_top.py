@@ -14,9 +14,9 @@ from tests.paths import TESTS
 from vgpuscope.model.device import XidCount
 from vgpuscope.model.usage import MODES, STATES, Burst, ContainerKey, ContainerUsage, NodeSnapshot
 from vgpuscope.views import text
-from vgpuscope.views.node.top import SORTS, State, missed, narrowed, page, press, rows, sampled, screen, settle
-from vgpuscope.views.node.top_rows import REST
-from vgpuscope.views.node.top_table import table_lines
+from vgpuscope.views.node.top.rows import REST
+from vgpuscope.views.node.top.state import SORTS, State, missed, narrowed, page, press, rows, sampled, screen, settle
+from vgpuscope.views.node.top.table import table_lines
 
 FIXTURES = TESTS / "fixtures" / "top"
 NODE = msgspec.json.decode((FIXTURES / "node.json").read_bytes(), type=NodeSnapshot)

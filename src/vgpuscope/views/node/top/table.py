@@ -8,8 +8,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from vgpuscope.model.quantity import Ratio
-from vgpuscope.views.node.top_processes import short_age
-from vgpuscope.views.node.top_rows import REST, TopRow
+from vgpuscope.views.node.top.processes import short_age
+from vgpuscope.views.node.top.rows import REST, TopRow
 from vgpuscope.views.text import UNKNOWN, bar, begun, fit, joules, percent, size, sizes, watts
 
 _STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
