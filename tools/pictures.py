@@ -24,7 +24,7 @@ from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.node import Node
 from vgpuscope.sources.node.podfile import PodFile
 from vgpuscope.sources.node.podresources import PodResources
-from vgpuscope.views.cluster.pending import pending_table
+from vgpuscope.views.cluster.pending.table import pending_table
 from vgpuscope.views.fleet.results import ResultRow
 from vgpuscope.views.fleet.results_table import results_table
 from vgpuscope.views.node.top import state as top

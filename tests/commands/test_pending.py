@@ -17,7 +17,7 @@ from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
 from vgpuscope.model.service import CLUSTER_PORT, default_url
-from vgpuscope.views.cluster.pending_api import pending_list
+from vgpuscope.views.cluster.pending.api import pending_list
 
 NOW = 1_800_000_000.0
 GPUS = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000}

@@ -10,7 +10,7 @@ from vgpuscope.model.decision_answers import IdleState
 from vgpuscope.model.fit import RemedyKind
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.placement import DecisionOutcome
-from vgpuscope.views.cluster import pending_words
+from vgpuscope.views.cluster.pending import words as pending_words
 from vgpuscope.views.languages import Pair, lasting
 from vgpuscope.views.scheduler.words import IDLE, OUTCOMES, REMEDIES, TEXTS, ago
 

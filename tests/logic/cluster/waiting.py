@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vgpuscope.logic.cluster.pending import PendingPods
+from vgpuscope.logic.cluster.pending.pods import PendingPods
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster_event import PodGone, PodSet

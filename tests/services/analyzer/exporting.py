@@ -12,7 +12,7 @@ from tests.http.serving import served
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.service import HEADER
-from vgpuscope.views.cluster.pending_api import pending_list
+from vgpuscope.views.cluster.pending.api import pending_list
 
 
 class Exporter:

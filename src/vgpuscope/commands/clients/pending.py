@@ -14,8 +14,8 @@ from vgpuscope.model.words import Language
 from vgpuscope.sources.clients.cluster import PendingApi
 from vgpuscope.terminal.printing import print_drawn, print_json, until_listed
 from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.cluster.pending import pending_table, pod_view
-from vgpuscope.views.cluster.pending_words import word
+from vgpuscope.views.cluster.pending.table import pending_table, pod_view
+from vgpuscope.views.cluster.pending.words import word
 
 _SEARCHED = 2000  # pods, compared with a name that was not found
 

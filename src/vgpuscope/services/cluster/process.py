@@ -26,8 +26,8 @@ from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.logic.cluster.owners import OwnerIndex
-from vgpuscope.logic.cluster.pending import PendingPods
-from vgpuscope.logic.cluster.pending_facts import explain, facts
+from vgpuscope.logic.cluster.pending.facts import explain, facts
+from vgpuscope.logic.cluster.pending.pods import PendingPods
 from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import PodState
@@ -57,8 +57,8 @@ from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.watch import RETRY, WatchedKind, WatchGroup, merged, watched_quotas
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
-from vgpuscope.views.cluster.pending_api import pending_list
-from vgpuscope.views.cluster.pending_metrics import pending_samples
+from vgpuscope.views.cluster.pending.api import pending_list
+from vgpuscope.views.cluster.pending.metrics import pending_samples
 from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
 from vgpuscope.views.cluster.series_limits import examples
 from vgpuscope.views.exposition.sharded import ShardedPage

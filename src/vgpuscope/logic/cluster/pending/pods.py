@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import structs
 
 from vgpuscope.catalog.limits import CLUSTER_WAITING
-from vgpuscope.logic.cluster.pending_reports import ReportedReasons
+from vgpuscope.logic.cluster.pending.reports import ReportedReasons
 from vgpuscope.model.allocation import PodState, RegisterRefusal
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount

@@ -6,7 +6,7 @@ from tests.logic.cluster.builders import GIB, device, given, instance, ledger, n
 from tests.logic.cluster.languages import english
 from tests.logic.cluster.test_decisions import DECISIONS, place, start
 from vgpuscope.formats.scheduler.reasons import reasons
-from vgpuscope.logic.cluster.pending_facts import explain, facts
+from vgpuscope.logic.cluster.pending.facts import explain, facts
 from vgpuscope.model.allocation import OfferedResource, PodState
 from vgpuscope.model.cluster import NamespaceLedger
 from vgpuscope.model.decision import CODES, Reason

@@ -10,7 +10,7 @@ from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingList, PendingPod, Said
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.words import Language
-from vgpuscope.views.cluster.pending_words import OUTCOMES, word
+from vgpuscope.views.cluster.pending.words import OUTCOMES, word
 from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES
 from vgpuscope.views.pairs import line, pairs

@@ -10,9 +10,9 @@ from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PendingList, PendingPod, Said, WaitingCount
-from vgpuscope.views.cluster.pending import pending_table, pod_view
-from vgpuscope.views.cluster.pending_api import pending_list
-from vgpuscope.views.cluster.pending_metrics import pending_samples
+from vgpuscope.views.cluster.pending.api import pending_list
+from vgpuscope.views.cluster.pending.metrics import pending_samples
+from vgpuscope.views.cluster.pending.table import pending_table, pod_view
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 NOW = 1_800_000_000.0

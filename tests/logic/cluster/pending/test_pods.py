@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.logic.cluster.waiting import WaitingPods
-from vgpuscope.logic.cluster.pending_reports import (
+from vgpuscope.logic.cluster.pending.reports import (
     _COUNTED_CARDS,
     _GENERAL,
     _LOST_CARDS,
