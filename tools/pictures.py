@@ -25,8 +25,8 @@ from vgpuscope.sim.node import Node
 from vgpuscope.sources.node.podfile import PodFile
 from vgpuscope.sources.node.podresources import PodResources
 from vgpuscope.views.cluster.pending.table import pending_table
-from vgpuscope.views.fleet.results import ResultRow
-from vgpuscope.views.fleet.results_table import results_table
+from vgpuscope.views.fleet.results.results import ResultRow
+from vgpuscope.views.fleet.results.table import results_table
 from vgpuscope.views.node.top import state as top
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"

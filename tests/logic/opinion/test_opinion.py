@@ -21,7 +21,7 @@ from vgpuscope.model.errors import AiAnswerInvalid
 from vgpuscope.model.opinion import Answer, Level, NoOpinion, Opinion, OpinionsShown, PartId, Question, Reply
 from vgpuscope.model.reclaim import Case, PodFacts, Workload
 from vgpuscope.runtime.redaction import redacted
-from vgpuscope.views.fleet.results import rows, with_opinions
+from vgpuscope.views.fleet.results.results import rows, with_opinions
 
 BOUNDS = Bounds(idle=10, low=20)
 GIB = 1024.0**3

@@ -23,7 +23,7 @@ from vgpuscope.logic.fleet.scrape_window import WANTED, Pages
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Reading, Window
 from vgpuscope.model.errors import ScopeError
-from vgpuscope.views.fleet.results import rows
+from vgpuscope.views.fleet.results.results import rows
 
 pytestmark = pytest.mark.attack
 

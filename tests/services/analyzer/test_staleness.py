@@ -21,7 +21,7 @@ from tests.services.analyzer.analyzing import (
 from tests.services.analyzer.test_analyzer import HOURLY, QUICK
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer.sources import watch as source_watch
-from vgpuscope.views.fleet.results import iso
+from vgpuscope.views.fleet.results.results import iso
 
 HEADER = "x-vgpuscope-stale-since"
 DATA = (

@@ -25,7 +25,7 @@ from vgpuscope.views.fleet.metrics import (
     fleet_samples,
     gpu_samples,
 )
-from vgpuscope.views.fleet.results import rows, stats
+from vgpuscope.views.fleet.results.results import rows, stats
 
 BUILD = Build(version="1", revision="r", build_date="d", python_version="3", compiler="c", platform="p")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from tests.store import fleets
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Score, Stat
 from vgpuscope.views.fleet.api import summary
-from vgpuscope.views.fleet.results import iso, low, rows, stats, units
+from vgpuscope.views.fleet.results.results import iso, low, rows, stats, units
 
 GIB = fleets.GIB
 SINCE = fleets.NOON - 9 * fleets.HOUR

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Target, Tenant, TenantUse, Window
 from vgpuscope.model.caller import ANYONE, Caller
 from vgpuscope.views.fleet.api import summary
-from vgpuscope.views.fleet.results import rows, stats, units
+from vgpuscope.views.fleet.results.results import rows, stats, units
 from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 
 pytestmark = pytest.mark.attack

@@ -20,7 +20,7 @@ from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSou
 from vgpuscope.services.analyzer.sources.sources import Sources, check_source
 from vgpuscope.terminal.progress import progress_bar
 from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.fleet.results import ResultRow, iso
+from vgpuscope.views.fleet.results.results import ResultRow, iso
 
 _TICK = 0.2  # seconds between two updates of the progress bar
 

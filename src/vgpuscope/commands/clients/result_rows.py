@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from vgpuscope.commands.arguments import Form
 from vgpuscope.terminal.printing import print_csv, print_drawn, print_json
-from vgpuscope.views.fleet.results import ResultRow
-from vgpuscope.views.fleet.results_table import results_table
+from vgpuscope.views.fleet.results.results import ResultRow
+from vgpuscope.views.fleet.results.table import results_table
 from vgpuscope.views.fleet.selection import as_csv
 
 

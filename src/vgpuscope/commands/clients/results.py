@@ -13,9 +13,9 @@ from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.fleet.results import ResultRow
-from vgpuscope.views.fleet.results_state import stale_line, targets_line
-from vgpuscope.views.fleet.results_table import looked_at
+from vgpuscope.views.fleet.results.results import ResultRow
+from vgpuscope.views.fleet.results.state import stale_line, targets_line
+from vgpuscope.views.fleet.results.table import looked_at
 
 T = TypeVar("T")
 

@@ -56,7 +56,7 @@ from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
-from vgpuscope.views.fleet.results import ResultRow, Stats, iso, low, stats, units
+from vgpuscope.views.fleet.results.results import ResultRow, Stats, iso, low, stats, units
 from vgpuscope.views.fleet.selection import as_csv, as_json, matching, select
 from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 

@@ -11,7 +11,7 @@ from vgpuscope.model.history import Step
 from vgpuscope.model.waste import GroupBy
 from vgpuscope.runtime.duration import LONG
 from vgpuscope.store.results.wanted import CURSOR, Wanted
-from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results.results import ResultRow
 from vgpuscope.views.fleet.selection import Selection
 
 FIELDS = ResultRow.__struct_fields__

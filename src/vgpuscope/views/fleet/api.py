@@ -12,7 +12,7 @@ from vgpuscope.model.analysis import (
     Fault,
     Target,
 )
-from vgpuscope.views.fleet.results import (
+from vgpuscope.views.fleet.results.results import (
     ResultRow,
     Stats,
 )

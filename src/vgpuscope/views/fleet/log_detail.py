@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from vgpuscope.model.analysis import Analysis, GpuUse, ScoreTerm
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.results import mean
+from vgpuscope.views.fleet.results.results import mean
 
 Event = tuple[str, Mapping[str, object]]
 

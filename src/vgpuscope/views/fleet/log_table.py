@@ -6,7 +6,7 @@ their own lines below it.
 
 from collections.abc import Iterator, Sequence
 
-from vgpuscope.views.fleet.results import ResultRow, TenantResult, low
+from vgpuscope.views.fleet.results.results import ResultRow, TenantResult, low
 
 _MOST = 40  # lines of GPUs; a last line shows how many more there are
 _TENANTS = 8  # lines of tenants below a GPU

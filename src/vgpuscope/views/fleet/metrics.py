@@ -24,7 +24,7 @@ from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.fleet.podshare import VERDICT_ORDER, PodPart, pod_shares
-from vgpuscope.views.fleet.results import Stats, memory_percent
+from vgpuscope.views.fleet.results.results import Stats, memory_percent
 
 
 class AnalyzerHealth(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results.results import ResultRow
 
 
 class Features(Struct, frozen=True):

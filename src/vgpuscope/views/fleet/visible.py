@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from vgpuscope.model.caller import Caller
 from vgpuscope.views.fleet.api import Summary
-from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results.results import ResultRow
 
 
 def visible_rows(rows: Iterable[ResultRow], caller: Caller) -> tuple[ResultRow, ...]:

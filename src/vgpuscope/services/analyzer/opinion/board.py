@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from vgpuscope.services.analyzer.cycle import Board, Cycle
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
-from vgpuscope.views.fleet.results import with_opinions
+from vgpuscope.views.fleet.results.results import with_opinions
 
 
 class OpinionBoard:

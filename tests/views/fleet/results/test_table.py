@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tests.store import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
-from vgpuscope.views.fleet.results import low, rows
-from vgpuscope.views.fleet.results_table import looked_at, results_table, short_names
+from vgpuscope.views.fleet.results.results import low, rows
+from vgpuscope.views.fleet.results.table import looked_at, results_table, short_names
 
 GIB = fleets.GIB
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.views.fleet.api import summary, whole
-from vgpuscope.views.fleet.results import ResultRow, iso, low, rows, stats
+from vgpuscope.views.fleet.results.results import ResultRow, iso, low, rows, stats
 
 GIB = 1024**3
 

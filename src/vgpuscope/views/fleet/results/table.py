@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.results import ResultRow, TenantResult
+from vgpuscope.views.fleet.results.results import ResultRow, TenantResult
 from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
