@@ -201,7 +201,7 @@ def test_a_summary_that_is_not_logged_is_not_made(level):
 def test_detail_that_is_not_logged_is_not_made(level, monkeypatch):
     level(logging.INFO - 4)
     made = []
-    monkeypatch.setattr("vgpuscope.views.fleet.log_detail.gpu_events", lambda analysis: made.append(analysis) or ())
+    monkeypatch.setattr("vgpuscope.views.fleet.log.detail.gpu_events", lambda analysis: made.append(analysis) or ())
     tell_analysis(fleets.fleet(fleets.NOON, 3))
     assert made == []
 

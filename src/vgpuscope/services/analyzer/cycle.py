@@ -27,7 +27,7 @@ from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
 from vgpuscope.runtime.heap import give_back, without_collections
 from vgpuscope.runtime.log import error_fields, fields
-from vgpuscope.views.fleet.log_table import RULE
+from vgpuscope.views.fleet.log.table import RULE
 from vgpuscope.views.fleet.results.results import ResultRow, Stats, iso, rows, stats
 
 log = logging.getLogger(__name__)

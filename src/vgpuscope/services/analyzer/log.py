@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import DETAIL, SUMMARY, fields
-from vgpuscope.views.fleet import log_detail
-from vgpuscope.views.fleet.log_table import low_lines, table_lines
+from vgpuscope.views.fleet.log import detail as log_detail
+from vgpuscope.views.fleet.log.table import low_lines, table_lines
 from vgpuscope.views.fleet.results.results import ResultRow
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.log_table import low_lines, table_lines
+from vgpuscope.views.fleet.log.table import low_lines, table_lines
 from vgpuscope.views.fleet.results.results import rows
 
 # as the README of gpu-oour shows it, without the time, the logger and the level
