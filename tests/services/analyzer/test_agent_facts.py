@@ -6,7 +6,7 @@ import pytest
 
 from tests.services.analyzer.analyzing import uuid
 from vgpuscope.services.analyzer.console.agent_facts import PageFacts
-from vgpuscope.services.analyzer.sources.own_scrapes import LastPage
+from vgpuscope.sources.fleet.scrape import LastPage
 
 AT = f'node="n",gpu_uuid="{uuid(0)}"'
 WHO = f'{AT},namespace="ml",pod="p",container="c"'

@@ -13,8 +13,8 @@ from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.services.analyzer.console import beside as module
 from vgpuscope.services.analyzer.console.agent_facts import EngineFacts, PageFacts
 from vgpuscope.services.analyzer.console.beside import Beside
-from vgpuscope.services.analyzer.sources.own_scrapes import LastPage
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.sources.fleet.scrape import LastPage
 
 KEY = ContainerKey(namespace="ml", pod="train", pod_uid="u", container="main")
 SAMPLE = NodeSnapshot(

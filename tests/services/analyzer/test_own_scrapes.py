@@ -12,8 +12,9 @@ from tests.loopclock import forward
 from vgpuscope.catalog import node as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
-from vgpuscope.services.analyzer.sources import own_scrapes as scrape
+from vgpuscope.services.analyzer.sources import own_scrapes
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.sources.fleet import scrape
 
 DEADLINE = 30.0
 INTERVAL = 0.2
@@ -420,7 +421,7 @@ async def test_a_fleet_without_cards_is_an_empty_reading():
 
 
 async def test_an_agent_that_has_stopped_sampling_gives_no_new_samples(monkeypatch):
-    monkeypatch.setattr(scrape, "_FROZEN", 0.0)
+    monkeypatch.setattr(own_scrapes, "_FROZEN", 0.0)
     frozen = f'{m.SAMPLE_TIME.name}{{node="n1"}} 7\n'
     async with exporters(page(more=frozen)) as (one,), source(one.url) as made:
         await reading_when(made, lambda r: r.faults and "has taken no sample for" in r.faults[0].message)
@@ -435,7 +436,7 @@ async def test_a_longer_window_is_kept_from_then_on():
 
 
 async def test_reading_lets_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr(scrape, "_SLICE", 0.0)
+    monkeypatch.setattr(own_scrapes, "_SLICE", 0.0)
     async with exporters(page(), page("GPU-2"), page("GPU-3")) as found, source(*urls(found)) as made:
         await reading_when(made, lambda r: len(r.tracks) == 3)
         turns: list = []

@@ -13,8 +13,8 @@ from vgpuscope.model.console.facts import Facts, Shown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.units import Units
-from vgpuscope.services.analyzer.sources.own_scrapes import LastPage, text_of
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.sources.fleet.scrape import LastPage, text_of
 
 log = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ from vgpuscope.services.analyzer.console.past_hours import PastHours
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.settings.rows import setting_list
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources.own_scrapes import LastPage, ScrapeSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.analyzer.sources.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
@@ -51,6 +51,7 @@ from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.extender import ExtenderPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.sources.fleet.scrape import LastPage
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 

@@ -10,10 +10,7 @@ import math
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final, get_args
-
-import httpx2
-from msgspec import Struct
+from typing import get_args
 
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
@@ -22,32 +19,16 @@ from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Wind
 from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.units import Units
-from vgpuscope.sources.authorities import authorities
-from vgpuscope.sources.bodies import BodyRefused, encoding_of, sent_body, unpacked, unpacked_at_once
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
+from vgpuscope.sources.fleet.scrape import CHECK_TARGETS, LastPage, PageClient
 
 log = logging.getLogger(__name__)
 
-_LARGEST = 32 * 1024 * 1024  # bytes of a page; an agent's page has well below one million
 _MOST_SAMPLES = 100_000  # of a page that are needed; an agent's page has well below ten thousand
 _LONGEST = 10.0  # seconds until a page must have arrived
 _FROZEN = 60.0  # seconds, or two intervals: an agent that shows one sample for longer has stopped sampling
 _SLICE = 0.005  # seconds of reading before other tasks get a turn
-_EVERYWHERE: Final = ("all://", "http://", "https://")  # URL patterns to which the environment may assign a proxy
-_ACCEPT: Final = {"Accept": "text/plain;version=0.0.4,*/*;q=0.1", "Accept-Encoding": "gzip"}
-
-
-class LastPage(Struct, frozen=True):
-    """The last page of a target, as it arrived."""
-
-    body: bytes
-    packed: bool
-
-
-def text_of(page: LastPage) -> bytes:
-    """The text of a page; it is not too large, because it was read once before."""
-    return unpacked_at_once(page.body, most=_LARGEST) if page.packed else page.body
 
 
 class ScrapeSource:
@@ -79,7 +60,7 @@ class ScrapeSource:
         self.units = Units(log)
         self._scrapes = 0
         self.keep = keep
-        self._client = _client(token, interval)
+        self._client = PageClient(token=token, interval=interval)
 
     async def run(self) -> None:
         """Scrape all targets forever; what goes wrong with one of them is its own error."""
@@ -133,7 +114,7 @@ class ScrapeSource:
 
     async def close(self) -> None:
         """Close all connections, once `run` has ended."""
-        await self._client.aclose()
+        await self._client.close()
 
     # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,9 +150,10 @@ class ScrapeSource:
         down = [target for target in followed if target.error]
         if down:
             first = f"{down[0].name}: {down[0].error}"
-            return SourceDown(f"{len(down)} of {len(followed)} targets are down, none is up; {first}", hint=_CHECK)
+            counted = f"{len(down)} of {len(followed)} targets are down, none is up"
+            return SourceDown(f"{counted}; {first}", hint=CHECK_TARGETS)
         none = self._listed and not followed
-        return SourceDown("there are no targets" if none else "no target has been scraped yet", hint=_CHECK)
+        return SourceDown("there are no targets" if none else "no target has been scraped yet", hint=CHECK_TARGETS)
 
     # ── scraping ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +224,7 @@ class ScrapeSource:
         began, frozen = clock(), max(_FROZEN, 2 * self._interval)
         try:
             async with asyncio.timeout(self._timeout):
-                page = await self._page(target)
+                target.page, page = await self._client.fetch(target.url)
                 if log.isEnabledFor(logging.DEBUG):
                     told = {"target": target.name, "seconds": round(clock() - began, 6), "bytes": len(page)}
                     log.debug("scrape", extra={"fields": told})
@@ -250,26 +232,8 @@ class ScrapeSource:
             target.take(at, samples, frozen=frozen)
         except TimeoutError:
             target.failed(SourceDown(f"no whole page within {self._timeout:g} s"))
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
-            target.failed(SourceDown(" ".join(str(e).split()) or type(e).__name__))
-        except BodyRefused as e:
-            target.failed(SourceDown(str(e)))
         except SourceDown as e:
             target.failed(e)
-
-    async def _page(self, target: "_Target") -> bytes:
-        """The target's page, unpacked."""
-        async with self._client.stream("GET", target.url) as answer:
-            if answer.status_code != httpx2.codes.OK:
-                raise SourceDown(f"answers {answer.status_code} {answer.reason_phrase}".rstrip(), hint=_CHECK)
-            if answer.headers.get("content-type", "").startswith("text/html"):
-                raise SourceDown("answers with HTML, not with metrics", hint=_CHECK)
-            encoding = encoding_of(answer, "gzip")
-            # still packed: all targets may be scraped at once, and the memory for that is little
-            body = await sent_body(answer, most=_LARGEST)
-        page = await unpacked(body, most=_LARGEST) if encoding else body
-        target.page = LastPage(body, bool(encoding))
-        return page
 
 
 class _Target:
@@ -349,24 +313,7 @@ class _Target:
         self.error, self.up = error, False
 
 
-_CHECK = "Check analyzer.targets or analyzer.discover_services, and that the network allows connections to them."
-
-
 def _address(url: str) -> tuple[str, str]:
     """The name of a target, and the URL of its page."""
     name, base = addresses(AGENT, url)
     return name, f"{base}/metrics"
-
-
-def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
-    """A client without proxies, which do not reach pods, and without redirects, which would forward the token."""
-    try:
-        return httpx2.AsyncClient(
-            headers=_ACCEPT | ({"Authorization": f"Bearer {token}"} if token else {}),
-            mounts=dict.fromkeys(_EVERYWHERE),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=512, keepalive_expiry=2 * interval),
-            timeout=None,  # the whole scrape has one
-            verify=authorities(),
-        )
-    except OSError as e:  # SSL_CERT_FILE is read here
-        raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e
