@@ -23,15 +23,15 @@ from tools.writers import (
     rules,
     settings,
 )
+from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from tools.writers.metrics_index import ServiceMetrics, index_page
+from tools.writers.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
-from vgpuscope.catalog.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
-from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.model.errors import error_types

@@ -14,8 +14,8 @@ from tools.dashboards.boards import BOARDS as TABLES
 from tools.dashboards.promql import METRICS, UnknownLabel, each, labels_of, metrics_in, select
 from tools.dashboards.words import LANGUAGES
 from tools.gen import GENERATED
+from tools.writers.families import FAMILY_HELP
 from vgpuscope.catalog import extender, node, plugin
-from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 from vgpuscope.model.device import HEALTH
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.paths import REPOSITORY
-from vgpuscope.catalog import analyzer, cluster, extender, node, rows
-from vgpuscope.catalog.metric import FAMILY_HELP
+from tools.writers.families import FAMILY_HELP
+from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
+from vgpuscope.catalog import analyzer, cluster, extender, limits, node, rows
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
 ALL = frozenset(FAMILY_HELP)
@@ -211,3 +212,9 @@ def test_hamis_families_carry_its_zone_on_all_but_the_build():
     for _, exposed in EXPOSED:
         if exposed.family.startswith("hami") and exposed.name != "hami_build_info":
             assert ("zone", "vGPU") in exposed.const
+
+
+def test_every_limit_on_series_is_documented_on_one_page():
+    declared = {name: one for name, one in vars(limits).items() if isinstance(one, limits.SeriesLimit)}
+    documented = [*NODE_LIMITS, *CLUSTER_LIMITS, *FLEET_LIMITS]
+    assert sorted(one.what for one in documented) == sorted(one.what for one in declared.values())

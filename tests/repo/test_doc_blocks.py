@@ -10,9 +10,9 @@ import yaml
 from tests.needed import needed
 from tests.paths import REPOSITORY
 from tests.repo.test_docs import _HEADING, _TABLE_ROW, LABELS, METRICS, PAGES, prose
+from tools.writers.series import series_per
 from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric
-from vgpuscope.catalog.series import series_per
 from vgpuscope.formats.hami import annotation, register
 from vgpuscope.knowledge import vendors
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.paths import REPOSITORY
+from tools.writers.families import FAMILY_HELP
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
-from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.paths import REPOSITORY
+from tools.writers.families import FAMILY_HELP
 from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
-from vgpuscope.catalog.metric import FAMILY_HELP
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 PROCESSES = {

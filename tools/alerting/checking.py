@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from tools.writers.families import FAMILY_HELP
 from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
-from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.knowledge.exporters import GROUPS
 
 _TOKEN = re.compile(

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tools.writers.families import FAMILY_HELP
+from tools.writers.series import series_per
 from vgpuscope.catalog.limits import SeriesLimit
-from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric, Scope
-from vgpuscope.catalog.series import series_per
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, Exposed, Metric, Scope
 
 _ALL = frozenset(FAMILY_HELP)
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from vgpuscope.catalog.metric import FAMILY_HELP, Metric
+from tools.writers.families import FAMILY_HELP
+from vgpuscope.catalog.metric import Metric
 
 _ALL = frozenset(FAMILY_HELP)
 

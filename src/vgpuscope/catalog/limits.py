@@ -43,18 +43,6 @@ CLUSTER_SERIES = SeriesLimit(
     most=64_000_000,
     reason="cluster-limit",
 )
-CLUSTER_LIMITS = (
-    CONTAINER_DEVICES,
-    POD_INSTANCES,
-    NODE_DEVICES,
-    NODE_HOLDERS,
-    NODE_OFFERS,
-    NODE_FINDINGS,
-    CLUSTER_TYPES,
-    CLUSTER_SCHEDULERS,
-    CLUSTER_WAITING,
-    CLUSTER_SERIES,
-)
 
 # ── node agent ───────────────────────────────────────────────────────────────────────────────────────────────────
 CONTAINER_MIGS = SeriesLimit(
@@ -69,7 +57,6 @@ UNSEEN_DEVICES = SeriesLimit(
 HOST_CONTAINERS = SeriesLimit(
     what="containers that hold a GPU, with series of their CPU, memory, I/O and network", most=2048, reason="node-limit"
 )
-NODE_LIMITS = (CONTAINER_MIGS, NODE_CONTAINERS, NODE_VGPUS, NODE_MIG_HOLDINGS, UNSEEN_DEVICES, HOST_CONTAINERS)
 
 # ── analyzer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 GPU_TENANTS = SeriesLimit(what="tenants of one GPU or MIG instance", most=512, reason="gpu-limit")
@@ -77,4 +64,3 @@ TARGET_GPUS = SeriesLimit(
     what="GPUs and MIG instances of one target that the analyzer scrapes itself", most=1024, reason="target-limit"
 )
 FLEET_GPUS = SeriesLimit(what="GPUs and MIG instances of the fleet", most=1_000_000, reason="fleet-limit")
-FLEET_LIMITS = (GPU_TENANTS, TARGET_GPUS, FLEET_GPUS)

@@ -10,6 +10,7 @@ from tests.contract.clusterrun import holder, registered
 from tests.controlplane import pod as written
 from tests.logic.cluster import builders as made
 from tests.services.cluster.test_cardinality import ALLOCATED, INSTANCES, NODE, Cluster
+from tools.writers.series import series_per
 from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog.limits import (
     CONTAINER_DEVICES,
@@ -21,7 +22,6 @@ from vgpuscope.catalog.limits import (
 )
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.catalog.rows import InstanceRow
-from vgpuscope.catalog.series import series_per
 from vgpuscope.logic.cluster.reconcile import LISTED
 from vgpuscope.model.allocation import OfferedResource
 from vgpuscope.views.cluster.metrics import NodeSamples

@@ -8,9 +8,9 @@ from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.store import fleets
+from tools.writers.series import ANALYZER_SCOPES, series_per
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.catalog.metric import Scope
-from vgpuscope.catalog.series import ANALYZER_SCOPES, series_per
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.views.build import Build

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.logic.node.builders import GIB, M1, A, B, card, instance, pod, region, sample, share, slot
+from tools.writers.series import series_per
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.limits import NODE_CONTAINERS, NODE_VGPUS
 from vgpuscope.catalog.metric import FAMILIES
-from vgpuscope.catalog.series import series_per
 from vgpuscope.model.pod import MigAllocation
 from vgpuscope.model.region import RegionDevice
 from vgpuscope.views.build import Build
