@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.formats.hami.wholefile import decode_file
 from tests.formats.kubelet_messages import pb
 from tests.fuzz import survives
 from tests.paths import TESTS
 from vgpuscope.formats.cgroup import owners_of
 from vgpuscope.formats.hami.annotation import assigned_devices, decode_lock, held_instances, mig_allocations, pod_shares
-from vgpuscope.formats.hami.region import decode, decode_file, identify
+from vgpuscope.formats.hami.region import decode, identify
 from vgpuscope.formats.hami.register import registered_devices
 from vgpuscope.formats.kube.api_groups import decode_group_versions
 from vgpuscope.formats.kube.dra import decode_claim_event, decode_claims, decode_slice_event, decode_slices

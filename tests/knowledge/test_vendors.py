@@ -1,12 +1,17 @@
 import pytest
 
 from vgpuscope.knowledge.vendors import (
+    BY_ALLOCATED,
+    BY_REGISTER,
+    BY_TO_ALLOCATE,
+    BY_WORD,
     VENDORS,
-    vendor_by_annotation,
+    Vendor,
     vendor_by_resource,
-    vendor_by_word,
 )
 from vgpuscope.model.quantity import MIB
+
+BY_ANNOTATION: dict[str, Vendor] = BY_REGISTER | BY_ALLOCATED | BY_TO_ALLOCATE
 
 # word, resources, registration, node annotation, allocated, to-allocate, MiB of 1 in the memory resource
 ROWS = [
@@ -86,7 +91,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_the_table_says_what_hami_does(row):
     word, resources, registration, register, assigned, keys, mib = row
-    vendor = vendor_by_word(word)
+    vendor = BY_WORD[word]
     count, memory, core = (*resources.split(), "-", "-")[:3]
     domain = count.split("/")[0]
     assert (vendor.count, vendor.memory, vendor.core) == (
@@ -109,7 +114,7 @@ def test_the_table_has_no_other_rows():
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.word)
 def test_every_name_leads_back_to_its_row_alone(vendor):
     for key in (*vendor.registers, *vendor.allocated, *vendor.to_allocate):
-        assert vendor_by_annotation(key) is vendor
+        assert BY_ANNOTATION[key] is vendor
     for resource in vendor.resources:
         assert vendor_by_resource(resource) is vendor
 
@@ -126,7 +131,7 @@ def test_devices_are_registered_or_counted(vendor):
 
 def test_keys_of_the_first_releases_are_known():
     for key in ("4pd.io/node-nvidia-register", "4pd.io/vgpu-ids-new", "4pd.io/devices-to-allocate"):
-        assert vendor_by_annotation(key).word == "NVIDIA"
+        assert BY_ANNOTATION[key].word == "NVIDIA"
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"])
@@ -140,5 +145,5 @@ def test_other_resources_are_nobodys(name):
 
 
 def test_other_annotations_and_words_are_nobodys():
-    assert vendor_by_annotation("hami.io/node-handshake") is None
-    assert vendor_by_word("nvidia") is None
+    assert "hami.io/node-handshake" not in BY_ANNOTATION
+    assert "nvidia" not in BY_WORD

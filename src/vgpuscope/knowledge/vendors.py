@@ -242,15 +242,6 @@ BY_RESOURCE = {name: vendor for vendor in VENDORS for name in vendor.resources}
 BY_QUOTA = {f"limits.{name}": vendor for vendor in VENDORS for name in vendor.quotas}
 
 
-def vendor_by_word(word: str) -> Vendor | None:
-    return BY_WORD.get(word)
-
-
-def vendor_by_annotation(key: str) -> Vendor | None:
-    """The vendor of a node's or pod's annotation."""
-    return BY_REGISTER.get(key) or BY_ALLOCATED.get(key) or BY_TO_ALLOCATE.get(key)
-
-
 def vendor_by_resource(name: str) -> Vendor | None:
     """The vendor of a resource: from the table, or NVIDIA for resources that its plugin makes of a divided GPU."""
     found = BY_RESOURCE.get(name)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.formats.hami.wholefile import decode_file
 from tests.paths import TESTS
-from vgpuscope.formats.hami.region import LastDecoded, decode, decode_file, identify
+from vgpuscope.formats.hami.region import LastDecoded, decode, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
 

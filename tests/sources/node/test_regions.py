@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.formats.hami.wholefile import decode_file
 from tests.paths import TESTS
-from vgpuscope.formats.hami.region import decode_file
 from vgpuscope.model.errors import RegionsAbsent, RegionsUnreadable
 from vgpuscope.sources.node.regions import Regions
 

@@ -229,13 +229,6 @@ def _region(layout: Layout, version: tuple[int, int] | None, body: bytes, tail: 
     )
 
 
-def decode_file(data: bytes) -> Region:
-    """The region in the bytes of a whole file, or RegionRefused."""
-    layout = identify(len(data), data)
-    offset, length = layout.tail
-    return decode(layout, data, data[offset : offset + length])
-
-
 def _used_slots(process_count: int) -> int:
     return min(max(process_count, 0), MAX_PROCESSES)
 
