@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import DETAIL, SUMMARY, fields
-from vgpuscope.views.fleet.log import detail as log_detail
+from vgpuscope.views.fleet.log import detail
 from vgpuscope.views.fleet.log.table import low_lines, table_lines
 from vgpuscope.views.fleet.results.results import ResultRow
 
@@ -18,10 +18,10 @@ def tell_analysis(analysis: Analysis) -> None:
     if not log.isEnabledFor(SUMMARY):
         return
     detailed = log.isEnabledFor(DETAIL)
-    for message, values in log_detail.node_events(analysis, all_nodes=detailed):
+    for message, values in detail.node_events(analysis, all_nodes=detailed):
         log.log(SUMMARY, message, extra=fields(**values))
     if detailed:
-        for message, values in log_detail.gpu_events(analysis):
+        for message, values in detail.gpu_events(analysis):
             log.log(DETAIL, message, extra=fields(**values))
 
 

@@ -1,6 +1,6 @@
 """`vgpuscope top`, the part without I/O: samples and keys update a state, and the screen is drawn from the state.
 
-text ◄─ top_rows ◄─ top_processes ◄─ top_table ◄─ top ─► top_notes
+text ◄─ rows ◄─ processes ◄─ table ◄─ state ─► notes
 """
 
 from collections.abc import Callable
