@@ -19,6 +19,7 @@ from tests.services.analyzer.controlling import EAGER, analysed
 from vgpuscope import cli
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.reclaim import BRAKES, STATES, Case, Share
+from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.reclaim import words
 from vgpuscope.views.reclaim.api import BreakerState, ReclaimList, case_row, counted
 from vgpuscope.views.reclaim.tables import cases_table
@@ -170,7 +171,7 @@ def test_every_word_has_both_languages():
 def test_commands_have_the_chinese_names_of_the_console():
     """The console has a word for every reason and step, because its tests look for codes on every page."""
     console = (REPOSITORY / "web/src/words/zh.ts").read_text()
-    assert dict(re.findall(r'"case_reason\.(\w+)": "(.+)"', console)) == words.CHINESE_REASONS
+    assert dict(re.findall(r'"case_reason\.(\w+)": "(.+)"', console)) == CHINESE_REASONS
     assert dict(re.findall(r'"audit\.what\.(\w+)": "(.+)"', console)) == words.CHINESE_STEPS
     assert set(words.CHINESE_BRAKES) == set(BRAKES)
 

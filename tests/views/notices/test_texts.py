@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from vgpuscope.model.notices import NOTICE_KINDS, Notice
 from vgpuscope.model.reclaim import Case, Share
+from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.notices import templates, words
 from vgpuscope.views.notices.message import FIELDS, Item, Style, check_template, harmless, message, moment
 from vgpuscope.views.notices.templates import TemplateRefused
-from vgpuscope.views.reclaim.words import CHINESE_REASONS
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00 UTC
 

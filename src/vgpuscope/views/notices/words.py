@@ -2,7 +2,7 @@
 
 from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.words import Language
-from vgpuscope.views.reclaim.words import CHINESE_REASONS
+from vgpuscope.views.case_reasons import CHINESE_REASONS
 
 HEADINGS: dict[Language, dict[NoticeKind, str]] = {
     "en": {

@@ -10,8 +10,9 @@ from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import OPEN, State
 from vgpuscope.model.words import Language
+from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
-from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_REASONS, CHINESE_STEPS, STATES, named, word
+from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_STEPS, STATES, named, word
 from vgpuscope.views.table import table
 from vgpuscope.views.text import clean, span
 

@@ -1,0 +1,36 @@
+"""Why a case of reclaim is in its state, in Chinese: for notices and for tables."""
+
+from collections.abc import Mapping
+
+CHINESE_REASONS: Mapping[str, str] = {  # why a case is in its state
+    "confirmed": "连续空闲窗口已足够",
+    "notice_delivered": "已通知所有者",
+    "grace_ended": "宽限期已结束",
+    "dry_run": "演练",
+    "decided": "按策略决定",
+    "approved": "已批准",
+    "snoozed": "已推迟",
+    "exempted": "已豁免",
+    "resumed": "操作员结束了推迟或豁免",
+    "restored": "已恢复",
+    "works_again": "恢复工作",
+    "policy_changed": "策略已改变",
+    "approval_needed": "策略现在要求批准",
+    "holds_memory": "重新占用显存",
+    "prepares_data": "正在准备数据",
+    "ended": "已结束",
+    "annotation": "由注解决定",
+    "annotation_gone": "注解已移除",
+    "live": "演练已结束",
+    "idle_again": "再次空闲",
+    "idle": "空闲",
+    "freed": "GPU 已释放",
+    "not_freed": "GPU 未及时释放",
+    "call_failed": "调用长时间失败",
+    "call_refused": "调用被拒绝",
+    "notice_failed": "未能通知所有者",
+    "owner_agreed": "所有者同意归还 GPU",
+    "owner_in_use": "同一控制器的另一个 Pod 正在使用",
+    "restore_refused": "未能恢复原状",
+    "restoring": "正在恢复原状",
+}
