@@ -12,22 +12,22 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bench.measure import Speed
-from vgpuscope.logic.reclaim.brakes import Known, World
-from vgpuscope.logic.reclaim.tick import Memory, Tick, tick
+from vgpuscope.logic.reclaim.brakes import TickFacts, WorkloadFacts
+from vgpuscope.logic.reclaim.tick import ReclaimMemory, TickResult, tick
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Tenant, TenantUse, Window
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.reclaim import Case, Policy, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.past import PastStore
-from vgpuscope.store.reclaim import Batch, ReclaimStore
+from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore
 
 _SHARED_BY = 4
 _IDLE = 3  # of ten workloads
 _TICKS = 10
 _ROUNDS = 5
 _WINDOW = 600.0
-_NOBODY = Known()
+_NOBODY = WorkloadFacts()
 
 
 def fleet(workloads: int) -> tuple[GpuUse, ...]:
@@ -81,12 +81,12 @@ class Machine:
 
     def __init__(self) -> None:
         self.cases: dict[str, Case] = {}
-        self._memory = Memory()
+        self._memory = ReclaimMemory()
         self._policy = Policy(dry_run=False)
 
-    def follow(self, one: Analysis) -> tuple[float, Tick]:
+    def follow(self, one: Analysis) -> tuple[float, TickResult]:
         """The CPU of one tick, and its moves."""
-        world = World(now=one.window.end, leads=True, stored=True, channel=False)
+        world = TickFacts(now=one.window.end, leads=True, stored=True, channel=False)
         with without_collections():  # as the service does
             began = time.thread_time()
             done = tick(self.cases, one, self._memory, policy=self._policy, world=world, facts=_known)
@@ -96,11 +96,11 @@ class Machine:
         return took, done
 
 
-def _known(_: Workload) -> Known:
+def _known(_: Workload) -> WorkloadFacts:
     return _NOBODY
 
 
-async def saved(done: Tick, one: Analysis) -> tuple[float, float, float]:
+async def saved(done: TickResult, one: Analysis) -> tuple[float, float, float]:
     """Seconds in which the largest batch is stored, and in which a frame of the past is; the frame's bytes."""
     with tempfile.TemporaryDirectory(prefix="vgpuscope-reclaim-") as folder:
         engine = open_engine(str(Path(folder) / "store.db"))
@@ -110,7 +110,7 @@ async def saved(done: Tick, one: Analysis) -> tuple[float, float, float]:
             term = (await store.lead()).term
             entries = [AuditEntry(at=0.0, actor="bench", what="moved", case_id=move.after.id) for move in done.moves]
             began = time.perf_counter()
-            await store.save(Batch(cases=[move.after for move in done.moves], audit=entries), term=term)
+            await store.save(ReclaimBatch(cases=[move.after for move in done.moves], audit=entries), term=term)
             batch = time.perf_counter() - began
             began = time.perf_counter()
             past.added(await engine.write(lambda tx: past.add(tx, one)))
@@ -133,14 +133,14 @@ class Round(NamedTuple):
     turned: float
     bound: float
     resident: float
-    largest: Tick
+    largest: TickResult
     cases: int
 
 
 def one_round(gpus: tuple[GpuUse, ...], speed: Speed) -> Round:
     gc.collect()
     before = _resident()
-    machine, ticks, bounds, largest = Machine(), [], [], Tick(memory=Memory())
+    machine, ticks, bounds, largest = Machine(), [], [], TickResult(memory=ReclaimMemory())
     for number in range(1, _TICKS + 1):
         speed.look()
         bounds.append(lower_bound(gpus))

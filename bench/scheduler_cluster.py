@@ -6,7 +6,7 @@ from random import Random
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import Assignment, NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.model.cluster_event import NodeSet, PodSet, QuotaSet
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, PlacementRequest
 from vgpuscope.model.quantity import MIB
 
 GPUS = 8
@@ -95,14 +95,14 @@ def _percentage(random: Random) -> tuple[ContainerAsk, ...]:
     return (ContainerAsk(index=0, name="main", count=1, percentage=random.randint(5, 40)),)
 
 
-_NUMA = Selection(numa_bind=True)
-_TOPOLOGY = Selection(gpu_policy=("topology-aware",))
+_NUMA = GpuSelection(numa_bind=True)
+_TOPOLOGY = GpuSelection(gpu_policy=("topology-aware",))
 
 SHAPES: dict[str, Callable[[Random], PlacementRequest]] = {
     "one GPU": lambda random: _request(_one(random)),
     "two GPUs with cores": lambda random: _request(_several(random, 2)),
     "two containers": lambda random: _request(_two_containers(random)),
-    "a type of GPU": lambda random: _request(_one(random), Selection(use_types=("h100",))),
+    "a type of GPU": lambda random: _request(_one(random), GpuSelection(use_types=("h100",))),
     "two GPUs of one NUMA node": lambda random: _request(_several(random, 2), _NUMA),
     "four GPUs by topology": lambda random: _request(_several(random, 4), _TOPOLOGY),
     "a percentage under a quota": lambda random: _request(_percentage(random), namespace="limited"),
@@ -112,7 +112,7 @@ SHAPES: dict[str, Callable[[Random], PlacementRequest]] = {
 
 
 def _request(
-    asks: tuple[ContainerAsk, ...], selection: Selection | None = None, namespace: str = "team-0"
+    asks: tuple[ContainerAsk, ...], selection: GpuSelection | None = None, namespace: str = "team-0"
 ) -> PlacementRequest:
     return PlacementRequest(
         uid="uid-new",
@@ -120,5 +120,5 @@ def _request(
         name="new",
         containers=len(asks),
         asks=asks,
-        selection=selection or Selection(),
+        selection=selection or GpuSelection(),
     )

@@ -23,7 +23,7 @@ def main(nodes: int, decisions: int) -> FilterFigures:
     speed, random = Speed(), Random(nodes)
     state = half_full(nodes, random)
     names = list(state.nodes)
-    state.books()
+    state.node_infos()
     took: dict[str, list[float]] = {shape: [] for shape in SHAPES}
     fitting: dict[str, int] = dict.fromkeys(SHAPES, 0)
     for number in range(decisions):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from vgpuscope.http import address
-from vgpuscope.http.server import Readiness, Server, make_app
+from vgpuscope.http.server import HttpServer, Readiness, make_app
 
 
 class _Fixed:
@@ -30,7 +30,7 @@ def main() -> None:
     """Serve until the process is ended."""
     page = _Fixed(Path(sys.argv[1]).read_bytes())
     app = make_app(title="static page", metrics=lambda: page, ready=Readiness)
-    asyncio.run(Server(app, sock=address.bind(f"127.0.0.1:{sys.argv[2]}")).run())
+    asyncio.run(HttpServer(app, sock=address.bind(f"127.0.0.1:{sys.argv[2]}")).run())
 
 
 main()

@@ -71,7 +71,7 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
 def draw(snapshot: NodeSnapshot, path: Path) -> None:
     """Draw the node as `vgpuscope top` shows it."""
     console = paper()
-    state = top.sampled(top.State(url=""), snapshot, now=snapshot.at + 0.4)
+    state = top.sampled(top.TopState(url=""), snapshot, now=snapshot.at + 0.4)
     for line in top.page(state, WIDTH):
         console.print(line, no_wrap=True, overflow="crop")
     save(console, f"vgpuscope top — {snapshot.node}", path)

@@ -15,14 +15,14 @@ from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from vgpuscope.config import AnalyzerConfig, Config
 from vgpuscope.config.kube import KubeConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
-from vgpuscope.formats.kube.changes import Mark
+from vgpuscope.formats.kube.changes import ChangeAnnotation
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed
-from vgpuscope.model.reclaim import Case, Target
-from vgpuscope.services.analyzer.reclaim.given import Given
+from vgpuscope.model.reclaim import Case, ReclaimTarget
+from vgpuscope.services.analyzer.reclaim.dependencies import ReclaimDependencies
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
-from vgpuscope.sinks.kube import Why
+from vgpuscope.sinks.kube import ChangeReason
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import ReclaimStore
 
@@ -158,7 +158,7 @@ class Hand:
     def restart(self) -> None:
         """The process dies, and another one begins."""
         self.kube = ReclaimKube(lambda: self.config, clock=lambda: self.now)
-        given = Given(
+        given = ReclaimDependencies(
             config=lambda: self.config,
             store=self.store,
             lead=Lease(),
@@ -197,7 +197,7 @@ class Hand:
         for _ in range(3):
             await self.window()
 
-    async def stopped(self, why: Why) -> tuple[Target, Mark]:
+    async def stopped(self, why: ChangeReason) -> tuple[ReclaimTarget, ChangeAnnotation]:
         """The change itself, without the machine; again after a fresh look while a controller writes the object."""
         workload = self.case().workload
         while True:
@@ -205,7 +205,7 @@ class Hand:
             target = self.kube.known(workload).pod.target
             assert target is not None
             try:
-                return target, await self.kube._hands().stop(target, why, now=self.now)
+                return target, await self.kube._reclaimer().stop(target, why, now=self.now)
             except CallFailed as e:
                 if "(409)" not in str(e):
                     raise

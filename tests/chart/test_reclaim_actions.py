@@ -22,8 +22,8 @@ from tests.services.analyzer.controlling import BEARER, EAGER, analysed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed, CaseUnfit
 from vgpuscope.model.reclaim import Call, Workload
-from vgpuscope.services.analyzer.reclaim.calls import Order
-from vgpuscope.sinks.kube import Why
+from vgpuscope.services.analyzer.reclaim.calls import ClusterChange
+from vgpuscope.sinks.kube import ChangeReason
 from vgpuscope.store.engine.engine import open_engine
 
 pytestmark = pytest.mark.real
@@ -81,7 +81,7 @@ async def test_a_deployment_is_scaled_to_zero_and_back(taker: Hand, workloads: W
     assert {event["regarding"]["name"] for event in workloads.events()} == {"web"}
 
     case = taker.case()
-    assert (await taker.machine.people.restore(case.id, "ops")).state == "restored"
+    assert (await taker.machine.case_actions.restore(case.id, "ops")).state == "restored"
     now = workloads.now(web)
     assert (now["spec"]["replicas"], mark(now)) == (2, None)
     assert {case.state for case in taker.machine.cases.values()} == {"restored"}
@@ -96,7 +96,7 @@ async def test_two_calls_for_one_owner_keep_the_number_that_was_there_first(take
     [first, second] = await taker.calls()
     target, _ = await taker.stopped(_why(first))
     for call in (second, first):
-        await taker.kube._hands().stop(target, _why(call), now=taker.now)
+        await taker.kube._reclaimer().stop(target, _why(call), now=taker.now)
     assert mark(workloads.now(web))["before"] == {"spec replicas": 2}
     assert mark(workloads.now(web))["key"] == first.key
     assert len(workloads.events()) == 2, "one for each call"
@@ -110,7 +110,7 @@ async def test_a_call_that_is_repeated_after_a_crash_changes_nothing(taker: Hand
     [call] = await taker.calls()
     known, first = await taker.stopped(_why(call))
     workloads.patch(web, {"spec": {"replicas": 3}})
-    again = await taker.kube._hands().stop(known, _why(call), now=taker.now + 1)
+    again = await taker.kube._reclaimer().stop(known, _why(call), now=taker.now + 1)
     assert again == first
     assert workloads.now(web)["spec"]["replicas"] == 3
     assert len(workloads.events()) == 1
@@ -123,11 +123,11 @@ async def test_what_somebody_changed_since_is_not_put_back(taker: Hand, workload
     await gone(taker)
     workloads.patch(web, {"spec": {"replicas": 5}})
     with pytest.raises(CaseUnfit, match="replicas 5"):
-        await taker.machine.people.restore(taker.case().id, "ops")
+        await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert workloads.now(web)["spec"]["replicas"] == 5
     workloads.patch(web, {"spec": {"replicas": 0}, "metadata": {"annotations": {"vgpuscope.io/reclaimed": None}}})
     with pytest.raises(CaseUnfit, match="no mark"):
-        await taker.machine.people.restore(taker.case().id, "ops")
+        await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert workloads.now(web)["spec"]["replicas"] == 0
 
 
@@ -182,7 +182,7 @@ async def test_a_stateful_set(taker: Hand, workloads: Workloads):
     await taker.delivered()
     assert workloads.now(db)["spec"]["replicas"] == 0
     await gone(taker)
-    await taker.machine.people.restore(taker.case().id, "ops")
+    await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert workloads.now(db)["spec"]["replicas"] == 2
 
 
@@ -194,7 +194,7 @@ async def test_a_replica_set_without_a_deployment(taker: Hand, workloads: Worklo
     await taker.delivered()
     assert workloads.now(rs)["spec"]["replicas"] == 0
     await gone(taker)
-    await taker.machine.people.restore(taker.case().id, "ops")
+    await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert workloads.now(rs)["spec"]["replicas"] == 1
 
 
@@ -204,7 +204,7 @@ async def test_a_job_is_suspended_and_resumed(taker: Hand, workloads: Workloads)
     await taker.delivered()
     assert workloads.now(job)["spec"]["suspend"] is True
     await gone(taker)
-    await taker.machine.people.restore(taker.case().id, "ops")
+    await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert workloads.now(job)["spec"]["suspend"] is False
     workloads.until_pods(2)
 
@@ -217,7 +217,7 @@ async def test_a_notebook_is_stopped_by_its_annotation(taker: Hand, workloads: W
     await taker.delivered()
     assert "kubeflow-resource-stopped" in workloads.now(notebook)["metadata"]["annotations"]
     assert mark(workloads.now(notebook))["before"] == {"metadata annotations kubeflow-resource-stopped": None}
-    await taker.machine.people.restore(taker.case().id, "ops")
+    await taker.machine.case_actions.restore(taker.case().id, "ops")
     assert "kubeflow-resource-stopped" not in workloads.now(notebook)["metadata"]["annotations"]
 
 
@@ -231,7 +231,7 @@ async def test_an_inference_service(taker: Hand, workloads: Workloads):
     assert now["spec"]["predictor"] == spec["predictor"] | {"minReplicas": 0}
     assert now["metadata"]["annotations"]["serving.kserve.io/stop"] == "true"
     assert workloads.now(deployment)["spec"]["replicas"] == 1, "its own controller scales it"
-    await taker.machine.people.restore(taker.case().id, "ops")
+    await taker.machine.case_actions.restore(taker.case().id, "ops")
     now = workloads.now(service)
     assert now["spec"] == spec
     assert "serving.kserve.io/stop" not in now["metadata"]["annotations"]
@@ -245,7 +245,7 @@ async def test_a_pod_without_an_owner_is_evicted_and_cannot_be_put_back(taker: H
     assert taker.case().state == "verified"
     assert [event["reason"] for event in workloads.events()] == ["GpuReclaimed"]
     with pytest.raises(CaseUnfit, match="nothing can be restored"):
-        await taker.machine.people.restore(taker.case().id, "ops")
+        await taker.machine.case_actions.restore(taker.case().id, "ops")
 
 
 async def test_a_disruption_budget_holds_an_eviction_back_until_it_allows_it(taker: Hand, workloads: Workloads):
@@ -284,7 +284,7 @@ async def test_a_pod_of_the_same_name_is_another_one(taker: Hand, workloads: Wor
     assert not taker.kube.known(taker.case().workload).pod.read
     assert workloads.now(new)["metadata"]["uid"] == new["metadata"]["uid"]
     with pytest.raises(CallFailed, match="another pod"):  # and if it had been asked, the server would have refused it
-        await taker.kube._hands().stop(target, _why(call), now=taker.now)
+        await taker.kube._reclaimer().stop(target, _why(call), now=taker.now)
     assert "deletionTimestamp" not in workloads.now(new)["metadata"]
 
 
@@ -453,6 +453,6 @@ def _workload(pod: Object) -> Workload:
     return Workload(uid=meta["uid"], namespace=meta["namespace"], pod=meta["name"])
 
 
-def _why(call: Call) -> Why:
-    order = msgspec.json.decode(call.body, type=Order)
-    return Why(call.key, order.namespace, order.pod, order.pod_uid)
+def _why(call: Call) -> ChangeReason:
+    order = msgspec.json.decode(call.body, type=ClusterChange)
+    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid)

@@ -13,7 +13,7 @@ from tests.commands.test_why import english
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
-from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
+from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
 from vgpuscope.model.service import CLUSTER_PORT, default_url
@@ -29,7 +29,7 @@ FILTERED = "2 nodes CardInsufficientMemory(gpu-1,gpu-2)"
 
 
 def pod(name, *, waited=720.0, said="", **more):
-    refusal = said and RegisterRefusal(
+    refusal = said and UnschedulableCondition(
         reason="Unschedulable", at=NOW - waited, said=condition_reasons("Unschedulable", said), message=said
     )
     return PodState(

@@ -20,7 +20,7 @@ from vgpuscope.sources.fleet.owners import Owners
 
 @asynccontextmanager
 async def serving(app):
-    server = http.Server(app, sock=address.bind("127.0.0.1:0"))
+    server = http.HttpServer(app, sock=address.bind("127.0.0.1:0"))
     task = asyncio.create_task(server.run())
     try:
         async with asyncio.timeout(SOON):

@@ -18,7 +18,7 @@ from tests.contract.promworld import prometheus, victoria_metrics, write
 from tests.services.analyzer.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from vgpuscope.catalog import node as m
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Tenant, Track
 from vgpuscope.model.errors import SourceDown
@@ -130,7 +130,9 @@ def track(reading: Reading, pod: str) -> Track:
 
 
 def concluded(reading: Reading):
-    return assemble(reading, previous={}, weights=Weights(), thresholds=Thresholds(), rules=VerdictRules(), owners={})
+    return assemble(
+        reading, previous={}, weights=ScoreWeights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
+    )
 
 
 def pods_of(uses, verdict: str) -> set[str]:

@@ -40,13 +40,13 @@ def uncached(cluster):
 @pytest.fixture
 def lists(monkeypatch):
     """The parameters of every list request that is made."""
-    made, get = [], kube.Api.get
+    made, get = [], kube.KubeClient.get
 
     async def recorded(self, path, params):
         made.append(dict(params))
         return await get(self, path, params)
 
-    monkeypatch.setattr(kube.Api, "get", recorded)
+    monkeypatch.setattr(kube.KubeClient, "get", recorded)
     return made
 
 
@@ -217,7 +217,7 @@ async def test_a_list_whose_pages_are_compacted_away_is_begun_anew(uncached, mon
     monkeypatch.setattr(kube, "_PAGE", "3")
     for number in range(8):
         uncached.create(pod(f"p{number}", node=NODE))
-    answers, get = [], kube.Api.get
+    answers, get = [], kube.KubeClient.get
 
     async def compacted_after_the_first(self, path, params):
         try:
@@ -230,7 +230,7 @@ async def test_a_list_whose_pages_are_compacted_away_is_begun_anew(uncached, mon
             uncached.compact()
         return answers[-1]
 
-    monkeypatch.setattr(kube.Api, "get", compacted_after_the_first)
+    monkeypatch.setattr(kube.KubeClient, "get", compacted_after_the_first)
     async with following(watch_of(uncached)) as pods:
         assert set(await settled(pods, uncached)) == {f"p{number}" for number in range(7)}
     assert answers[1] is None, "the server gave the second page all the same"

@@ -24,7 +24,7 @@ from vgpuscope.model.cluster_event import (
     SliceSet,
 )
 from vgpuscope.model.quantity import MIB
-from vgpuscope.sources.kube import Api, Watch, open_client, served_version
+from vgpuscope.sources.kube import KubeClient, Watch, open_client, served_version
 
 pytestmark = pytest.mark.real
 
@@ -136,7 +136,7 @@ class Reader:
     async def until(self, condition, *, act=lambda: None):
         """Watch, act once everything was listed, and go on until the condition holds of the node's ledger."""
         async with open_client(self._kubeconfig) as client, asyncio.timeout(120):
-            api = Api(client, timeout=60.0)
+            api = KubeClient(client, timeout=60.0)
             changed, listed = asyncio.Event(), set()
             tasks = [
                 asyncio.create_task(one.run(api, lambda n=n: (listed.add(n), changed.set())))
@@ -188,7 +188,7 @@ def everything(control_plane, monkeypatch):
 
 async def test_the_version_we_like_best_is_served(cluster):
     async with open_client(cluster.kubeconfig) as client:
-        api = Api(client, timeout=60.0)
+        api = KubeClient(client, timeout=60.0)
         assert await served_version(api, "resource.k8s.io", ("v1", "v1beta2", "v1beta1")) == "v1"
         assert await served_version(api, "resource.k8s.io", ("v9",)) is None
         assert await served_version(api, "nobody.example.com", ("v1",)) is None

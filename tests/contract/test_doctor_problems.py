@@ -25,7 +25,7 @@ from tests.contract.promworld import prometheus, write
 from tests.ports import free_port
 from vgpuscope.logic.doctor.chain import CHAIN, judged
 from vgpuscope.model.doctor import Check, Missing
-from vgpuscope.sources.doctor.collect import Address, Looked, collect
+from vgpuscope.sources.doctor.collect import DoctorTargets, ServiceAddress, collect
 
 pytestmark = pytest.mark.xdist_group("doctor")
 
@@ -72,14 +72,14 @@ def wait_for_targets(url: str) -> None:
     raise AssertionError("Prometheus has scraped nothing")
 
 
-def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stack: ExitStack) -> Looked:
+def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stack: ExitStack) -> DoctorTargets:
     """Serves the world; where doctor finds its parts. A part that is None does not answer, or does not exist."""
     nobody = f"http://127.0.0.1:{free_port()}"
 
-    def at(there: object, route: Route, default: str | None) -> Address | None:
+    def at(there: object, route: Route, default: str | None) -> ServiceAddress | None:
         if not there:
-            return Address(default) if default else None
-        return Address(stack.enter_context(serving(route)))
+            return ServiceAddress(default) if default else None
+        return ServiceAddress(stack.enter_context(serving(route)))
 
     agent = at(world.agent, agent_route(world), nobody if world.agent == {} else None)
     kube = at(world.kube, kube_route(world), nobody)
@@ -90,13 +90,13 @@ def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stac
     )
     engine = {"none": nobody, **engines}.get(world.prometheus) or stack.enter_context(serving(login_page))
     condition = f'{{world="{name}"{"," + world.condition if world.condition else ""}}}'
-    return Looked(
+    return DoctorTargets(
         agents=(agent,) if agent else (),
         cluster=at(world.cluster, cluster_route(world), None),
         analyzer=at(world.analyzer, analyzer_route(world), nobody),
         extender=at(world.extender, extender_route(world), nobody),
-        prometheus=Address(engine),
-        kubeconfig=Address(str(config)),
+        prometheus=ServiceAddress(engine),
+        kubeconfig=ServiceAddress(str(config)),
         kubernetes=True,
         condition="" if world.prometheus in {"self", "empty"} else condition,
     )

@@ -13,7 +13,7 @@ from tests.contract.promworld import prometheus
 from tests.services.agent.noderoot import NodeRoot
 from vgpuscope.logic.doctor.chain import judged
 from vgpuscope.model.doctor import Check
-from vgpuscope.sources.doctor.collect import Address, Looked, collect
+from vgpuscope.sources.doctor.collect import DoctorTargets, ServiceAddress, collect
 
 PAGE = (
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaaaaaa-0000-0000-0000-000000000001",Hostname="node-a",'
@@ -27,7 +27,7 @@ SCRAPE = """scrape_configs:
 """
 
 
-def checks_of(looked: Looked) -> dict[str, Check]:
+def checks_of(looked: DoctorTargets) -> dict[str, Check]:
     return {check.code: check for check in judged(asyncio.run(collect(looked)).facts)}
 
 
@@ -45,7 +45,7 @@ def test_doctor_sees_whether_a_real_scrape_honours_labels(tmp_path: Path, honor:
         config = SCRAPE.format(honor=honor, target=exporter.removeprefix("http://"))
         with prometheus(tmp_path, config) as url:
             eventually(lambda: has_series(url, "DCGM_FI_DEV_GPU_UTIL"))
-            checks = checks_of(Looked(prometheus=Address(url)))
+            checks = checks_of(DoctorTargets(prometheus=ServiceAddress(url)))
     assert checks["HONOR_LABELS_OFF"].judgement.status == status
     assert checks["POD_LABELS_MISSING"].judgement.status == "pass"
     assert checks["TARGETS_DOWN"].judgement.status == "pass"
@@ -62,7 +62,7 @@ def test_an_exporter_that_dies_is_a_target_that_is_down(tmp_path: Path):
         eventually(lambda: has_series(url, "DCGM_FI_DEV_GPU_UTIL"))
     try:
         eventually(lambda: has_series(url, "up==0"))
-        checks = checks_of(Looked(prometheus=Address(url)))
+        checks = checks_of(DoctorTargets(prometheus=ServiceAddress(url)))
     finally:
         engine.__exit__(None, None, None)
     assert checks["TARGETS_DOWN"].judgement.status == "fail"
@@ -71,10 +71,10 @@ def test_an_exporter_that_dies_is_a_target_that_is_down(tmp_path: Path):
 
 def test_an_agent_that_has_ended_is_named(tmp_path: Path):
     with NodeRoot(tmp_path).write().agent() as running:
-        checks = checks_of(Looked(agents=(Address(running.url),)))
+        checks = checks_of(DoctorTargets(agents=(ServiceAddress(running.url),)))
         assert checks["AGENT_DOWN"].judgement.status == "pass"
         assert checks["AGENT_SAMPLE_OLD"].judgement.status == "pass"
-    checks = checks_of(Looked(agents=(Address(running.url),)))
+    checks = checks_of(DoctorTargets(agents=(ServiceAddress(running.url),)))
     assert checks["AGENT_DOWN"].judgement.status == "fail"
     assert checks["AGENT_SAMPLE_OLD"].judgement.status == "skipped"
 
@@ -83,12 +83,12 @@ def test_rights_that_a_service_account_lacks_are_named(empty_cluster):
     everything = {kind: ["list", "watch"] for kind in ("nodes", "pods", "events", "resourcequotas")}
     least = {"nodes": ["list"], "pods": ["list", "watch"], "resourcequotas": ["list", "watch"]}
     complete = empty_cluster.user("doctor-all", everything)
-    checks = checks_of(Looked(kubernetes=True, kubeconfig=Address(complete)))
+    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(complete)))
     assert checks["RIGHTS_MISSING"].judgement.status == "pass"
     lacking = empty_cluster.user("doctor-few", least)
-    checks = checks_of(Looked(kubernetes=True, kubeconfig=Address(lacking)))
+    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(lacking)))
     assert checks["RIGHTS_MISSING"].judgement.status == "fail"
     assert checks["RIGHTS_MISSING"].judgement.examples == ("list events", "watch events", "watch nodes")
     stranger = empty_cluster.kubeconfig_of("doctor-stranger", "no-such-token")
-    checks = checks_of(Looked(kubernetes=True, kubeconfig=Address(stranger)))
+    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(stranger)))
     assert checks["RIGHTS_MISSING"].judgement.status == "fail"

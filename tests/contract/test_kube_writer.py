@@ -13,7 +13,7 @@ from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnwritten
 from vgpuscope.sinks.kube_writer import KubeWriter
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 
 pytestmark = pytest.mark.real
 
@@ -33,7 +33,9 @@ def cluster(empty_cluster):
 @asynccontextmanager
 async def writer(kubeconfig, instance="here"):
     async with open_client(kubeconfig) as client:
-        yield KubeWriter(Api(client, timeout=60.0), component="vgpuscope-test", instance=instance, deadline=120.0)
+        yield KubeWriter(
+            KubeClient(client, timeout=60.0), component="vgpuscope-test", instance=instance, deadline=120.0
+        )
 
 
 def train(cluster):

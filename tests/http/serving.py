@@ -28,7 +28,7 @@ class Numbers:
 @asynccontextmanager
 async def served(*, app=None, metrics=Numbers, ready=http.Readiness, guard=None, routes=(), listen="127.0.0.1:0"):
     app = app or http.make_app(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
-    server = http.Server(app, sock=address.bind(listen), guard=guard)
+    server = http.HttpServer(app, sock=address.bind(listen), guard=guard)
     task = asyncio.create_task(server.run())
     try:
         async with asyncio.timeout(SOON):

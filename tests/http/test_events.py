@@ -11,12 +11,12 @@ from tests.http.serving import SOON, served, until
 from vgpuscope.http import answer_limits
 from vgpuscope.http import server as http
 from vgpuscope.http.events import Event, Feed, Stream, Streams
-from vgpuscope.http.operations import EVENTS, Call, Operation, routes
+from vgpuscope.http.operations import EVENTS, HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
 
 
 def table(feed: Feed, keep_alive: float = SOON) -> list:
-    async def handler(call: Call[NoQuery, None]) -> Stream:
+    async def handler(call: HttpCall[NoQuery, None]) -> Stream:
         return Stream(feed.listen(Event(name="first", data={"text": "a\nb"}, id="0")), keep_alive=keep_alive)
 
     stamp = {"x-stamp": "now"}

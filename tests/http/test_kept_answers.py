@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from tests.http.serving import SOON, served
-from vgpuscope.http.answers import Answer, Content, KeptAnswers
-from vgpuscope.http.operations import Call, Operation, routes
+from vgpuscope.http.answers import Content, HttpAnswer, KeptAnswers
+from vgpuscope.http.operations import HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
 
 
@@ -27,8 +27,8 @@ class Large:
             raise RuntimeError("no")
         return Content(body=b'"' + b"x" * 9999 + str(self.version).encode() + b'"', headers={"x-total-count": "1"})
 
-    async def handler(self, call: Call[NoQuery, None]) -> Answer:
-        return Answer(make=self.make, version=self.version, kept=self.kept)
+    async def handler(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:
+        return HttpAnswer(make=self.make, version=self.version, kept=self.kept)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 from starlette.exceptions import HTTPException
 
 from tests.http.serving import SOON, served
-from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
+from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
 from vgpuscope.http.openapi import document
-from vgpuscope.http.operations import Call, Operation, links, routes
+from vgpuscope.http.operations import HttpCall, Operation, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.caller import Caller
 
@@ -31,22 +31,22 @@ class ThingQuery(Struct, frozen=True, kw_only=True):
     format: Literal["json", "csv"] | None = None
 
 
-async def one(call: Call[ThingQuery, None]) -> Content:
+async def one(call: HttpCall[ThingQuery, None]) -> Content:
     assert isinstance(call.asked, ThingQuery)
     if call.csv:
         return Content(body=b"name\r\n", media=CSV)
     return json_content([call.asked.name, call.asked.count], **{"x-n": "1"})
 
 
-async def put(call: Call[ThingQuery, Thing]) -> Thing:
+async def put(call: HttpCall[ThingQuery, Thing]) -> Thing:
     return Thing(call.asked.name, call.body.size)
 
 
-async def patch(call: Call[ThingQuery, Thing | None]) -> str:
+async def patch(call: HttpCall[ThingQuery, Thing | None]) -> str:
     return f"{call.caller.name} {call.body}"
 
 
-async def plain(call: Call[NoQuery, None]) -> list[dict]:
+async def plain(call: HttpCall[NoQuery, None]) -> list[dict]:
     return MANY
 
 
@@ -176,8 +176,8 @@ async def test_an_answer_with_a_known_version_is_not_made_again():
         made.append(1)
         return json_content(MANY)
 
-    async def handler(call: Call[ThingQuery, None]) -> Answer:
-        return Answer(make=make, version=7)
+    async def handler(call: HttpCall[ThingQuery, None]) -> HttpAnswer:
+        return HttpAnswer(make=make, version=7)
 
     table = [row("GET", "/v/{name}", handler)]
     async with served(routes=routes(table)) as server, httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:

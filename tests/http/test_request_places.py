@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from tests.http.serving import SOON, served, until
 from vgpuscope.http.answer_limits import PIECE
-from vgpuscope.http.answers import Answer, Content, respond
-from vgpuscope.http.operations import Call, Operation, routes
+from vgpuscope.http.answers import Content, HttpAnswer, respond
+from vgpuscope.http.operations import HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.request_places import Places
 
@@ -53,8 +53,8 @@ class Ended:
     def add(self) -> None:
         self.times += 1
 
-    async def answer(self, call: Call[NoQuery, None]) -> Answer:
-        return Answer(make=self.make, ended=self.add)
+    async def answer(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:
+        return HttpAnswer(make=self.make, ended=self.add)
 
     def make(self) -> Content:
         return Content(body=self.body)
@@ -107,7 +107,7 @@ async def test_no_piece_is_longer_than_the_buffers_of_a_connection():
         raise AssertionError("nothing is awaited from the client")
 
     request = Request({"type": "http", "method": "GET", "headers": []})
-    made = await respond(request, Answer(make=ended.make, ended=ended.add), asked=None, status=200, headers={})
+    made = await respond(request, HttpAnswer(make=ended.make, ended=ended.add), asked=None, status=200, headers={})
     await made({"type": "http"}, receive, send)
     assert sum(sent) == 1_000_001
     assert max(sent) <= 65_536

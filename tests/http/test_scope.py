@@ -9,7 +9,7 @@ import pytest
 from tests.http.serving import SOON, client_of, served
 from tests.http.test_guard import Folder
 from vgpuscope.config import ClusterConfig
-from vgpuscope.http.operations import Call, Operation, routes
+from vgpuscope.http.operations import HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import Readiness
 from vgpuscope.services.agent import api as agent_api
@@ -34,7 +34,7 @@ def bearer(name):
     return {"authorization": f"Bearer {name}"}
 
 
-async def who(call: Call[NoQuery, None]) -> list:
+async def who(call: HttpCall[NoQuery, None]) -> list:
     return [call.caller.name, call.caller.role, call.caller.namespaces]
 
 
@@ -64,7 +64,7 @@ async def test_an_operation_that_does_not_say_that_it_hides_others_refuses_restr
 
 
 def test_only_the_agents_public_operations_are_open_to_restricted_callers():
-    async def node(call: Call[NoQuery, None]): ...
+    async def node(call: HttpCall[NoQuery, None]): ...
 
     assert [one.path for one in agent_api.operations(node) if one.scoped or one.public] == ["/openapi.json"]
 

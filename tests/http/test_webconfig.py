@@ -38,7 +38,7 @@ def folder(tmp_path, authority):
 def read(folder, text):
     path = folder / "web.yaml"
     path.write_text(text)
-    return webconfig.read(str(path), webconfig.Files(str(path)))
+    return webconfig.read(str(path), webconfig.WebConfigFiles(str(path)))
 
 
 def tls(*lines):

@@ -1,8 +1,9 @@
-"""What users read is in plain words: no private ones, and a GPU is called a GPU."""
+"""What users read is in plain words: no private ones, and a GPU is called a GPU. A class has a name of its own."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,33 @@ def test_a_text_of_the_console_has_no_private_word() -> None:
     texts = [text for text in found if " " in text]  # the others are keys
     assert texts
     assert [text for text in texts if private(text)] == []
+
+
+# The simulator must not share code with what it simulates, so it has classes of its own for the same things.
+_OTHER_NAMES = (SOURCE / "sim", SOURCE / "sources" / "plugin" / "v1beta1")
+CLASSES = {
+    str(module.relative_to(SOURCE)): module.read_text()
+    for module in sorted(SOURCE.rglob("*.py"))
+    if not any(module.is_relative_to(one) for one in _OTHER_NAMES)
+}
+
+
+def twice_named(sources: Mapping[str, str]) -> list[str]:
+    """Public classes that have the same name in two modules, with both places."""
+    places = defaultdict(list)
+    for module, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{module}:{node.lineno}")
+    return [f"{name} is defined at {' and '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def test_a_public_class_name_means_one_thing() -> None:
+    assert twice_named(CLASSES) == []
+
+
+def test_a_class_name_in_two_modules_is_reported_with_both_places() -> None:
+    lease = "class Lease:\n    pass\n"
+    both = {"store/lease.py": lease, "services/extender/leadership.py": f"import time\n{lease}"}
+    assert twice_named(both) == ["Lease is defined at store/lease.py:1 and services/extender/leadership.py:2"]
+    assert twice_named({"a.py": lease, "b.py": lease.replace("Lease", "_Lease")}) == []

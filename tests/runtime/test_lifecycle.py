@@ -26,7 +26,7 @@ async def forever():
 
 def make_server():
     app = http.make_app(title="t", metrics=Numbers, ready=http.Readiness)
-    return http.Server(app, sock=address.bind("127.0.0.1:0"))
+    return http.HttpServer(app, sock=address.bind("127.0.0.1:0"))
 
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])

@@ -17,7 +17,7 @@ from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.world import World
-from vgpuscope.sources.kube import Api, Watch, open_client
+from vgpuscope.sources.kube import KubeClient, Watch, open_client
 
 
 def node(name, **more):
@@ -321,7 +321,7 @@ async def ledger(tmp_path, found):
             watch = Watch(
                 path=f"/api/v1/{plural}", params={}, decode_page=decode_page, decode_event=decode_event, key=key
             )
-            task = asyncio.create_task(watch.run(Api(client, timeout=60), listed.set))
+            task = asyncio.create_task(watch.run(KubeClient(client, timeout=60), listed.set))
             async with asyncio.timeout(60):
                 await listed.wait()
             task.cancel()

@@ -7,7 +7,7 @@ from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.usage import GpuUsage, NodeSnapshot
-from vgpuscope.sim.news import NewsCases, NewsEvent, NewsLook, NewsRow, NewsState, findings
+from vgpuscope.sim.news import NewsAnswers, NewsCases, NewsEvent, NewsRow, NewsState, findings
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 CODE = "SCHED_INSUFFICIENT_GPU_MEMORY"
@@ -46,7 +46,7 @@ def waits(*codes, requests=None, **more):
 
 
 def told(*rows, waiting=None):
-    return findings(NewsLook(rows, waiting, ()), now=NOW)
+    return findings(NewsAnswers(rows, waiting, ()), now=NOW)
 
 
 def test_an_idle_holder_is_told_with_gpu_hours_node_and_memory():
@@ -103,7 +103,7 @@ def events(*looks):
 
 
 def test_a_lost_gpu_is_told_once_with_its_xid_and_again_when_it_is_back():
-    looks = [NewsLook((), None, (node(health),)) for health in ("ok", "lost", "lost", "ok")]
+    looks = [NewsAnswers((), None, (node(health),)) for health in ("ok", "lost", "lost", "ok")]
     assert events(*looks) == [
         [NewsEvent("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)")],
         [],
@@ -113,7 +113,7 @@ def test_a_lost_gpu_is_told_once_with_its_xid_and_again_when_it_is_back():
 
 def test_a_tenant_that_stops_and_computes_again_is_told_through_unknown_verdicts():
     looks = [
-        NewsLook((row(tenants=[tenant("api", verdict)]),), None, ())
+        NewsAnswers((row(tenants=[tenant("api", verdict)]),), None, ())
         for verdict in ("in_use", "unknown", "idle", "unknown", "idle", "in_use")
     ]
     assert events(*looks) == [
@@ -126,13 +126,13 @@ def test_a_tenant_that_stops_and_computes_again_is_told_through_unknown_verdicts
 
 
 def test_whoever_was_idle_at_the_first_look_is_not_news():
-    assert events(*[NewsLook((row(tenants=[tenant("notebook")]),), None, ())] * 2) == [[]]
+    assert events(*[NewsAnswers((row(tenants=[tenant("notebook")]),), None, ())] * 2) == [[]]
 
 
 def test_a_pod_that_begins_to_wait_is_told_once_its_reason_is_known():
     reason = (Said(reason=Reason(code=CODE), component="hami-scheduler"),)
     looks = [
-        NewsLook((), waiting, ())
+        NewsAnswers((), waiting, ())
         for waiting in (waits(), waits(CODE), waits(CODE, said=reason), waits(CODE, said=reason))
     ]
     assert events(*looks) == [[], [NewsEvent("pod pending", "batch/fill-0: no GPU has 120 GiB free")], []]
@@ -140,7 +140,7 @@ def test_a_pod_that_begins_to_wait_is_told_once_its_reason_is_known():
 
 def test_a_process_that_does_not_answer_is_not_news():
     assert events(
-        NewsLook((row(tenants=[tenant("a", "in_use")]),), waits(CODE), (node("ok"),)), NewsLook(None, None, ())
+        NewsAnswers((row(tenants=[tenant("a", "in_use")]),), waits(CODE), (node("ok"),)), NewsAnswers(None, None, ())
     ) == [[]]
 
 
@@ -148,7 +148,7 @@ def case(state, **changes):
     """A case of /api/v1/reclaim as the analyzer sends it, read from its JSON."""
     sent = {"id": "u1", "state": state, "namespace": "research", "pod": "lab", "gpu_ids": ["GPU-1"], "reason": ""}
     answer = {"mode": "dry_run", "total": 1, "cases": [sent | {"by": None, "dry_run": False} | changes]}
-    return NewsLook(None, None, (), msgspec.json.decode(msgspec.json.encode(answer), type=NewsCases).cases)
+    return NewsAnswers(None, None, (), msgspec.json.decode(msgspec.json.encode(answer), type=NewsCases).cases)
 
 
 def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
@@ -159,7 +159,7 @@ def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
         case("acting", dry_run=True),
         case("candidate"),
         case("acting"),
-        NewsLook(None, None, ()),
+        NewsAnswers(None, None, ()),
         case("verified"),
     ]
     told = [event.words for found in events(*looks) for event in found]
@@ -173,7 +173,7 @@ def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
 
 
 def test_a_case_is_told_of_with_who_moved_it_and_why_it_ended():
-    first = NewsLook(None, None, (), ())
+    first = NewsAnswers(None, None, (), ())
     assert [event.words for event in events(first, case("snoozed", by="alice"))[0]] == [
         "research/lab is left alone for a while (by alice)"
     ]

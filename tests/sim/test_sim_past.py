@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.fleets import points
 from vgpuscope.logic.fleet.assembly import assemble, remembered
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Window
 from vgpuscope.sim.jobs import HOUR
@@ -139,7 +139,7 @@ def judged(minutes, samples, *, end, previous=()):
     gpus = assemble(
         Reading(window=window, tracks=tracks),
         previous=remembered(previous),
-        weights=Weights(),
+        weights=ScoreWeights(),
         thresholds=Thresholds(),
         rules=VerdictRules(),
         owners={},

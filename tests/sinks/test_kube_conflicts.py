@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from vgpuscope.model.errors import CallFailed
-from vgpuscope.model.reclaim import Target
-from vgpuscope.sinks.kube import KubeHands, Why
+from vgpuscope.model.reclaim import ReclaimTarget
+from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
 
-WEB = Target(kind="Deployment", api_version="apps/v1", name="web", uid="u-1")
+WEB = ReclaimTarget(kind="Deployment", api_version="apps/v1", name="web", uid="u-1")
 
 
-def why(key: str) -> Why:
-    return Why(key=key, namespace="n", pod="web-1", pod_uid="p-1")
+def why(key: str) -> ChangeReason:
+    return ChangeReason(key=key, namespace="n", pod="web-1", pod_uid="p-1")
 
 
 class Server:
@@ -69,13 +69,13 @@ def merged(item: Any, patch: Any) -> Any:
 @pytest.fixture
 async def taken() -> Server:
     server = Server()
-    await KubeHands(server, instance="a").stop(WEB, why("take"), now=1000.0)
+    await KubeReclaimer(server, instance="a").stop(WEB, why("take"), now=1000.0)
     assert server.item["spec"]["replicas"] == 0
     return server
 
 
 async def restored(server: Server) -> None:
-    await KubeHands(server, instance="a").restore(WEB, why("back"), taken_by=["take"], now=2000.0)
+    await KubeReclaimer(server, instance="a").restore(WEB, why("back"), taken_by=["take"], now=2000.0)
 
 
 async def test_a_restore_that_meets_a_controllers_write_looks_again_at_once(taken: Server):
@@ -103,5 +103,5 @@ async def test_a_stop_is_not_repeated_on_an_object_that_changed_since_the_look()
     server = Server()
     server.writes = 1
     with pytest.raises(CallFailed, match="409"):
-        await KubeHands(server, instance="a").stop(WEB, why("take"), now=1000.0)
+        await KubeReclaimer(server, instance="a").stop(WEB, why("take"), now=1000.0)
     assert (server.item["spec"]["replicas"], server.patches) == (3, 1)

@@ -18,7 +18,7 @@ from vgpuscope.sources.bodies import BodyRefused, unpacked
 from vgpuscope.sources.clients import served_api
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 from vgpuscope.sources.fleet.owners import Owners
-from vgpuscope.sources.kube import Api
+from vgpuscope.sources.kube import KubeClient
 from vgpuscope.sources.node import kubelet
 from vgpuscope.sources.node.kubelet import KubeletPods
 
@@ -49,7 +49,7 @@ async def answering(body, *headers, status=200):
 
 async def from_kube(url):
     async with httpx2.AsyncClient(base_url=url) as client:
-        return await Api(client, timeout=SOON).get("/api/v1/pods", {})
+        return await KubeClient(client, timeout=SOON).get("/api/v1/pods", {})
 
 
 async def from_kubelet(url):

@@ -14,7 +14,7 @@ from tests.sources.proxy import refusing_proxy
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.sources import http_stream
 from vgpuscope.sources.http_stream import WATCH, StreamTransport, WatchTransport
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 CA = trustme.CA()
@@ -219,7 +219,7 @@ async def test_where_there_is_a_proxy_watches_go_through_it(tmp_path, monkeypatc
         monkeypatch.setenv("HTTP_PROXY", url)
         async with open_client(kubeconfig(tmp_path, "http://kube.invalid")) as client:
             with pytest.raises(KubeUnreadable, match="502"):
-                await anext(Api(client, timeout=30.0).lines("/api/v1/pods", {"watch": "1"}, silence=1.0))
+                await anext(KubeClient(client, timeout=30.0).lines("/api/v1/pods", {"watch": "1"}, silence=1.0))
         assert (await asked).startswith("GET http://kube.invalid/api/v1/pods?watch=1 ")
 
 

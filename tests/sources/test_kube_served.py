@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
-from vgpuscope.sources.kube import Api, served_version
+from vgpuscope.sources.kube import KubeClient, served_version
 
 GROUP = "resource.k8s.io"
 WANTED = ("v1", "v1beta2", "v1beta1")
@@ -35,7 +35,7 @@ async def answering(status, body):
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=url, timeout=1e-6) as client:  # the time that counts is ours
-            yield Api(client, timeout=60.0), asked
+            yield KubeClient(client, timeout=60.0), asked
 
 
 async def served(status, body):

@@ -21,7 +21,7 @@ from vgpuscope.model.analysis import (
     Window,
 )
 from vgpuscope.model.history import HistoryPoint
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 
 HOUR, DAY = 3600, 86400
 NOON = 1_790_000_000 // DAY * DAY + DAY // 2  # noon of some day
@@ -52,7 +52,7 @@ def analysis(end: float, *gpus: GpuUse, number: int = 1, window: float = 600) ->
 
 async def points(store, **asked) -> list[HistoryPoint]:
     """The points that the store returns for these words."""
-    return (await store.page(Wanted(**asked))).points
+    return (await store.page(HistorySelection(**asked))).points
 
 
 def fleet(end: float, cards: int, *, number: int = 1) -> Analysis:

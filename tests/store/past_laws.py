@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.store.fleets import DAY, NOON, analysis, fleet, gpu, tenant
-from vgpuscope.logic.reclaim.workloads import Present, vanished
+from vgpuscope.logic.reclaim.workloads import HoldingWorkloads, vanished
 from vgpuscope.model.analysis import Analysis, Evidence, Stat
 from vgpuscope.model.reclaim import Policy
 from vgpuscope.store.engine.engine import Engine
@@ -32,7 +32,7 @@ async def read(history: StoredHistory, begin: float = 0.0, end: float = 2.0 * NO
 def looks_the_same(one: Analysis, other: Analysis) -> None:
     """All that the machine asks of an analysis."""
     assert (one.window.begin, one.window.end) == (other.window.begin, other.window.end)
-    mine, theirs = Present(one.gpus), Present(other.gpus)
+    mine, theirs = HoldingWorkloads(one.gpus), HoldingWorkloads(other.gpus)
     assert set(mine) == set(theirs)
     assert mine.held({}) == theirs.held({})
     for key in mine:

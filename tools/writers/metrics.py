@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tools.writers.families import FAMILY_HELP
 from tools.writers.series import series_per
 from vgpuscope.catalog.limits import SeriesLimit
-from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, Exposed, Metric, Scope
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, ExposedName, Metric, Scope
 
 _ALL = frozenset(FAMILY_HELP)
 
@@ -148,14 +148,14 @@ def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
     yield ""
 
 
-def _rows(family: str, metrics: Iterable[Metric]) -> Iterator[tuple[Metric, Exposed]]:
+def _rows(family: str, metrics: Iterable[Metric]) -> Iterator[tuple[Metric, ExposedName]]:
     for metric in metrics:
         for exposed in metric.exposed(_ALL):
             if exposed.family == family:
                 yield metric, exposed
 
 
-def _labels(exposed: Exposed) -> list[str]:
+def _labels(exposed: ExposedName) -> list[str]:
     fixed = [f'{label}="{value}"' for label, value in exposed.const]
     return [label for label, _ in exposed.labels] + list(exposed.extra) + fixed
 

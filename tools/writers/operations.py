@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from tools.writers.openapi import analyzer_api
 from vgpuscope.http import parameters
 from vgpuscope.http.answers import CSV
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery, Param
 from vgpuscope.model.caller import Role
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT
@@ -112,7 +112,7 @@ def _call(operation: Operation) -> str:
     return f"`{operation.method} {operation.path}`"
 
 
-async def _node(call: Call[NoQuery, None]) -> NodeSnapshot:
+async def _node(call: HttpCall[NoQuery, None]) -> NodeSnapshot:
     """Stands for the agent's handler; only its types are read."""
     raise NotImplementedError
 

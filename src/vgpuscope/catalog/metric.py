@@ -66,7 +66,7 @@ class Metric(Struct, frozen=True, kw_only=True):
     const: tuple[tuple[str, str], ...] = ()
     aliases: tuple[Alias, ...] = ()
 
-    def exposed(self, families: frozenset[str]) -> tuple["Exposed", ...]:
+    def exposed(self, families: frozenset[str]) -> tuple["ExposedName", ...]:
         """The names under which this metric appears if these families are on."""
         own = Alias(family=self.family, name=self.name, labels=self.labels, const=self.const, when=self.when)
         return tuple(self._under(alias) for alias in (own, *self.aliases) if alias.family in families)
@@ -75,8 +75,8 @@ class Metric(Struct, frozen=True, kw_only=True):
         """The same number under its name in another family."""
         return next(alias for alias in self.aliases if alias.family == family)
 
-    def _under(self, alias: Alias) -> "Exposed":
-        return Exposed(
+    def _under(self, alias: Alias) -> "ExposedName":
+        return ExposedName(
             name=alias.name,
             type=alias.type or self.type,
             help=alias.help or self.help,
@@ -91,7 +91,7 @@ class Metric(Struct, frozen=True, kw_only=True):
         )
 
 
-class Exposed(Struct, frozen=True, kw_only=True):
+class ExposedName(Struct, frozen=True, kw_only=True):
     """One name on the page."""
 
     name: str

@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.clients import backtest
 
     return backtest.main(
-        backtest.Asked(
+        backtest.BacktestArguments(
             policy=args.policy,
             since=args.since,
             busy_within=args.busy_within,

@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.clients import doctor
 
     return doctor.main(
-        doctor.Asked(
+        doctor.DoctorArguments(
             agents=tuple(args.agent or ()),
             cluster=args.cluster,
             analyzer=args.analyzer,

@@ -117,7 +117,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.clients import reclaim
 
-    asked = reclaim.Asked(
+    asked = reclaim.ReclaimArguments(
         verb=args.verb,
         url=args.url,
         language=args.lang,

@@ -23,17 +23,17 @@ _MONITOR = "conmon"  # crio-conmon-<id> watches over the container <id> and is n
 _REMOVED = " (deleted)"  # the kernel's mark of a cgroup that is gone while the process still ends
 
 
-class Nested(NamedTuple):
+class PodContainer(NamedTuple):
     """A pod with its own container; without a pod, a container alone."""
 
     pod: PodUID | None
     container: str | None
 
 
-_HOST = Nested(None, None)
+_HOST = PodContainer(None, None)
 
 
-def owners_of(text: str) -> tuple[Nested, ...]:
+def owners_of(text: str) -> tuple[PodContainer, ...]:
     """The pods that the process is in, the outermost first, each with its container; one entry without a pod if none.
 
     A pod may run containers of its own, and name their cgroups as it likes: the reader of pods knows which are real.
@@ -48,13 +48,13 @@ def _paths(text: str) -> list[str]:
     return [fields[2] for fields in lines if len(fields) == 3]
 
 
-def _owners(path: str) -> tuple[Nested, ...]:
+def _owners(path: str) -> tuple[PodContainer, ...]:
     """Each pod and its own container, which is the first behind it; without a pod the last container."""
     found = [_HOST]
     for part in _PARTS.split(path):
         last = found[-1]
         if pod := _POD.search(part):
-            found.append(Nested(pod[1].replace("_", "-"), None))
+            found.append(PodContainer(pod[1].replace("_", "-"), None))
         elif (container := _CONTAINER.search(part)) and _MONITOR not in part and not (last.pod and last.container):
             found[-1] = last._replace(container=container[1])
     return tuple(found[1:]) or (found[0],)

@@ -29,7 +29,7 @@ class Malformed(ValueError):
     """The text does not have the format of its file."""
 
 
-class Moved(NamedTuple):
+class IoBytes(NamedTuple):
     """Bytes read and written, or received and sent."""
 
     inward: int
@@ -80,7 +80,7 @@ def cores(quota: int | None, period: int) -> float | None:
     return None if quota is None else quota / period
 
 
-def io_stat(text: bytes) -> Moved:
+def io_stat(text: bytes) -> IoBytes:
     """Bytes read and written on all devices (cgroup v2). An empty file means that there was no I/O."""
     read = written = 0
     for line in text.splitlines():
@@ -92,10 +92,10 @@ def io_stat(text: bytes) -> Moved:
                 read += _count(word[7:])
             elif word.startswith(b"wbytes="):
                 written += _count(word[7:])
-    return Moved(read, written)
+    return IoBytes(read, written)
 
 
-def blkio(text: bytes) -> Moved | None:
+def blkio(text: bytes) -> IoBytes | None:
     """Bytes read and written on all devices (cgroup v1); None without a device.
 
     Newer kernels count only what a limit of I/O applies to. Without one they write a total of 0, which says nothing.
@@ -109,10 +109,10 @@ def blkio(text: bytes) -> Moved | None:
             counted = True
         elif len(words) not in (2, 3):
             raise Malformed("a line of another form")
-    return Moved(found[b"Read"], found[b"Write"]) if counted else None
+    return IoBytes(found[b"Read"], found[b"Write"]) if counted else None
 
 
-def net_dev(text: bytes) -> Moved:
+def net_dev(text: bytes) -> IoBytes:
     """Bytes received and sent over all interfaces but the loopback one."""
     received = sent = 0
     lines = text.splitlines()
@@ -126,7 +126,7 @@ def net_dev(text: bytes) -> Moved:
         if name.strip() != _LOOPBACK:
             received += _count(words[0])
             sent += _count(words[_SENT])
-    return Moved(received, sent)
+    return IoBytes(received, sent)
 
 
 class NodeStat(NamedTuple):

@@ -8,7 +8,7 @@ from vgpuscope.http.operations import Operation, caller_of
 from vgpuscope.model.caller import Caller
 
 
-class Admission:
+class IdentityAdmission:
     """Lets a request in as its caller, or raises 401, 403 or 429."""
 
     def __init__(self, identity: Identity, limits: ClientLimits) -> None:

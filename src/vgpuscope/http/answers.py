@@ -29,7 +29,7 @@ class Content(Struct, frozen=True, kw_only=True):
     gzipped: bytes = b""  # the body compressed, if this was done in advance
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HttpAnswer(Struct, frozen=True, kw_only=True):
     """The answer of a handler that does more than return a value to be sent as JSON.
 
     `make` returns the content. It runs in a thread, and only if the client does not have the answer already. With
@@ -85,7 +85,7 @@ def json_content(value: Any, **headers: str) -> Content:
 
 async def respond(request: Request, answer: Any, *, asked: object, status: int, headers: Mapping[str, str]) -> Response:
     """The response to a request. `asked` is everything besides the version that the answer depends on."""
-    ended = answer.ended if isinstance(answer, Answer) else None
+    ended = answer.ended if isinstance(answer, HttpAnswer) else None
     try:
         made = await _made(request, answer, asked=asked, status=status, headers=headers)
     except BaseException:
@@ -117,7 +117,7 @@ async def _made(request: Request, answer: Any, *, asked: object, status: int, he
     gzip = wants_gzip(request.headers.get("accept-encoding", "").encode("latin-1"))
     known = _Known(request, status)
     common = {"vary": "accept, accept-encoding", "cache-control": "no-cache", **headers}
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, HttpAnswer):
         content = answer if isinstance(answer, Content) else json_content(answer)
         return await _off_loop(len(content.body), lambda: _response(content, known, gzip=gzip, headers=common))
     common |= answer.headers

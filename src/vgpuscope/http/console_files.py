@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from vgpuscope.http.answers import JSON, Answer, Content, respond
+from vgpuscope.http.answers import JSON, Content, HttpAnswer, respond
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.model.caller import ANYONE
 from vgpuscope.model.errors import Unknown
@@ -82,7 +82,7 @@ async def _file_or_page(request: Request) -> Response:
     if found is None and path.startswith(_HASHED):
         raise Unknown(f"the console has no file {path[:80]!r}", hint="Reload the page: the console was updated.")
     early = not request.url.query and request.scope.get("caller", ANYONE).may("read")
-    made = Answer(make=lambda: page(path, early=early) if found is None else _file(path, found))
+    made = HttpAnswer(make=lambda: page(path, early=early) if found is None else _file(path, found))
     return await respond(request, made, asked=path, status=200, headers={})
 
 

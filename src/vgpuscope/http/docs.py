@@ -5,9 +5,9 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from vgpuscope.http.answers import Answer, Content
+from vgpuscope.http.answers import Content, HttpAnswer
 from vgpuscope.http.openapi import described
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 
 _SCRIPT, _STYLE = "application/javascript", "text/css"
@@ -37,8 +37,8 @@ def operations(*, title: str, document: Callable[[], bytes]) -> tuple[Operation,
 
 
 def _row(path: str, summary: str, make: Callable[[], Content], media: str, **more: Any) -> Operation:
-    async def handler(call: Call[NoQuery, None]) -> Answer:  # noqa: ARG001 - the same for every caller
-        return Answer(make=make)
+    async def handler(call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG001 - the same for every caller
+        return HttpAnswer(make=make)
 
     return Operation(method="GET", path=path, summary=summary, handler=handler, media=(media,), public=True, **more)
 

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens, webconfig
-from vgpuscope.http.identity import Identity, Way, authorization
+from vgpuscope.http.identity import Authenticator, Identity, authorization
 from vgpuscope.http.places import peer_of
 from vgpuscope.http.ratelimit import RateLimiter
 from vgpuscope.model.caller import RANK, Caller, Role
@@ -55,10 +55,10 @@ class Guard:
         self._passwords = _Passwords()
         self._limiter = RateLimiter()  # one limit for all requests together
         self.failures = 0
-        self._files = webconfig.Files(path)
+        self._files = webconfig.WebConfigFiles(path)
         self._looked: dict[str, bytes] | None = None  # changed files, as the last look found them
         self.web = webconfig.read(path, self._files)
-        self.ways: tuple[Way, ...] = (_Tokens(self), _Users(self, self._passwords))
+        self.ways: tuple[Authenticator, ...] = (_Tokens(self), _Users(self, self._passwords))
 
     def refresh(self) -> bool:
         """Load the files that changed and are settled: the same in two looks, because a file may be half written.
@@ -68,7 +68,7 @@ class Guard:
         if not self._files.changed():
             self._looked = None
             return False
-        files = webconfig.Files(self._path)
+        files = webconfig.WebConfigFiles(self._path)
         loaded = self._load(files)
         settled, self._looked = files.seen == self._looked, files.seen
         if not settled:
@@ -82,7 +82,7 @@ class Guard:
         log.info("web configuration renewed", extra={"file": self._path})
         return True
 
-    def _load(self, files: webconfig.Files) -> webconfig.Web | WebConfigInvalid:
+    def _load(self, files: webconfig.WebConfigFiles) -> webconfig.WebConfig | WebConfigInvalid:
         try:
             web = webconfig.read(self._path, files)
             webconfig.check_kept(self.web, web, self._path)

@@ -4,7 +4,7 @@ Ways of identification are asked one after the other, and the first that knows t
 
 API token ─► tokens and users of the web configuration ─► session ─► user named by a proxy ─► program on this machine
 
-A request that none of them knows comes from anyone. To add a way, add a Way. Handlers see the Caller only.
+A request that none of them knows comes from anyone. To add a way, add an Authenticator. Handlers see the Caller only.
 
 A browser sends some credentials with a request from any page, and reaches a loopback address under any host name. So a
 request from a page of another site has at most the role `read`, unless it carries a token.
@@ -27,7 +27,7 @@ _LONGEST_NAME = 253
 _PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
 
 
-class Way(Protocol):
+class Authenticator(Protocol):
     """One way to identify callers."""
 
     @property
@@ -50,7 +50,7 @@ class WebGuard(Protocol):
         """Whether every request needs credentials."""
 
     @property
-    def ways(self) -> tuple[Way, ...]: ...
+    def ways(self) -> tuple[Authenticator, ...]: ...
 
     @property
     def fingerprint(self) -> bytes:
@@ -116,7 +116,7 @@ class Identity:
         *,
         guard: WebGuard | None = None,
         api_token: ApiToken | None = None,
-        session: Way | None = None,
+        session: Authenticator | None = None,
         user_header: str | None = None,
         role_header: str | None = None,
         protect_reads: bool = False,
@@ -125,13 +125,13 @@ class Identity:
         """`listen_host`: a program on this machine has every role if this is a loopback address."""
         self._guard, self._protect_reads = guard, protect_reads
         self._proxy = ProxyUser(user_header, guard, role_header)
-        self._ways: tuple[Way, ...] = (
+        self._ways: tuple[Authenticator, ...] = (
             *((api_token,) if api_token else ()),
             *(guard.ways if guard else ()),
             *((session,) if session else ()),
             self._proxy,
         )
-        self._asked: tuple[Way, ...] = (*((api_token,) if api_token else ()), *(guard.ways if guard else ()))
+        self._asked: tuple[Authenticator, ...] = (*((api_token,) if api_token else ()), *(guard.ways if guard else ()))
         self._loopback = is_loopback(listen_host)
 
     @property
@@ -189,7 +189,7 @@ class Identity:
             return "this request came through a proxy, not from this machine, and no token is set"
         return "this listener is read-only: it is not known to be on a loopback address, and no token is set"
 
-    def _within_site(self, way: Way, found: Caller, request: Request) -> Caller:
+    def _within_site(self, way: Authenticator, found: Caller, request: Request) -> Caller:
         """A proxy that has credentials itself names its user; role and namespaces stay those of its credentials."""
         named = self._proxy.name(request) if _guarded(self._guard) and not isinstance(way, ApiToken) else ""
         if named:

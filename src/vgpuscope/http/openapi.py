@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from vgpuscope.http import parameters
-from vgpuscope.http.answers import JSON, Answer, Content
+from vgpuscope.http.answers import JSON, Content, HttpAnswer
 from vgpuscope.http.error_body import ErrorBody
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery, Param
 from vgpuscope.version import __version__
 
@@ -74,8 +74,8 @@ def _require(components: dict[str, Any], *, besides: Sequence[Any]) -> None:
 def described(made: Callable[[], bytes]) -> Operation:
     """The public operation `/openapi.json`; `made` returns the document when it is requested."""
 
-    async def handler(call: Call[NoQuery, None]) -> Answer:  # noqa: ARG001 - the same for every caller
-        return Answer(make=lambda: Content(body=made()))
+    async def handler(call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG001 - the same for every caller
+        return HttpAnswer(make=lambda: Content(body=made()))
 
     summary, answer = "this API for programs", dict[str, Any]
     return Operation(method="GET", path="/openapi.json", summary=summary, handler=handler, answer=answer, public=True)

@@ -40,7 +40,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     session: str = ""  # the session's cookie
 
 
-class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
+class HttpCall(Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One request that passed every check: its caller, parameters and body, and the media type to answer with."""
 
     caller: Caller
@@ -55,12 +55,12 @@ class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One method of one path. The handler's value is sent as JSON, unless it is an Answer, a Content or a Stream."""
+    """One method of one path. The handler's value is sent as JSON unless it is an HttpAnswer, a Content or a Stream."""
 
     method: Method
     path: str
     summary: str
-    handler: Callable[[Call[Any, Any]], Awaitable[Any]]
+    handler: Callable[[HttpCall[Any, Any]], Awaitable[Any]]
     body_shown: Any = None  # the type of the body in the OpenAPI document, if the handler checks a stricter one
     answer: Any = Any  # the type of the response's body
     or_else: Any = None  # the body's type if the request asks for the alternative
@@ -111,7 +111,7 @@ class Admission(Protocol):
         """The caller; raises if the caller lacks the role or exceeds its rate limit."""
 
 
-class ByRole:
+class RoleAdmission:
     """Admits callers by their role alone: for services without credentials of their own."""
 
     def admit(self, request: Request, operation: Operation) -> Caller:
@@ -139,7 +139,7 @@ def routes(operations: Sequence[Operation], admission: Admission | None = None) 
     """A route for each path, with its methods."""
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for operation in operations:
-        endpoint = _Endpoint(operation, admission or ByRole())
+        endpoint = _Endpoint(operation, admission or RoleAdmission())
         by_path.setdefault(operation.path, {})[operation.method] = endpoint
     return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
 
@@ -188,7 +188,7 @@ class _Endpoint:
         media = self._media(request, asked)
         body = await self._body(request) if self._body_type is not None else None
         answer = await operation.handler(
-            Call(caller=caller, asked=asked, body=body, media=media, connection=_connection(request))
+            HttpCall(caller=caller, asked=asked, body=body, media=media, connection=_connection(request))
         )
         if isinstance(answer, Response):  # a stream, or a session's cookie
             answer.headers.update(operation.stamp())

@@ -14,7 +14,7 @@ from msgspec import Struct
 from vgpuscope.model.quantity import Seconds
 
 
-class Held(Protocol):
+class PlacedConnection(Protocol):
     """A connection that holds a place."""
 
     @property
@@ -32,10 +32,10 @@ class Held(Protocol):
         """When its last request arrived."""
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=PlacedConnection)
 
 
-class Room(Struct, Generic[H], frozen=True, kw_only=True):
+class PlaceDecision(Struct, Generic[H], frozen=True, kw_only=True):
     """What happens when a connection arrives."""
 
     close: H | None = None  # the connection that makes room
@@ -43,21 +43,21 @@ class Room(Struct, Generic[H], frozen=True, kw_only=True):
     full: bool = False  # there is no place at all
 
 
-def room(held: Sequence[H], peer: str, *, most: int, per_peer: int, reserved: int) -> Room[H]:
+def room(held: Sequence[H], peer: str, *, most: int, per_peer: int, reserved: int) -> PlaceDecision[H]:
     """Room for a newcomer from a peer. Nothing that is being answered is closed as long as there is another way."""
     usual = [one for one in held if not one.reserved]
     same = [one for one in usual if one.peer == peer]
     if len(same) >= per_peer and (found := _quietest(same)) is not None:
-        return Room(close=found)
+        return PlaceDecision(close=found)
     if len(usual) < most:
-        return Room()
+        return PlaceDecision()
     if (found := _quietest(usual) or _oldest_of_the_busiest(usual, than=len(same))) is not None:
-        return Room(close=found)
+        return PlaceDecision(close=found)
     kept = [one for one in held if one.reserved]
     if len(kept) < reserved:
-        return Room(reserved=True)
+        return PlaceDecision(reserved=True)
     found = _quietest(kept)
-    return Room(close=found, reserved=True, full=found is None)
+    return PlaceDecision(close=found, reserved=True, full=found is None)
 
 
 def peer_of(address: tuple[str, int] | None) -> str:

@@ -270,7 +270,7 @@ class App:
             await _send_http_error(send, 500)
 
 
-class Server:
+class HttpServer:
     """Serves an application on a bound socket until stop(); reloads TLS certificates and users while it runs."""
 
     def __init__(self, app: App, *, sock: socket.socket, guard: "Guard | None" = None) -> None:

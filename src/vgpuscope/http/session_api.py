@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from vgpuscope.http.answers import JSON
 from vgpuscope.http.identity import Identity
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.sessions import OpenSession, Sessions, set_cookie
 from vgpuscope.model.caller import ANYONE, Caller, Role
@@ -56,11 +56,11 @@ class SessionApi:
             Operation(method="DELETE", summary="log out", handler=self._log_out, statuses=(403,), **shared),
         )
 
-    async def _show(self, call: Call[NoQuery, None]) -> Response:
+    async def _show(self, call: HttpCall[NoQuery, None]) -> Response:
         found = self._sessions().read(call.connection.session) if call.connection.session else None
         return _answer(self._session(call.caller, found))
 
-    async def _log_in(self, call: Call[NoQuery, Login]) -> Response:
+    async def _log_in(self, call: HttpCall[NoQuery, Login]) -> Response:
         """Answers wrong credentials with 401, whichever part of them is wrong."""
         _check_site(call)
         caller = await self._identity().known(_request(_authorization(call.body), call.connection.peer))
@@ -71,7 +71,7 @@ class SessionApi:
         made = set_cookie(cookie, lifetime=sessions.lifetime, secure=call.connection.secure)
         return _answer(self._session(caller, found), cookie=made)
 
-    async def _log_out(self, call: Call[NoQuery, None]) -> Response:
+    async def _log_out(self, call: HttpCall[NoQuery, None]) -> Response:
         _check_site(call)
         return _answer(self._session(ANYONE, None), cookie=set_cookie("", lifetime=0, secure=call.connection.secure))
 
@@ -88,7 +88,7 @@ class SessionApi:
         )
 
 
-def _check_site(call: Call[Any, Any]) -> None:
+def _check_site(call: HttpCall[Any, Any]) -> None:
     """A page of another site may not log a browser in, nor out."""
     if call.connection.foreign:
         raise Forbidden("a page of another site may not change the session")

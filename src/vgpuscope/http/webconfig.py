@@ -119,7 +119,7 @@ class KnownUser(Struct, frozen=True, kw_only=True):
     caller: Caller
 
 
-class Web(Struct, frozen=True, kw_only=True):
+class WebConfig(Struct, frozen=True, kw_only=True):
     """A web configuration, checked and ready to use."""
 
     tls: ssl.SSLContext | None = None
@@ -149,11 +149,11 @@ class Web(Struct, frozen=True, kw_only=True):
         return frozenset(word for word, there in found.items() if there)
 
 
-def read(path: str, files: "Files") -> Web:
+def read(path: str, files: "WebConfigFiles") -> WebConfig:
     """The configuration in a file and the files it names; WebConfigInvalid gives the wrong key and the reason."""
     file = _typed(yamlfile.mapping(files.read(path), path=path, error=WebConfigInvalid), path)
     tls, rate = file.tls_server_config, file.rate_limit or _RateLimit()
-    web = Web(
+    web = WebConfig(
         headers=_headers(file.http_server_config or _Http()),
         users=_users(file.basic_auth_users or {}),
         tokens=_tokens(file.bearer_tokens or [], files),
@@ -168,7 +168,7 @@ def read(path: str, files: "Files") -> Web:
     return web
 
 
-def check_kept(before: Web, after: Web, path: str) -> None:
+def check_kept(before: WebConfig, after: WebConfig, path: str) -> None:
     """WebConfigInvalid if a reload would remove the last credential or TLS, and the file does not ask for that."""
     lost = before.protections - after.protections
     if lost and not after.unguarded:
@@ -186,7 +186,7 @@ def client_allowed(certificate: dict[str, Any] | None, allowed: frozenset[str]) 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class Files:
+class WebConfigFiles:
     """Reads files relative to the configuration file, and detects whether any of them has changed since."""
 
     def __init__(self, path: str) -> None:
@@ -212,7 +212,7 @@ class Files:
 
         Contents are compared, not times: a secret can be rewritten within one tick of the clock.
         """
-        again = Files(self._directory)
+        again = WebConfigFiles(self._directory)
         for path in self._seen:
             with suppress(WebConfigInvalid):
                 again.read(path)
@@ -234,7 +234,7 @@ def _wrong(key: str, reason: str) -> WebConfigInvalid:
 # --- TLS -------------------------------------------------------------------------------------------------------------
 
 
-def _context(tls: _Tls, files: Files) -> ssl.SSLContext:
+def _context(tls: _Tls, files: WebConfigFiles) -> ssl.SSLContext:
     certificate = _pem("cert", tls.cert, tls.cert_file, files)
     key = _pem("key", tls.key, tls.key_file, files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -251,7 +251,7 @@ def _context(tls: _Tls, files: Files) -> ssl.SSLContext:
     return context
 
 
-def _pem(name: str, inline: str, file: str, files: Files) -> bytes:
+def _pem(name: str, inline: str, file: str, files: WebConfigFiles) -> bytes:
     at = f"tls_server_config.{name}_file"
     if inline and file:
         raise _wrong(at, f"{name} is given inline as well; only one may be")
@@ -323,7 +323,7 @@ def _curve(context: ssl.SSLContext, tls: _Tls) -> None:
             raise _wrong(at, f"{name} is not available on this machine") from e
 
 
-def _clients(context: ssl.SSLContext, tls: _Tls, files: Files) -> None:
+def _clients(context: ssl.SSLContext, tls: _Tls, files: WebConfigFiles) -> None:
     at = "tls_server_config.client_auth_type"
     if tls.client_auth_type in {"RequestClientCert", "RequireAnyClientCert"}:
         raise _wrong(at, f"{tls.client_auth_type} takes certificates unverified; say RequireAndVerifyClientCert")
@@ -407,7 +407,7 @@ def _namespaces(given: list[str] | UnsetType, at: str) -> tuple[str, ...] | None
     return tuple(sorted(set(given)))
 
 
-def _tokens(given: list[_Token], files: Files) -> tuple[KnownToken, ...]:
+def _tokens(given: list[_Token], files: WebConfigFiles) -> tuple[KnownToken, ...]:
     found: dict[bytes, KnownToken] = {}
     for index, token in enumerate(given):
         at = f"bearer_tokens[{index}]"
@@ -418,7 +418,7 @@ def _tokens(given: list[_Token], files: Files) -> tuple[KnownToken, ...]:
     return tuple(found.values())
 
 
-def _digest(token: _Token, files: Files, at: str) -> bytes:
+def _digest(token: _Token, files: WebConfigFiles, at: str) -> bytes:
     if bool(token.sha256) == bool(token.file):
         raise _wrong(at, "needs either sha256 or file")
     if token.file:

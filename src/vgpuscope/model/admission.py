@@ -37,7 +37,7 @@ class QuotaRoom(Struct, frozen=True, kw_only=True):
     used: int
 
 
-class Admitted(Struct, frozen=True, kw_only=True):
+class AdmissionResult(Struct, frozen=True, kw_only=True):
     """The answer: a patch of the pod, or the reason why it is denied."""
 
     patch: tuple[dict[str, Any], ...] = ()  # JSON Patch; empty: the pod stays as it is

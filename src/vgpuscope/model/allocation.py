@@ -102,7 +102,7 @@ class HeldInstance(Struct, frozen=True, kw_only=True):
     compute_instance: int | None = None
 
 
-class RegisterRefusal(Struct, frozen=True, kw_only=True, gc=False):
+class UnschedulableCondition(Struct, frozen=True, kw_only=True, gc=False):
     """The PodScheduled condition of a pod that has no node yet, in its scheduler's own words."""
 
     reason: str  # Unschedulable, SchedulingGated, SchedulerError
@@ -151,7 +151,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     owner: str = ""  # the nearest controller that people know: Deployment/web, Job/train
     controller: Controller | None = None  # of the pod itself; the search for the topmost owner starts here
     times: PodTimes = PodTimes()
-    refusal: RegisterRefusal | None = None
+    refusal: UnschedulableCondition | None = None
 
     @property
     def ended(self) -> bool:

@@ -123,7 +123,7 @@ class AgentFacts(Struct, frozen=True, kw_only=True):
     unused: frozenset[str] = frozenset()  # sources that are not configured, or that nothing on the node needs
 
 
-class Series(Struct, frozen=True, kw_only=True):
+class SeriesValue(Struct, frozen=True, kw_only=True):
     """One series with a value: on a page, or in Prometheus."""
 
     name: str
@@ -138,7 +138,7 @@ class Series(Struct, frozen=True, kw_only=True):
 class SeriesFacts(Struct, frozen=True, kw_only=True):
     """The series about GPUs, or a part of them."""
 
-    now: tuple[Series, ...]
+    now: tuple[SeriesValue, ...]
     whole: bool = True  # of the whole fleet; False: of the agents that were named
     gpus: int = 0  # GPUs that were looked at
     all_gpus: int = 0  # GPUs that there are
@@ -181,7 +181,7 @@ class KubeNode(Struct, frozen=True, kw_only=True):
     registered: bool | None = None  # with HAMi; None: no node of this cluster is
 
 
-class KubePod(Struct, frozen=True, kw_only=True):
+class ComponentPod(Struct, frozen=True, kw_only=True):
     """A pod of ours or of HAMi."""
 
     namespace: str
@@ -199,7 +199,7 @@ class KubeFacts(Struct, frozen=True, kw_only=True):
 
     denied: tuple[str, ...] = ()  # "list events"
     nodes: tuple[KubeNode, ...] = ()
-    pods: tuple[KubePod, ...] = ()
+    pods: tuple[ComponentPod, ...] = ()
     ended: tuple[tuple[str, str], ...] = ()  # namespace and name of pods that have ended
 
 
@@ -214,7 +214,7 @@ class ReclaimFacts(Struct, frozen=True, kw_only=True):
     of: int = 0
 
 
-class Channel(Struct, frozen=True, kw_only=True):
+class ChannelFacts(Struct, frozen=True, kw_only=True):
     """One channel for notices."""
 
     name: str
@@ -246,7 +246,7 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
     clock_offset: Seconds = 0.0
     asks_model: bool = False  # a language model is asked
     model_error: str = ""  # code with which it failed last
-    channels: tuple[Channel, ...] | None = None  # None: not known
+    channels: tuple[ChannelFacts, ...] | None = None  # None: not known
     reclaim: ReclaimFacts | None = None  # None: not known
 
     @property
@@ -285,7 +285,7 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
 # ── judgements ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
+class CheckOutcome(Struct, frozen=True, kw_only=True):
     """What one check found."""
 
     status: Status
@@ -299,7 +299,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
     code: str
     stage: Stage
-    judgement: Judgement
+    judgement: CheckOutcome
 
 
 # ── the report ───────────────────────────────────────────────────────────────────────────────────────────────────

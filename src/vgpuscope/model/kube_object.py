@@ -9,7 +9,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Consent, OpenHours, Signal
 
 
-class Notes(Struct, frozen=True, kw_only=True):
+class ReclaimAnnotations(Struct, frozen=True, kw_only=True):
     """What annotations of one object say about taking its GPUs; None: nothing."""
 
     consent: Consent | None = None
@@ -30,7 +30,7 @@ class KubeObject(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     version: str = ""
-    notes: Notes = Notes()
+    notes: ReclaimAnnotations = ReclaimAnnotations()
     labels: Mapping[str, str] = {}
     controller: Controller | None = None
     selector: str = ""  # label selector of its pods; "": it names none
@@ -48,7 +48,7 @@ class KubePod(Struct, frozen=True, kw_only=True):
     uid: str
     created: UnixTime | None = None
     ends: bool = False  # it is being deleted, or all its containers have ended
-    notes: Notes = Notes()
+    notes: ReclaimAnnotations = ReclaimAnnotations()
     controller: Controller | None = None
     priority_class: str = ""
     wants_devices: bool = False  # it asks for an extended resource or a claim; a GPU is one

@@ -54,7 +54,7 @@ class Route(Struct, frozen=True, kw_only=True):
         return not (self.namespaces or self.owners)
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class SignedLink(Struct, frozen=True, kw_only=True):
     """What a signed link says: one action on one case, once, until it expires."""
 
     case_id: str

@@ -58,7 +58,7 @@ class PartId(NamedTuple):
     container: str
 
 
-class Level(Struct, frozen=True, kw_only=True, gc=False):
+class QuantitySummary(Struct, frozen=True, kw_only=True, gc=False):
     """One quantity over the window. `course`: the means of equal parts of the window, oldest first."""
 
     mean: float | None = None
@@ -67,7 +67,7 @@ class Level(Struct, frozen=True, kw_only=True, gc=False):
     course: tuple[float | None, ...] = ()
 
 
-class Weighed(NamedTuple):
+class WeightedTerm(NamedTuple):
     """One term of the score."""
 
     name: str
@@ -76,7 +76,7 @@ class Weighed(NamedTuple):
     points: float | None
 
 
-class Evidence(Struct, frozen=True, kw_only=True, gc=False):
+class TenantEvidence(Struct, frozen=True, kw_only=True, gc=False):
     """All that a question says of one tenant. Names are untrusted text."""
 
     key: str  # of the pod's incarnation, its class and its rounded levels; without times
@@ -91,14 +91,14 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     verdict: Verdict = "unknown"
     status: Status = "unknown"
     score: float | None = None
-    score_terms: tuple[Weighed, ...] = ()
+    score_terms: tuple[WeightedTerm, ...] = ()
     signal: Signal | None = None
     reasons: tuple[str, ...] = ()
     coverage: Ratio | None = None
     window: Seconds = 0.0
     idle_for: Seconds | None = None
-    levels: dict[Term, Level] = {}
-    gpu_util: Level | None = None  # of the whole shared GPU
+    levels: dict[Term, QuantitySummary] = {}
+    gpu_util: QuantitySummary | None = None  # of the whole shared GPU
     memory_total: Bytes | None = None
     power_limit: Watts | None = None
     xids: tuple[int, ...] = ()
@@ -130,14 +130,14 @@ class NoOpinion(Struct, frozen=True, kw_only=True, gc=False):
     retry_at: UnixTime
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class Prompt(Struct, frozen=True, kw_only=True):
     """What is sent to a model."""
 
     system: str
     user: str
 
 
-class Reply(Struct, frozen=True, kw_only=True, gc=False):
+class ModelReply(Struct, frozen=True, kw_only=True, gc=False):
     """What a model sent back: the text of its answer, and what it counted."""
 
     text: str

@@ -27,7 +27,7 @@ class ContainerAsk(Struct, frozen=True, kw_only=True):
     cores: int = 0  # percent of each GPU; 0: no reservation
 
 
-class Weights(Struct, frozen=True):
+class GpuWeights(Struct, frozen=True):
     """How much slots, cores and memory count in the score of a GPU."""
 
     slot: int = 1
@@ -35,7 +35,7 @@ class Weights(Struct, frozen=True):
     memory: int = 1
 
 
-class Selection(Struct, frozen=True, kw_only=True):
+class GpuSelection(Struct, frozen=True, kw_only=True):
     """The GPUs that a pod's annotations allow, and the policies that they name; None: the extender's default."""
 
     use_types: tuple[str, ...] = ()  # lower case, substrings of a GPU's type
@@ -46,7 +46,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     numa_bind: bool = False
     node_policy: NodePolicy | None = None
     gpu_policy: tuple[GpuPolicy, ...] = ()  # in the order of their precedence
-    weights: Weights = Weights()
+    weights: GpuWeights = GpuWeights()
 
 
 class Policies(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class PlacementRequest(Struct, frozen=True, kw_only=True):
     name: str
     containers: int  # init containers included; each has a segment in the assignment, empty or not
     asks: tuple[ContainerAsk, ...]
-    selection: Selection = Selection()
+    selection: GpuSelection = GpuSelection()
 
 
 class ChosenGpu(Struct, frozen=True, kw_only=True, gc=False):

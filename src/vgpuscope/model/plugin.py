@@ -74,7 +74,7 @@ class OfferedDevice(Struct, frozen=True, kw_only=True):
     numa: int | None = None
 
 
-class MigProfile(Struct, frozen=True, kw_only=True):
+class PluginMigProfile(Struct, frozen=True, kw_only=True):
     """A size of MIG instances, and where on the GPU there are such instances: first slice and number of slices."""
 
     name: str
@@ -95,7 +95,7 @@ class GpuRegistration(Struct, frozen=True, kw_only=True):
     type: str
     numa: int = 0
     mode: Literal["hami-core", "mig"] = "hami-core"
-    profiles: tuple[MigProfile, ...] = ()
+    profiles: tuple[PluginMigProfile, ...] = ()
     healthy: bool = False
 
 

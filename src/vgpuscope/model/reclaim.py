@@ -99,7 +99,7 @@ class Workload(Struct, frozen=True, kw_only=True, gc=False):
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
 
 
-class Target(Struct, frozen=True, kw_only=True, gc=False):
+class ReclaimTarget(Struct, frozen=True, kw_only=True, gc=False):
     """The object that is changed to free a workload's GPUs: its owner, or the pod itself."""
 
     api_version: str
@@ -145,7 +145,7 @@ class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
     priority_class: str = ""
     created: UnixTime | None = None
     reversible: bool = False  # its owner can be scaled back
-    target: Target | None = None  # what would be changed; None: nothing can be
+    target: ReclaimTarget | None = None  # what would be changed; None: nothing can be
     peers: tuple[PodUID, ...] = ()  # all pods of the target that have or want GPUs, the workload's own among them
 
 
@@ -208,7 +208,7 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     by: str = ""  # who moved it there: a user, an owner's link; "": the machine
     shares: tuple[Share, ...] = ()  # the evidence of the last window
     signals: tuple[Signal, ...] = ()  # the evidence beyond the GPU
-    target: Target | None = None  # what was changed, or would have been
+    target: ReclaimTarget | None = None  # what was changed, or would have been
     tried_at: UnixTime | None = None  # the first attempt that may have changed it; None: none, or it was put back
     unseen_since: UnixTime | None = None  # no analysis has shown its workload since then
     taken_at: UnixTime | None = None  # a call was accepted; None: none was, or what was there was put back

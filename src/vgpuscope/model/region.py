@@ -68,7 +68,7 @@ class ContainerRegion(Struct, frozen=True, kw_only=True):
     path: str | None = None  # of the region's file
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RejectedRegion(Struct, frozen=True, kw_only=True):
     """A region file, or its directory, that was rejected, and why."""
 
     path: str
@@ -79,4 +79,4 @@ class RegionReading(Struct, frozen=True, kw_only=True):
     """All regions of a node in one sample."""
 
     containers: tuple[ContainerRegion, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RejectedRegion, ...] = ()

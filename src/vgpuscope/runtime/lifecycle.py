@@ -38,7 +38,7 @@ class Restartable(Struct, frozen=True):
 Loops = Mapping[str, Loop | Restartable]
 
 
-class Server(Protocol):
+class RunningServer(Protocol):
     """The server that runs while the loops run."""
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class Lifecycle:
         """Stop like a signal does, but without the deadline."""
         self._stop.set()
 
-    async def run(self, loops: Loops, *, server: Server | None = None, died: Died = lambda _, __: None) -> None:
+    async def run(self, loops: Loops, *, server: RunningServer | None = None, died: Died = lambda _, __: None) -> None:
         """Run named loops and a server until stopped; `died` is called for each loop that dies.
 
         A loop never ends normally. A loop that raises, returns or is cancelled by other code has died, which is logged
@@ -111,7 +111,7 @@ class Lifecycle:
         if all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
             self._deadline.cancel()
 
-    async def _together(self, group: asyncio.TaskGroup, loops: Loops, server: Server | None, died: Died) -> None:
+    async def _together(self, group: asyncio.TaskGroup, loops: Loops, server: RunningServer | None, died: Died) -> None:
         tasks = [group.create_task(self._live(name, loop, died), name=name) for name, loop in loops.items()]
         serving = group.create_task(self._serve(server, died), name="http") if server else None
         try:
@@ -149,7 +149,7 @@ class Lifecycle:
         finally:
             self._waiting.discard(name)
 
-    async def _serve(self, server: Server, died: Died) -> None:
+    async def _serve(self, server: RunningServer, died: Died) -> None:
         """Run the server; it may end, but not before the process is stopping."""
         with _seen("http", died):
             await server.run()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.http import address
-from vgpuscope.http.server import App, Readiness, Server
+from vgpuscope.http.server import App, HttpServer, Readiness
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ServiceName
 from vgpuscope.runtime import lifecycle
@@ -40,7 +40,7 @@ class Listening(Protocol):
     def web_config_file(self) -> str | None: ...
 
 
-class Serving(lifecycle.Server, Protocol):
+class Serving(lifecycle.RunningServer, Protocol):
     """What answers the requests for an application: our own server, or a stand-in for the one that hosts us."""
 
     @property
@@ -138,7 +138,7 @@ class Frame:
         app = service.app(guard)
         app.failing = lambda: [f"loop {name}" for name in life.waiting]
         self.server: Serving = (
-            serve(app, guard) if serve else Server(app, sock=address.bind(listening.listen), guard=guard)
+            serve(app, guard) if serve else HttpServer(app, sock=address.bind(listening.listen), guard=guard)
         )
 
     async def run(self) -> None:

@@ -35,7 +35,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _VARIABLES: Final = {setting.path: setting.env for setting in SETTINGS}
 
 
-class Part(NamedTuple):
+class StandaloneProcess(NamedTuple):
     """One of the processes."""
 
     name: str
@@ -91,9 +91,9 @@ def main(loaded: Loaded, *, flags: Mapping[str, object], environ: Mapping[str, s
     return asyncio.run(_run([_part(name, file, own) for name in ("agent", "analyzer")]))
 
 
-def _part(name: str, file: SettingsFile, environ: Mapping[str, str]) -> Part:
+def _part(name: str, file: SettingsFile, environ: Mapping[str, str]) -> StandaloneProcess:
     """Its settings file is the one that was found here; flags would be on display in the list of processes."""
-    return Part(name, (sys.executable, "-m", "vgpuscope", name, "--config", file.path or NO_FILE), environ)
+    return StandaloneProcess(name, (sys.executable, "-m", "vgpuscope", name, "--config", file.path or NO_FILE), environ)
 
 
 def _value(loaded: Loaded, path: str) -> str | None:
@@ -118,7 +118,7 @@ def _make(state: Path) -> None:
 # ── the processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _run(parts: list[Part]) -> int:
+async def _run(parts: list[StandaloneProcess]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -135,7 +135,7 @@ async def _run(parts: list[Part]) -> int:
 
 
 async def keep(
-    part: Part,
+    part: StandaloneProcess,
     *,
     sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
     clock: Callable[[], Seconds] = time.monotonic,
@@ -156,7 +156,7 @@ async def keep(
         await sleep(pause)
 
 
-async def _lifetime(part: Part) -> int:
+async def _lifetime(part: StandaloneProcess) -> int:
     """The exit code of one process. It ends with this one, even if this one is killed."""
     process = await asyncio.create_subprocess_exec(
         *part.command,

@@ -18,7 +18,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
 from vgpuscope.runtime.backoff import BackOff
 from vgpuscope.runtime.units import Units
-from vgpuscope.sources.kube import Api, Watch, open_client, served_version
+from vgpuscope.sources.kube import KubeClient, Watch, open_client, served_version
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class WatchedKind(Generic[T]):
 
     async def _once(self, kubeconfig: str | None) -> None:
         async with open_client(kubeconfig) as client:
-            api = Api(client, timeout=_TIMEOUT)
+            api = KubeClient(client, timeout=_TIMEOUT)
             if self._group is not None:
                 version = await served_version(api, self._group.name, self._group.versions)
                 if version is None:

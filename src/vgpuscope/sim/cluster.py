@@ -29,7 +29,7 @@ _SHARED = {"gpu-sharing": "hami"}  # a label of the nodes whose GPUs HAMi shares
 def publish(objects: Objects, worlds: Sequence[World]) -> None:
     """Passes the current state of the cluster to the API."""
     objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
-    objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_haunting(worlds[0])])
+    objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_stale_pods(worlds[0])])
     objects.replace("resourcequotas", _QUOTAS)
 
 
@@ -191,7 +191,7 @@ class _StalePod(NamedTuple):
     deleting: bool = False
 
 
-_HAUNTS = (
+_STALE_PODS = (
     _StalePod(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_CARDS[:1], _WORN, _WORN, deleting=True),
     _StalePod(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_CARDS[:1], _WORN, _WORN, phase="Unknown"),
     _StalePod(_Asks("research", "notebook-frank", 8_192), _WORN_CARDS[2:], _WORN, _WORN),
@@ -199,26 +199,26 @@ _HAUNTS = (
 )
 
 
-def _haunting(world: World) -> Iterator[Json]:
+def _stale_pods(world: World) -> Iterator[Json]:
     began = world.began - 7200
     unbound = _Asks("batch", "bind-failed-0", 8_192, cores=10)
     never = _StalePod(unbound, (world.cards[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
-    for haunt in (*_HAUNTS, never):
-        yield _haunt(haunt, began)
+    for stale in (*_STALE_PODS, never):
+        yield _stale_pod(stale, began)
 
 
-def _haunt(haunt: _StalePod, began: float) -> Json:
+def _stale_pod(stale: _StalePod, began: float) -> Json:
     at = str(int(began))
-    pod = _pod(haunt.asks, created=began, phase=haunt.phase, node=haunt.bound)
+    pod = _pod(stale.asks, created=began, phase=stale.phase, node=stale.bound)
     pod["spec"]["schedulerName"] = _FORMER  # which does not run any more, so that nothing tries to schedule them again
     pod["metadata"]["annotations"] = {
-        "hami.io/vgpu-node": haunt.on,
+        "hami.io/vgpu-node": stale.on,
         "hami.io/vgpu-time": at,
         "hami.io/bind-time": at,
-        "hami.io/bind-phase": haunt.bind,
-        "hami.io/vgpu-devices-allocated": allocated(haunt.cards, memory=haunt.asks.memory, cores=haunt.asks.cores),
+        "hami.io/bind-phase": stale.bind,
+        "hami.io/vgpu-devices-allocated": allocated(stale.cards, memory=stale.asks.memory, cores=stale.asks.cores),
     }
-    if haunt.deleting:
+    if stale.deleting:
         pod["metadata"]["deletionTimestamp"] = stamp(began + 3600)
     return pod
 

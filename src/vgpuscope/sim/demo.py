@@ -18,7 +18,7 @@ from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.control_service import ControlService, new_secret
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
-from vgpuscope.sim.news import NewsLook, Reporter, findings
+from vgpuscope.sim.news import NewsAnswers, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
@@ -115,7 +115,7 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
         await asyncio.gather(ended, events, return_exceptions=True)
 
 
-async def _telling(reporter: Reporter) -> NewsLook:
+async def _telling(reporter: Reporter) -> NewsAnswers:
     """Answers of both services, with an idle verdict from real scrapes; or, after the time limit, what is answered."""
     until = time.monotonic() + _TELLING_WITHIN
     while time.monotonic() < until:
@@ -127,7 +127,7 @@ async def _telling(reporter: Reporter) -> NewsLook:
     return await reporter.look()
 
 
-async def _report_events(console: Console, reporter: Reporter, look: NewsLook) -> None:
+async def _report_events(console: Console, reporter: Reporter, look: NewsAnswers) -> None:
     async for event in reporter.events(look):
         screen.print_event(console, event)
 

@@ -96,7 +96,7 @@ class NewsCases(Struct, frozen=True, kw_only=True):
     cases: tuple[NewsCase, ...] = ()
 
 
-class NewsLook(NamedTuple):
+class NewsAnswers(NamedTuple):
     """All answers at one moment; None: no answer."""
 
     rows: tuple[NewsRow, ...] | None
@@ -138,11 +138,11 @@ class Reporter:
         for api in self._agents:
             await api.__aexit__()
 
-    async def look(self) -> NewsLook:
+    async def look(self) -> NewsAnswers:
         """The current answers of all services."""
         asked = asyncio.gather(*map(_snapshot, self._agents))
         rows, waiting, nodes, cases = await asyncio.gather(self._rows(), self._waiting(), asked, self._cases())
-        return NewsLook(rows, waiting, tuple(node for node in nodes if node is not None), cases)
+        return NewsAnswers(rows, waiting, tuple(node for node in nodes if node is not None), cases)
 
     async def judged_by(self) -> str:
         """The source of the analyzer's last results; "" if the analyzer does not answer."""
@@ -150,7 +150,7 @@ class Reporter:
             return (await self._health.fetch())[0].source
         return ""
 
-    async def events(self, first: NewsLook) -> AsyncIterator[NewsEvent]:
+    async def events(self, first: NewsAnswers) -> AsyncIterator[NewsEvent]:
         """Events from now on; never ends."""
         known = NewsState()
         known.news(first)
@@ -184,7 +184,7 @@ async def _snapshot(api: AgentApi) -> NodeSnapshot | None:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def findings(look: NewsLook, *, now: float, most: int = 3) -> list[str]:
+def findings(look: NewsAnswers, *, now: float, most: int = 3) -> list[str]:
     """The most important findings: the first of each sort, then the second of each sort, and so on."""
     rows = look.rows or ()
     sorts = [_idle_alone(rows, now), _idle_beside(rows, now), _waiting(look.waiting), _free(rows, now)]
@@ -302,7 +302,7 @@ class NewsState:
         self._waiting: set[str] | None = None
         self._cases: dict[str, str] | None = None
 
-    def news(self, look: NewsLook) -> list[NewsEvent]:
+    def news(self, look: NewsAnswers) -> list[NewsEvent]:
         """Changes since the last look; a service that did not answer has none."""
         events = list(self._of_gpus(look.nodes))
         if look.waiting is not None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from vgpuscope.config import Config
 from vgpuscope.logic.fleet.allocated import with_allocations
 from vgpuscope.logic.fleet.assembly import assemble, remembered
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import (
     Allocated,
@@ -158,7 +158,7 @@ class _Memory:
         gpus = assemble(
             reading,
             previous=self._previous,
-            weights=Weights(),
+            weights=ScoreWeights(),
             thresholds=Thresholds(),
             rules=VerdictRules(),
             owners=owners,

@@ -15,8 +15,8 @@ import msgspec
 from vgpuscope.formats.kube.changes import (
     RECLAIMED,
     RESTORED,
+    ChangeAnnotation,
     Fields,
-    Mark,
     annotation,
     at_rest,
     iso,
@@ -31,8 +31,8 @@ from vgpuscope.formats.kube.lists import decode_status
 from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import CallFailed, CallRefused, KubeForbidden, KubeUnreadable
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import Target
-from vgpuscope.sinks.kube_api import Api
+from vgpuscope.model.reclaim import ReclaimTarget
+from vgpuscope.sinks.kube_api import KubeRequests
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _LOOKS = 5  # at an object that changes all the time; after that, the call is re
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
 
 
-class Why(NamedTuple):
+class ChangeReason(NamedTuple):
     """What a change is made for, and the key of its call."""
 
     key: str
@@ -51,13 +51,13 @@ class Why(NamedTuple):
     pod_uid: str
 
 
-class KubeHands:
+class KubeReclaimer:
     """Changes objects, and says so on them and by an event. CallFailed: try again. CallRefused: do not."""
 
-    def __init__(self, api: Api, *, instance: str) -> None:
+    def __init__(self, api: KubeRequests, *, instance: str) -> None:
         self._api, self._instance = api, instance
 
-    async def stop(self, target: Target, why: Why, *, now: UnixTime) -> Mark:
+    async def stop(self, target: ReclaimTarget, why: ChangeReason, *, now: UnixTime) -> ChangeAnnotation:
         """Free the GPUs of the target; what was there before is in the mark that is returned."""
         if target.kind == "Pod":
             return await self._evict(target, why, now)
@@ -69,7 +69,9 @@ class KubeHands:
         await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
         return mark
 
-    async def restore(self, target: Target, why: Why, *, taken_by: Collection[str], now: UnixTime) -> Mark:
+    async def restore(
+        self, target: ReclaimTarget, why: ChangeReason, *, taken_by: Collection[str], now: UnixTime
+    ) -> ChangeAnnotation:
         """Put back what was there when one of the calls `taken_by` changed the target.
 
         A controller may write the status at the same moment, so a conflict is looked at again at once.
@@ -84,7 +86,9 @@ class KubeHands:
         await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
         return done
 
-    async def _restored(self, target: Target, why: Why, taken_by: Collection[str], now: UnixTime) -> Mark | None:
+    async def _restored(
+        self, target: ReclaimTarget, why: ChangeReason, taken_by: Collection[str], now: UnixTime
+    ) -> ChangeAnnotation | None:
         """None: the object was changed after it was read."""
         item = await self._read(target, why.namespace)
         done = mark_of(item, RESTORED)
@@ -92,10 +96,12 @@ class KubeHands:
             return done
         return await self._restore(target, item, why, taken_by, now)
 
-    async def _stop(self, target: Target, item: Mapping[str, Any], why: Why, now: UnixTime) -> Mark:
+    async def _stop(
+        self, target: ReclaimTarget, item: Mapping[str, Any], why: ChangeReason, now: UnixTime
+    ) -> ChangeAnnotation:
         after = stopped(target, now)
         before = present(item, after)
-        mark = Mark(key=why.key, at=iso(now), before=before, after=after, pod=why.pod)
+        mark = ChangeAnnotation(key=why.key, at=iso(now), before=before, after=after, pod=why.pod)
         if at_rest(before, after):  # somebody did it already, and we have nothing to put back
             return msgspec.structs.replace(mark, after=before)
         marks = {annotation(RECLAIMED): _text(mark), annotation(RESTORED): None}
@@ -104,8 +110,13 @@ class KubeHands:
         return mark
 
     async def _restore(
-        self, target: Target, item: Mapping[str, Any], why: Why, taken_by: Collection[str], now: UnixTime
-    ) -> Mark | None:
+        self,
+        target: ReclaimTarget,
+        item: Mapping[str, Any],
+        why: ChangeReason,
+        taken_by: Collection[str],
+        now: UnixTime,
+    ) -> ChangeAnnotation | None:
         taken = mark_of(item, RECLAIMED)
         if taken is None:
             raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or the mark was removed")
@@ -113,12 +124,12 @@ class KubeHands:
             raise CallRefused(f"{target} was changed again since, because of {taken.pod}")
         if (found := present(item, taken.after)) != taken.after:
             raise CallRefused(f"{target} was changed since: {told(found)}, not {told(taken.after)}")
-        done = Mark(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
+        done = ChangeAnnotation(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
         marks = {annotation(RECLAIMED): None, annotation(RESTORED): _text(done)}
         changed = await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
         return done if changed else None
 
-    async def _evict(self, target: Target, why: Why, now: UnixTime) -> Mark:
+    async def _evict(self, target: ReclaimTarget, why: ChangeReason, now: UnixTime) -> ChangeAnnotation:
         """Evict the pod with this UID. A disruption budget that forbids it answers 429, and is asked again."""
         body = {
             "apiVersion": "policy/v1",
@@ -134,11 +145,11 @@ class KubeHands:
             _check(status, answer, f"the eviction of {target}")
             note = "GPUs are idle. The pod is evicted."
             await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
-        return Mark(key=why.key, at=iso(now), pod=why.pod)
+        return ChangeAnnotation(key=why.key, at=iso(now), pod=why.pod)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, target: Target, namespace: str) -> dict[str, Any]:
+    async def _read(self, target: ReclaimTarget, namespace: str) -> dict[str, Any]:
         try:
             data = await self._api.find(_path(target, namespace))
         except KubeUnreadable as e:
@@ -148,7 +159,7 @@ class KubeHands:
             raise CallRefused(f"{target} is gone")
         return item
 
-    async def _patch(self, target: Target, namespace: str, fields: Fields, *, version: str) -> bool:
+    async def _patch(self, target: ReclaimTarget, namespace: str, fields: Fields, *, version: str) -> bool:
         """False: the object has another version by now."""
         own = {"metadata uid": target.uid, "metadata resourceVersion": version}
         status, answer = await self._send("PATCH", _path(target, namespace), patch(fields | own), media=_MERGE)
@@ -163,7 +174,9 @@ class KubeHands:
         except KubeUnreadable as e:
             _failed(e)
 
-    async def _report(self, target: Target, namespace: str, reason: str, note: str, *, key: str, now: UnixTime) -> None:
+    async def _report(
+        self, target: ReclaimTarget, namespace: str, reason: str, note: str, *, key: str, now: UnixTime
+    ) -> None:
         """Post an event about the target. Its name comes from the call, so that a repeated call posts no second one."""
         number = hashlib.sha256(f"{key} {reason}".encode()).hexdigest()[:16]
         about = ObjectRef(target.kind, target.name, namespace, target.uid, target.api_version)
@@ -193,7 +206,7 @@ def _failed(error: KubeUnreadable) -> NoReturn:
     raise CallFailed(str(error)) from error
 
 
-def _path(target: Target, namespace: str) -> str:
+def _path(target: ReclaimTarget, namespace: str) -> str:
     return object_path(target.api_version, target.kind, target.name, namespace=namespace)
 
 
@@ -202,5 +215,5 @@ def _version(item: Mapping[str, Any]) -> str:
     return version
 
 
-def _text(mark: Mark) -> str:
+def _text(mark: ChangeAnnotation) -> str:
     return msgspec.json.encode(mark).decode()

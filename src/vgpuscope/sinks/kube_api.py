@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Api(Protocol):
+class KubeRequests(Protocol):
     """Requests to the API server; they raise KubeForbidden or KubeUnreadable, and end within a time limit."""
 
     async def find(self, path: str) -> bytes | None: ...

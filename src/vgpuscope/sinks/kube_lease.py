@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from vgpuscope.formats.kube.lease import LeaseRecord, decode_lease, lease_spec
 from vgpuscope.formats.kube.paths import ObjectRef
-from vgpuscope.sinks.kube_api import Api
+from vgpuscope.sinks.kube_api import KubeRequests
 from vgpuscope.sinks.kube_writer import KubeWriter
 
 _GROUP = "coordination.k8s.io/v1"
@@ -13,7 +13,7 @@ _GROUP = "coordination.k8s.io/v1"
 class KubeLease:
     """One Lease object. Every call may raise KubeUnreadable, KubeForbidden or KubeUnwritten."""
 
-    def __init__(self, api: Api, writer: KubeWriter, *, namespace: str, name: str) -> None:
+    def __init__(self, api: KubeRequests, writer: KubeWriter, *, namespace: str, name: str) -> None:
         self._api, self._writer = api, writer
         self._namespace, self._name = namespace, name
         self._path = ObjectRef("Lease", name, namespace, api_version=_GROUP).path

@@ -200,7 +200,7 @@ def _with_query(url: str, more: Mapping[str, str]) -> str:
 # ── channels ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Target(NamedTuple):
+class ChannelTarget(NamedTuple):
     """Where a channel sends: the service, its address, and the longest text of one message in bytes."""
 
     service: str
@@ -209,7 +209,7 @@ class Target(NamedTuple):
     hidden: tuple[str, ...]  # parts of the address that no log may show
 
 
-def target(url: str, *, secret: str, service: str, timeout: Seconds) -> Target:
+def target(url: str, *, secret: str, service: str, timeout: Seconds) -> ChannelTarget:
     """The target of an address; AddressInvalid if no service has such an address."""
     hidden = _secrets_of(url) + ((secret,) if secret else ())
     bot, address, key = _bot_of(url, secret, service)
@@ -223,7 +223,7 @@ def target(url: str, *, secret: str, service: str, timeout: Seconds) -> Target:
         longest = min(_LONGEST_BODY, int(plugin.body_maxlen * 0.9))  # apprise counts characters
     plugin.socket_read_timeout = plugin.socket_connect_timeout = timeout
     name = bot.name if bot is not None else str(plugin.service_name)
-    return Target(name, plugin, longest, hidden)
+    return ChannelTarget(name, plugin, longest, hidden)
 
 
 def _bot_of(url: str, secret: str, service: str) -> tuple[Bot | None, str, str]:
@@ -291,7 +291,7 @@ def _secrets_of(url: str) -> tuple[str, ...]:
 class Sender:
     """Sends messages to one channel. A service that hangs holds its own thread only."""
 
-    def __init__(self, where: Target, *, timeout: Seconds) -> None:
+    def __init__(self, where: ChannelTarget, *, timeout: Seconds) -> None:
         self._where, self._timeout = where, timeout
         self._worker = Worker("notice")
 

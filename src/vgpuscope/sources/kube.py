@@ -81,7 +81,7 @@ class KubePods:
         changed = asyncio.Event()
         async with self._client() as client:
             watching = asyncio.create_task(
-                self._watch.run(Api(client, timeout=self._timeout), changed.set), name="watch of pods"
+                self._watch.run(KubeClient(client, timeout=self._timeout), changed.set), name="watch of pods"
             )
             watching.add_done_callback(lambda _: changed.set())
             try:
@@ -158,7 +158,7 @@ class RenewedClient:
         task.add_done_callback(self._closing.discard)
 
 
-async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str | None:
+async def served_version(api: "KubeClient", group: str, wanted: tuple[str, ...]) -> str | None:
     """The first wanted version of an API group that the server serves; None if it serves no wanted version.
 
     Raises KubeForbidden or KubeUnreadable if the request fails.
@@ -232,7 +232,7 @@ class Watch(Generic[T]):
         """List again at the next run."""
         self._version = None
 
-    async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
+    async def run(self, api: "KubeClient", changed: Callable[[], None]) -> NoReturn:
         """Keep the objects up to date until that fails, and call `changed` after every change and sign of life."""
         while True:
             if self._version is None:
@@ -261,7 +261,7 @@ class Watch(Generic[T]):
             self._objects[event.uid] = event.item
         self._on_change(event.uid, event.item)
 
-    async def _list(self, api: "Api") -> None:
+    async def _list(self, api: "KubeClient") -> None:
         try:
             pages = await self._pages(api)
         except _Forgotten:  # the server forgot the version before the last page
@@ -278,7 +278,7 @@ class Watch(Generic[T]):
         self._proven = False
         self._on_list(found)
 
-    async def _pages(self, api: "Api") -> list[ObjectPage[T]]:
+    async def _pages(self, api: "KubeClient") -> list[ObjectPage[T]]:
         """All pages. Version 0 lets the server answer from its cache, as for kubelets; exact asks for the newest."""
         first = {} if self._exact else {"resourceVersion": "0"}
 
@@ -288,7 +288,7 @@ class Watch(Generic[T]):
 
         return await all_pages(page)
 
-    async def _watch(self, api: "Api", changed: Callable[[], None]) -> None:
+    async def _watch(self, api: "KubeClient", changed: Callable[[], None]) -> None:
         """One watch after the other, each from the last version, until it is time to list again."""
         clock = asyncio.get_running_loop().time
         while clock() - self._listed < self._resync:
@@ -298,7 +298,7 @@ class Watch(Generic[T]):
             await asyncio.sleep(began + _SHORTEST - clock())
         self._version = None
 
-    async def _stream(self, api: "Api", changed: Callable[[], None]) -> None:
+    async def _stream(self, api: "KubeClient", changed: Callable[[], None]) -> None:
         params = {
             **self._params,
             "watch": "1",
@@ -330,7 +330,7 @@ class _Forgotten(Exception):
     """The server does not know the requested version."""
 
 
-class Api:
+class KubeClient:
     """Authenticated requests to an API server that raise our errors and never hang."""
 
     def __init__(self, client: "httpx2.AsyncClient | Callable[[], httpx2.AsyncClient]", *, timeout: Seconds) -> None:

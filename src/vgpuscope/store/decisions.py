@@ -61,7 +61,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(LoggedDecision)
 
 
-class Page(NamedTuple):
+class DecisionsPage(NamedTuple):
     """Some entries, oldest first, and the number of the last row that was read."""
 
     entries: list[LoggedDecision]
@@ -82,14 +82,14 @@ class DecisionStore:
         """Save entries; one that is saved already is unchanged. Packing happens on the thread of the store."""
         await self._engine.write(lambda tx: _add(tx, entries))
 
-    async def after(self, number: int, *, now: UnixTime) -> Page:
+    async def after(self, number: int, *, now: UnixTime) -> DecisionsPage:
         """The entries of the last day after a row, of all replicas."""
         since = float(now - self._keep)
 
-        def job(tx: Transaction) -> Page:
+        def job(tx: Transaction) -> DecisionsPage:
             rows = tx.all(_AFTER, number=number, since=since, most=_PAGE)
             last = rows[-1][0] if rows else number
-            return Page(list(_entries(rows)), int(last), len(rows) < _PAGE)
+            return DecisionsPage(list(_entries(rows)), int(last), len(rows) < _PAGE)
 
         return await self._engine.read(job)
 

@@ -117,7 +117,7 @@ class _Row(NamedTuple):
     body: bytes
 
 
-class Pending(NamedTuple):
+class WrittenFrames(NamedTuple):
     """What the writer knows once its transaction is committed."""
 
     chain: str
@@ -135,28 +135,28 @@ class PastStore:
     def __init__(self, engine: Engine, *, keep: Seconds = KEEP, most: int = MOST_BYTES) -> None:
         engine.register(TABLES)
         self._engine, self._keep, self._most = engine, keep, most
-        self._last = Pending("", 0, {})  # of this process; hashes only: the GPUs themselves would take memory
+        self._last = WrittenFrames("", 0, {})  # of this process; hashes only: the GPUs themselves would take memory
 
     # ── on the thread of the store ───────────────────────────────────────────────────────────────────────────────
 
-    def add(self, tx: Transaction, analysis: Analysis) -> Pending:
+    def add(self, tx: Transaction, analysis: Analysis) -> WrittenFrames:
         """Store a frame in the transaction that stores the analysis; `added` is called once that is committed."""
         gpus = {(gpu.gpu_id, gpu.mig): gpu for gpu in map(_slim, analysis.gpus)}
         hashes = {key: hash(_ENCODER.encode(gpu)) for key, gpu in gpus.items()}
         last = self._last
         if not last.chain or last.place + 1 >= _CHAIN:
-            last = Pending(uuid4().hex, -1, {})
+            last = WrittenFrames(uuid4().hex, -1, {})
         changed = tuple(gpu for key, gpu in gpus.items() if last.known.get(key) != hashes[key])
         gone = tuple(key for key in last.known if key not in hashes)
         body = zlib.compress(_ENCODER.encode(_Frame(changed, gone)), _LEVEL)
         window, place = analysis.window, last.place + 1
         row = (_millis(window.end), _millis(window.begin), last.chain, place, len(body), body)
         tx.insert("past_frames", _COLUMNS, [row])
-        return Pending(last.chain, place, hashes)
+        return WrittenFrames(last.chain, place, hashes)
 
-    def added(self, pending: Pending | None) -> None:
+    def added(self, pending: WrittenFrames | None) -> None:
         """The frame is stored; None: it is not known, so the next frame is a whole one."""
-        self._last = pending or Pending("", 0, {})
+        self._last = pending or WrittenFrames("", 0, {})
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────────────────────
 

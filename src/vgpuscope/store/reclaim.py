@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import LinkUsed, NotLeader
-from vgpuscope.model.notices import Link
+from vgpuscope.model.notices import SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, CallStatus, Case
 from vgpuscope.store.engine.database import Transaction, Upsert, Values
@@ -101,7 +101,7 @@ _CALLS = Upsert(
 _PAGE_MOST = 1000
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class ReclaimBatch(Struct, frozen=True, kw_only=True):
     """What is saved together."""
 
     cases: Sequence[Case] = ()
@@ -110,10 +110,10 @@ class Batch(Struct, frozen=True, kw_only=True):
     audit: Sequence[AuditEntry] = ()
     memory: str | None = None  # JSON; None: unchanged
     forget: Sequence[str] = ()  # ids of cases that have ended long ago
-    used: Link | None = None  # a link that is used up by this; LinkUsed if it was before
+    used: SignedLink | None = None  # a link that is used up by this; LinkUsed if it was before
 
 
-class Saved(NamedTuple):
+class SavedReclaim(NamedTuple):
     """What the store knows, read by a new leader."""
 
     term: int
@@ -138,15 +138,15 @@ class ReclaimStore:
         engine.register(LINKS)
         self._engine = engine
 
-    async def lead(self) -> Saved:
+    async def lead(self) -> SavedReclaim:
         """Begin a new term, and read everything. Writes of earlier terms are refused from now on."""
 
-        def job(tx: Transaction) -> Saved:
+        def job(tx: Transaction) -> SavedReclaim:
             [(term, memory, stopped_by)] = tx.all(
                 "UPDATE reclaim_machine SET term = term + 1 WHERE id = 1 RETURNING term, memory, stopped_by"
             )
             tx.all("UPDATE notices_links_used SET seen = 1 WHERE seen = 0")
-            return Saved(term, _cases(tx), memory, stopped_by)
+            return SavedReclaim(term, _cases(tx), memory, stopped_by)
 
         return await self._engine.write(job)
 
@@ -161,12 +161,12 @@ class ReclaimStore:
 
         return await self._engine.read(job)
 
-    async def look(self) -> Saved:
+    async def look(self) -> SavedReclaim:
         """Read everything, for a replica that does not lead."""
 
-        def job(tx: Transaction) -> Saved:
+        def job(tx: Transaction) -> SavedReclaim:
             [(term, memory, stopped_by)] = tx.all("SELECT term, memory, stopped_by FROM reclaim_machine WHERE id = 1")
-            return Saved(term, _cases(tx), memory, stopped_by)
+            return SavedReclaim(term, _cases(tx), memory, stopped_by)
 
         return await self._engine.read(job)
 
@@ -180,7 +180,7 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def save(self, batch: Batch, *, term: int) -> None:
+    async def save(self, batch: ReclaimBatch, *, term: int) -> None:
         """Save all of it, or NotLeader if a later term has begun."""
 
         def job(tx: Transaction) -> None:
@@ -234,7 +234,7 @@ class ReclaimStore:
         )
         return [msgspec.json.decode(body, type=Call) for (body,) in rows]
 
-    async def attempt(self, call: Call, batch: Batch | None = None, *, term: int) -> bool:
+    async def attempt(self, call: Call, batch: ReclaimBatch | None = None, *, term: int) -> bool:
         """Record an attempt before it is made; False: the call no longer waits, or the machine is stopped.
 
         `batch` is saved with it. NotLeader in a later term.
@@ -251,7 +251,7 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def settle(self, call: Call, batch: Batch, *, term: int) -> None:
+    async def settle(self, call: Call, batch: ReclaimBatch, *, term: int) -> None:
         """Record how an attempt ended, and what follows from it for its case."""
 
         def job(tx: Transaction) -> None:
@@ -272,7 +272,7 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
-    async def settle_all(self, calls: Sequence[Call], batch: Batch, *, term: int) -> None:
+    async def settle_all(self, calls: Sequence[Call], batch: ReclaimBatch, *, term: int) -> None:
         """Record how an attempt of several calls ended. One that was cancelled meanwhile stays cancelled."""
 
         def job(tx: Transaction) -> None:
@@ -285,7 +285,7 @@ class ReclaimStore:
 
     # ── links of owners ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def used_at(self, link: Link) -> UnixTime | None:
+    async def used_at(self, link: SignedLink) -> UnixTime | None:
         """When a link was used; None: not yet."""
         rows = await self._engine.read(
             lambda tx: tx.all("SELECT at FROM notices_links_used WHERE nonce = :nonce", nonce=link.nonce)
@@ -296,7 +296,7 @@ class ReclaimStore:
         rows = await self._engine.read(lambda tx: tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id))
         return msgspec.json.decode(rows[0][0], type=Case) if rows else None
 
-    async def answered(self, case_id: str, decide: Callable[[Case | None], Batch]) -> None:
+    async def answered(self, case_id: str, decide: Callable[[Case | None], ReclaimBatch]) -> None:
         """An owner's answer through a replica that does not lead.
 
         Until the leader has read it, the leader's writes are refused: what an owner said on any replica holds at once.
@@ -357,7 +357,7 @@ def _hold(tx: Transaction, term: int, *, caught_up: bool = True) -> None:
         raise NotLeader("an owner answered through another replica, and the answer is not read yet")
 
 
-def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
+def _save(tx: Transaction, batch: ReclaimBatch, *, seen: bool = True) -> None:
     if batch.used is not None:
         _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
@@ -375,7 +375,7 @@ def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
         tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
 
 
-def _use(tx: Transaction, link: Link, at: UnixTime, *, seen: bool) -> None:
+def _use(tx: Transaction, link: SignedLink, at: UnixTime, *, seen: bool) -> None:
     """Note that a link was used. The database refuses a second use, however many come at once."""
     tx.all("DELETE FROM notices_links_used WHERE expires < :now AND seen = 1", now=float(at))
     done = tx.all(
@@ -408,7 +408,7 @@ def cancelled_entry(call: Call, cause: AuditEntry) -> AuditEntry:
     )
 
 
-def _cause(tx: Transaction, case_id: str, batch: Batch) -> AuditEntry:
+def _cause(tx: Transaction, case_id: str, batch: ReclaimBatch) -> AuditEntry:
     """Why calls of a case are cancelled: the case's own entry, or that of a case that is settled together with it."""
     own = next((one for one in batch.audit if one.case_id == case_id), None)
     if own is not None:

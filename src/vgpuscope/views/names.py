@@ -10,7 +10,7 @@ from vgpuscope.model.decision import Stage
 from vgpuscope.model.pending import Outcome
 
 
-class Reason(NamedTuple):
+class ChineseReason(NamedTuple):
     """A reason why a pod waits, in Chinese."""
 
     meaning: str
@@ -49,178 +49,178 @@ STAGE_NAMES: dict[Stage, str] = {
     "allocate": "节点分配设备时",
 }
 
-REASON_NAMES: dict[str, Reason] = {
+REASON_NAMES: dict[str, ChineseReason] = {
     # --- admit --------------------------------------------------------------------------------------------------------
-    "SCHED_ADMISSION_DENIED": Reason(
+    "SCHED_ADMISSION_DENIED": ChineseReason(
         "API server 或 webhook 拒绝了该 Pod。",
         "消息中写明了 webhook 或规则。HAMi 的 webhook 会拒绝设置了 nodeName 的 Pod，以及申请 GPU 的特权容器。",
     ),
-    "SCHED_QUOTA_EXCEEDED": Reason(
+    "SCHED_QUOTA_EXCEEDED": ChineseReason(
         "Pod 的申请超出了命名空间的 ResourceQuota。",
         "`kubectl describe resourcequota -n NAMESPACE` 显示已用量和上限。结束该命名空间的部分 Pod，或提高配额。",
     ),
-    "SCHED_REQUEST_INVALID": Reason(
+    "SCHED_REQUEST_INVALID": ChineseReason(
         "Pod 的设备申请在任何节点上都无法满足。",
         "修正 Pod 的资源申请：每张 GPU 最多 100 的算力，GPU 数量不超过单个 Pod 的上限。",
     ),
-    "SCHED_GATED": Reason(
+    "SCHED_GATED": ChineseReason(
         "Pod 设置了 scheduling gate，调度器暂不考虑它。",
         "`kubectl get pod POD -n NAMESPACE -o yaml` 列出 spec.schedulingGates。由设置它的控制器（例如 Kueue）移除。",
     ),
-    "SCHED_NOT_TRIED": Reason(
+    "SCHED_NOT_TRIED": ChineseReason(
         "还没有调度器对该 Pod 给出任何结果。",
         "通常几秒内恢复。否则请检查名为 SCHEDULER 的调度器（Pod 的 spec.schedulerName）是否在运行。",
     ),
-    "SCHED_QUEUE_QUOTA": Reason(
+    "SCHED_QUEUE_QUOTA": ChineseReason(
         "Pod 所在的队列（Volcano、KAI、Kueue）没有剩余配额。",
         "查看队列的配额和用量。等待队列中的任务结束、提高配额，或允许该 Pod 被抢占。",
     ),
-    "SCHED_GANG_WAITING": Reason(
+    "SCHED_GANG_WAITING": ChineseReason(
         "Pod 所在的组无法同时启动，因此组内的 Pod 都没有被调度。",
         "查看同组其他 Pod 的原因；`kubectl describe podgroup -n NAMESPACE` 显示有多少个放得下。",
     ),
     # --- filter: devices ----------------------------------------------------------------------------------------------
-    "SCHED_INSUFFICIENT_GPU_MEMORY": Reason(
+    "SCHED_INSUFFICIENT_GPU_MEMORY": ChineseReason(
         "没有一张 GPU 的空闲显存够该 Pod 使用。",
         "`vgpuscope nodes` 显示还能满足的最大申请。减少显存申请，或腾出一张 GPU。",
     ),
-    "SCHED_INSUFFICIENT_GPU_CORES": Reason(
+    "SCHED_INSUFFICIENT_GPU_CORES": ChineseReason(
         "没有一张 GPU 的空闲算力够该 Pod 使用。",
         "`vgpuscope gpus` 显示每张 GPU 已分配的资源。减少算力申请，或腾出一张 GPU。",
     ),
-    "SCHED_INSUFFICIENT_GPU_COUNT": Reason(
+    "SCHED_INSUFFICIENT_GPU_COUNT": ChineseReason(
         "单个节点上可分配给该 Pod 的 GPU 数量不足：节点的 GPU 不够，或合适的不够。",
         "`vgpuscope nodes` 显示各节点的 GPU 和空闲份数。减少 GPU 数量：一个 Pod 的 GPU 必须在同一节点上。",
     ),
-    "SCHED_SLOTS_EXHAUSTED": Reason(
+    "SCHED_SLOTS_EXHAUSTED": ChineseReason(
         "共享这些 GPU 的容器数已达上限。",
         "`vgpuscope gpus` 显示每张 GPU 的持有者。结束一个 Pod，或提高 HAMi 的 deviceSplitCount。",
     ),
-    "SCHED_EXCLUSIVE_CONFLICT": Reason(
+    "SCHED_EXCLUSIVE_CONFLICT": ChineseReason(
         "该 Pod 要独占 GPU，而每张 GPU 都在使用；或者 GPU 已被另一个 Pod 独占。",
         "`vgpuscope gpus` 显示没有持有者的 GPU。如果可以共享，请把算力申请降到 100 以下。",
     ),
-    "SCHED_DEVICE_TYPE_MISMATCH": Reason(
+    "SCHED_DEVICE_TYPE_MISMATCH": ChineseReason(
         "Pod 按型号选择（或排除）GPU，节点上没有符合的 GPU。",
         "对照 `vgpuscope gpus` 与 Pod 的注解 nvidia.com/use-gputype 和 nvidia.com/nouse-gputype。",
     ),
-    "SCHED_DEVICE_UUID_MISMATCH": Reason(
+    "SCHED_DEVICE_UUID_MISMATCH": ChineseReason(
         "Pod 按 UUID 选择（或排除）GPU，没有符合的空闲 GPU。",
         "对照 `vgpuscope gpus` 与 Pod 的注解 nvidia.com/use-gpuuuid 和 nvidia.com/nouse-gpuuuid。",
     ),
-    "SCHED_DEVICE_UNHEALTHY": Reason(
+    "SCHED_DEVICE_UNHEALTHY": ChineseReason(
         "GPU 被报告为不健康。",
         "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。",
     ),
-    "SCHED_DEVICE_CORDONED": Reason(
+    "SCHED_DEVICE_CORDONED": ChineseReason(
         "GPU 已被运维人员停止调度。",
         "`vgpuscope gpus` 列出这些 GPU。维护完成后，从节点注解 hami.io/device-cordon 中移除该 GPU。",
     ),
-    "SCHED_DEVICE_RULE_MISMATCH": Reason(
+    "SCHED_DEVICE_RULE_MISMATCH": ChineseReason(
         "GPU 不满足 Pod 要求的厂商专有规则，例如服务质量或等级。",
         "消息中有调度器对该规则的命名。请对照 Pod 的注解与厂商文档。",
     ),
-    "SCHED_MODE_MISMATCH": Reason(
+    "SCHED_MODE_MISMATCH": ChineseReason(
         "GPU 的共享方式（hami-core、MIG、MPS）与 Pod 的要求不同。",
         "对照 Pod 的注解 nvidia.com/vgpu-mode 与 `vgpuscope gpus` 中的模式。",
     ),
-    "SCHED_MIG_INFEASIBLE": Reason(
+    "SCHED_MIG_INFEASIBLE": ChineseReason(
         "没有该规格的空闲 MIG 实例，或无法放在现有实例旁边。",
         "在节点上运行 `nvidia-smi mig -lgipp` 查看可放置的位置。换一个规格，或腾出一张 GPU。",
     ),
-    "SCHED_NUMA_MISMATCH": Reason(
+    "SCHED_NUMA_MISMATCH": ChineseReason(
         "同一 NUMA 节点上合适的 GPU 不够，或资源不全。",
         "减少 GPU 数量，或移除 Pod 的 numa-bind 注解；`nvidia-smi topo -m` 显示 NUMA 节点。",
     ),
-    "SCHED_LINK_TOPOLOGY": Reason(
+    "SCHED_LINK_TOPOLOGY": ChineseReason(
         "空闲 GPU 之间的互联方式不满足 Pod 的要求。",
         "`nvidia-smi topo -m` 显示互联方式。减少 GPU 数量，或把拓扑要求改为优先而非必须。",
     ),
-    "SCHED_DRA_UNALLOCATABLE": Reason(
+    "SCHED_DRA_UNALLOCATABLE": ChineseReason(
         "Pod 的某个 ResourceClaim 不存在或无法分配。",
         "`kubectl get resourceclaims -n NAMESPACE` 显示申请；`kubectl get resourceslices,deviceclasses` 显示可用设备。",
     ),
-    "SCHED_NODE_UNREGISTERED": Reason(
+    "SCHED_NODE_UNREGISTERED": ChineseReason(
         "节点没有向调度器注册设备，或其注册信息无法读取。",
         "`vgpuscope nodes` 列出有 GPU 的节点。在其他节点上检查设备插件的 Pod 和日志。",
     ),
     # --- filter: nodes ------------------------------------------------------------------------------------------------
-    "SCHED_NODE_SELECTOR": Reason(
+    "SCHED_NODE_SELECTOR": ChineseReason(
         "Pod 的 nodeSelector 或 nodeAffinity 不允许该节点。",
         "对照 `kubectl describe node NODE` 中的标签与 Pod 的 nodeSelector 和 nodeAffinity。",
     ),
-    "SCHED_TAINT": Reason(
+    "SCHED_TAINT": ChineseReason(
         "节点有该 Pod 不容忍的污点。",
         "`kubectl describe node NODE` 列出污点。如果该 Pod 应当运行在此，请添加容忍度。",
     ),
-    "SCHED_NODE_UNSCHEDULABLE": Reason(
+    "SCHED_NODE_UNSCHEDULABLE": ChineseReason(
         "节点已停止调度（cordon）。",
         "维护完成后运行 `kubectl uncordon NODE`。",
     ),
-    "SCHED_NODE_NOT_READY": Reason(
+    "SCHED_NODE_NOT_READY": ChineseReason(
         "节点未就绪、不可达，或磁盘、内存、进程 ID 不足。",
         "`kubectl describe node NODE` 显示其状态。请检查该节点的 kubelet。",
     ),
-    "SCHED_INSUFFICIENT_CPU": Reason(
+    "SCHED_INSUFFICIENT_CPU": ChineseReason(
         "节点剩余的 CPU 不足（与 GPU 无关）。",
         "`kubectl describe node NODE` 显示已申请的资源。请减少 CPU 申请。",
     ),
-    "SCHED_INSUFFICIENT_MEMORY": Reason(
+    "SCHED_INSUFFICIENT_MEMORY": ChineseReason(
         "节点剩余的内存不足（与 GPU 无关）。",
         "`kubectl describe node NODE` 显示已申请的资源。请减少内存申请。",
     ),
-    "SCHED_INSUFFICIENT_STORAGE": Reason(
+    "SCHED_INSUFFICIENT_STORAGE": ChineseReason(
         "节点剩余的临时存储不足。",
         "`kubectl describe node NODE` 显示已申请的资源。请减少 ephemeral-storage 申请。",
     ),
-    "SCHED_INSUFFICIENT_RESOURCE": Reason(
+    "SCHED_INSUFFICIENT_RESOURCE": ChineseReason(
         "节点缺少某种资源，它不是 GPU、CPU、内存或存储。",
         "消息中写明是哪种资源（RDMA、大页等）；`kubectl describe node NODE` 显示节点提供的资源。",
     ),
-    "SCHED_TOO_MANY_PODS": Reason(
+    "SCHED_TOO_MANY_PODS": ChineseReason(
         "节点上的 Pod 数已达上限。",
         "清理节点上已结束的 Pod，或提高 kubelet 的 maxPods。",
     ),
-    "SCHED_PORT_CONFLICT": Reason("Pod 申请的主机端口已被占用。", "换一个 hostPort，或不使用 hostPort。"),
-    "SCHED_POD_AFFINITY": Reason(
+    "SCHED_PORT_CONFLICT": ChineseReason("Pod 申请的主机端口已被占用。", "换一个 hostPort，或不使用 hostPort。"),
+    "SCHED_POD_AFFINITY": ChineseReason(
         "Pod 对其他 Pod 的亲和或反亲和规则不允许该节点。",
         "对照 Pod 的 podAffinity、podAntiAffinity 与节点上的 Pod。",
     ),
-    "SCHED_TOPOLOGY_SPREAD": Reason(
+    "SCHED_TOPOLOGY_SPREAD": ChineseReason(
         "放置后 Pod 的分布不满足 topologySpreadConstraints。",
         "检查节点是否有约束所用的标签。放宽 skew，或使用 ScheduleAnyway。",
     ),
-    "SCHED_VOLUME": Reason(
+    "SCHED_VOLUME": ChineseReason(
         "Pod 的某个卷不存在、未绑定，或在该节点上不可用。",
         "`kubectl get pvc -n NAMESPACE` 显示哪些已绑定；`kubectl describe pvc -n NAMESPACE` 显示未绑定的原因。",
     ),
-    "SCHED_NO_NODES": Reason(
+    "SCHED_NO_NODES": ChineseReason(
         "没有可供调度器考虑的节点。",
         "查看 `kubectl get nodes`。如果使用自己的调度器，请检查它配置了哪些节点。",
     ),
-    "SCHED_NO_NODE_FITS": Reason(
+    "SCHED_NO_NODE_FITS": ChineseReason(
         "调度器没有找到节点，也没有报告原因。",
         "查看 Pod 的其他事件和调度器日志。HAMi 从 v2.10 起才向 kube-scheduler 报告原因。",
     ),
-    "SCHED_NO_EXTENDER": Reason(
+    "SCHED_NO_EXTENDER": ChineseReason(
         "调度器无法连接其扩展程序（HAMi、vgpu-manager、vgpuscope），或扩展程序无法做出决定，因此没有决定。",
         "调度器会自动重试。若持续出现，请检查扩展程序的 Pod、日志、Service 和证书。",
     ),
     # --- bind and allocate --------------------------------------------------------------------------------------------
-    "SCHED_NODE_LOCKED": Reason(
+    "SCHED_NODE_LOCKED": ChineseReason(
         "节点上正在绑定另一个 Pod，HAMi 同一时间只允许绑定一个。",
         "通常几秒内恢复，最长五分钟。否则请移除注解 hami.io/mutex.lock"
         "（`kubectl annotate node NODE hami.io/mutex.lock-`），并检查该节点的设备插件。",
     ),
-    "SCHED_BIND_FAILED": Reason(
+    "SCHED_BIND_FAILED": ChineseReason(
         "已找到节点，但无法把 Pod 绑定到该节点。",
         "消息是 API server 或扩展程序的回答。调度器会自动重试。",
     ),
-    "SCHED_ALLOCATE_FAILED": Reason(
+    "SCHED_ALLOCATE_FAILED": ChineseReason(
         "Pod 已绑定到节点，但被节点的 kubelet 或设备插件拒绝。",
         "查看该节点设备插件的日志。删除 Pod 以便重新调度。绕过 HAMi 调度器的 Pod 无法分配设备。",
     ),
-    "SCHED_OTHER": Reason(
+    "SCHED_OTHER": ChineseReason(
         "调度器报告了一个还没有代码的原因。",
         "消息是调度器的原文（已截短）。请反馈给我们，以便为它增加代码。",
     ),

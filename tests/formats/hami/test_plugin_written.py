@@ -13,7 +13,7 @@ from vgpuscope.formats.hami.handshake import reported
 from vgpuscope.formats.hami.register import encode_registration, registered_devices
 from vgpuscope.formats.kube.faults import decode_faults, encode_faults
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.plugin import GpuFault, GpuRegistration, MigProfile
+from vgpuscope.model.plugin import GpuFault, GpuRegistration, PluginMigProfile
 
 NODES = json.loads((TESTS / "fixtures/scheduler/hami_scheduler_inputs.json").read_text())["nodes"]
 RECORDED = [text for node in NODES if (text := node["annotations"].get(NVIDIA))]
@@ -34,7 +34,7 @@ def as_json_says(text):
             mode=one["mode"],
             healthy=one.get("health", False),
             profiles=tuple(
-                MigProfile(
+                PluginMigProfile(
                     name=profile["name"],
                     memory=profile["memoryMB"],
                     cores=profile["core"],

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from vgpuscope.formats.hours import schedule
-from vgpuscope.formats.kube.changes import RESTORED, Mark, at_rest, mark_of, patch, present, stopped
+from vgpuscope.formats.kube.changes import RESTORED, ChangeAnnotation, at_rest, mark_of, patch, present, stopped
 from vgpuscope.formats.kube.notes import notes_of
 from vgpuscope.formats.kube.workloads import decode_autoscalers, decode_object, decode_pod, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
-from vgpuscope.model.reclaim import Target
+from vgpuscope.model.reclaim import ReclaimTarget
 
 RECLAIM, GRACE = "vgpuscope.io/reclaim", "vgpuscope.io/idle-grace"
 
@@ -66,7 +66,7 @@ def test_queues():
 
 
 def test_our_mark_is_read_and_a_mark_that_somebody_changed_is_none():
-    text = msgspec.json.encode(Mark(key="k", at="2026-11-17T01:00:00Z")).decode()
+    text = msgspec.json.encode(ChangeAnnotation(key="k", at="2026-11-17T01:00:00Z")).decode()
     assert notes_of({RESTORED: text}).restored == 1794877200.0
     for other in ("", "{}", "[1]", "[" * 5000):
         assert mark_of({"metadata": {"annotations": {RESTORED: other}}}, RESTORED) is None
@@ -87,7 +87,7 @@ def test_our_mark_is_read_and_a_mark_that_somebody_changed_is_none():
     ],
 )
 def test_what_has_freed_its_gpus_already(kind, version, item, rests):
-    after = stopped(Target(api_version=version, kind=kind, name="n", uid="u"), 0.0)
+    after = stopped(ReclaimTarget(api_version=version, kind=kind, name="n", uid="u"), 0.0)
     assert at_rest(present(item, after), after) is rests
 
 

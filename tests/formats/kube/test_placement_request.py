@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.model.errors import RequestInvalid
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Weights
+from vgpuscope.model.placement import ContainerAsk, GpuWeights, PlacementRequest
 
 GPU, MEM, PERCENT, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
 
@@ -164,7 +164,7 @@ def test_types_are_compared_in_lower_case_and_blank_entries_are_no_constraint():
     assert chosen.avoid_uuids == ()
     assert (chosen.mode, chosen.numa_bind, chosen.node_policy) == ("mig", True, "spread")
     assert chosen.gpu_policy == ("binpack", "numa")
-    assert chosen.weights == Weights(slot=0, core=1, memory=3)
+    assert chosen.weights == GpuWeights(slot=0, core=1, memory=3)
 
 
 @pytest.mark.parametrize("text", ["fast", "binpack,fast", "binpack,", ","])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import (
-    Line,
     Matcher,
+    MatrixRow,
     VectorRow,
     by_labels,
     chosen_by,
@@ -225,11 +225,11 @@ def row(uuid: str, value: float) -> VectorRow:
     return VectorRow(msgspec.Raw(json.dumps({"UUID": uuid, "pod": "p"}).encode()), (END, value))
 
 
-def line(name: str, uuid: str, values: list[float]) -> Line:
+def line(name: str, uuid: str, values: list[float]) -> MatrixRow:
     times = [END - STEP * (len(values) - 1 - i) for i in range(len(values))]
     labels = {"__name__": name, "pod": "p", "UUID": uuid}
     samples = [(at, str(value)) for at, value in zip(times, values, strict=True)]
-    return Line(msgspec.Raw(json.dumps(labels).encode()), msgspec.Raw(json.dumps(samples).encode()))
+    return MatrixRow(msgspec.Raw(json.dumps(labels).encode()), msgspec.Raw(json.dumps(samples).encode()))
 
 
 def _statistic(statistic: str, values: list[float]) -> float:
@@ -268,7 +268,7 @@ def test_an_answer_with_one_sample_that_is_no_number_can_be_forgotten():
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))._replace(statistics=STATISTICS)
     table.take_samples(ask, [line(ask.name, "GPU-1", [1.0, 2.0])])
     with pytest.raises(AnswerUnreadable):
-        table.take_samples(ask, [Line(msgspec.Raw(b'{"UUID":"GPU-2"}'), msgspec.Raw(b'[[1,"1"],[2,"x"]]'))])
+        table.take_samples(ask, [MatrixRow(msgspec.Raw(b'{"UUID":"GPU-2"}'), msgspec.Raw(b'[[1,"1"],[2,"x"]]'))])
     table.forget(ask)
     table.settle()
     assert [track.terms for track in tracks(table)] == []

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.cputime import seconds
 from vgpuscope.logic.cluster import scheduling
 from vgpuscope.logic.cluster.scheduling import MOST_SCHEDULERS, SchedulingTimes
-from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
+from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.decision import CODES, Reason
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.scheduling import BOUNDS, STEPS
@@ -28,7 +28,7 @@ def pod(uid="u", *, scheduler="hami-scheduler", refused=None, created=1000.0, no
         scheduler=scheduler,
         node=bound if node is None else node,
         times=PodTimes(created=created, **times),
-        refusal=None if refused is None else RegisterRefusal(reason="Unschedulable", at=refused),
+        refusal=None if refused is None else UnschedulableCondition(reason="Unschedulable", at=refused),
     )
 
 

@@ -10,7 +10,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.logic.console.facts import folded
 from vgpuscope.logic.console.gpus import NEVER_SEEN, gpu_rows, ledgers
 from vgpuscope.model.analysis import Score, Stat
-from vgpuscope.model.console.facts import Shown
+from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.gpus import GpuRow
 
 GPU = fleets.gpu(0).gpu_id
@@ -58,7 +58,7 @@ def test_a_gpu_under_another_id_is_not_listed_twice_where_the_node_is_seen():
 
 
 def test_the_agent_says_how_a_gpu_is_shared_and_dra_is_known_from_the_register():
-    facts = folded([Shown({"gpu_uuid": GPU, "mode": "time-slicing"}, {m.GPU_MODE.name: 1.0})])
+    facts = folded([LabelledValues({"gpu_uuid": GPU, "mode": "time-slicing"}, {m.GPU_MODE.name: 1.0})])
     assert rows(fleets.gpu(0), facts=facts)[0].mode == "time-slicing"
     assert rows(fleets.gpu(0), nodes=[node("n", device(GPU))])[0].mode == "hami"
     assert rows(fleets.gpu(0), nodes=[node("n", device(GPU, mode="dra"))], facts=facts)[0].mode == "dra"
@@ -78,7 +78,9 @@ def test_a_tenant_has_what_its_agent_shows_of_it():
         (m.CONTAINER_STATE, (("state", "active"),)): 0.0,
         (m.CONTAINER_INFO, (("mode", "hami"), ("allocated", "false"))): 1.0,
     }
-    facts = folded([Shown({**who, **dict(more)}, {metric.name: value}) for (metric, more), value in shown.items()])
+    facts = folded(
+        [LabelledValues({**who, **dict(more)}, {metric.name: value}) for (metric, more), value in shown.items()]
+    )
     (row,) = rows(fleets.gpu(0, tenants=(fleets.tenant("train"),)), facts=facts)
     (tenant,) = row.tenants
     assert (tenant.cores_limit, tenant.memory_limit, tenant.state, tenant.allocated) == (30, 8 * GIB, "idle", False)
@@ -87,14 +89,14 @@ def test_a_tenant_has_what_its_agent_shows_of_it():
 
 def test_labels_that_prometheus_renamed_are_the_agents():
     theirs = {"pod": "agent-x", "exported_pod": "train", "namespace": "monitoring", "exported_namespace": "ml"}
-    seen = Shown({**theirs, "exported_container": "main", "gpu_uuid": GPU}, {m.VGPU_BLOCKED.name: 0.0})
+    seen = LabelledValues({**theirs, "exported_container": "main", "gpu_uuid": GPU}, {m.VGPU_BLOCKED.name: 0.0})
     (row,) = rows(fleets.gpu(0, tenants=(fleets.tenant("train"),)), facts=folded([seen]))
     assert row.tenants[0].blocked is False
 
 
 def test_a_temperature_of_dcgm_exporter_counts_where_there_is_no_agent():
-    theirs = Shown({"UUID": GPU, "pod": "train", "namespace": "ml"}, {"DCGM_FI_DEV_GPU_TEMP": 70.0})
-    own = Shown({"gpu_uuid": GPU}, {m.GPU_TEMPERATURE.name: 60.0})
+    theirs = LabelledValues({"UUID": GPU, "pod": "train", "namespace": "ml"}, {"DCGM_FI_DEV_GPU_TEMP": 70.0})
+    own = LabelledValues({"gpu_uuid": GPU}, {m.GPU_TEMPERATURE.name: 60.0})
     for samples, shown in (([theirs], 70.0), ([theirs, own], 60.0), ([own, theirs], 60.0)):
         (row,) = rows(fleets.gpu(0), facts=folded(samples))
         assert row.temperature == shown

@@ -13,7 +13,7 @@ from vgpuscope.logic.console.nodes import agents_of, node_rows
 from vgpuscope.logic.console.overview import classes, figures, gpu_class, tenant_classes
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.analysis import Evidence, Score, Stat, Target
-from vgpuscope.model.console.facts import Shown
+from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.console.workloads import WORKLOAD_GROUPS
@@ -130,9 +130,9 @@ def test_an_agent_is_down_where_its_target_is():
     down = Target(name="http://b", up=False, since=fleets.NOON, reason="refused")
     fields = {name: getattr(analysis, name) for name in analysis.__struct_fields__}
     known = type(analysis)(**(fields | {"targets": (Target(name="http://a", up=True), down)}))
-    up = Shown({"node": "node-0", "source": "nvml", "instance": "a"}, {m.SOURCE_UP.name: 1.0})
-    at = Shown({"node": "node-0", "instance": "a"}, {m.SAMPLE_TIME.name: fleets.NOON - 2.0})
-    facts = folded([at, up, Shown({"version": "1.2", "instance": "a"}, {m.BUILD_INFO.name: 1.0})])
+    up = LabelledValues({"node": "node-0", "source": "nvml", "instance": "a"}, {m.SOURCE_UP.name: 1.0})
+    at = LabelledValues({"node": "node-0", "instance": "a"}, {m.SAMPLE_TIME.name: fleets.NOON - 2.0})
+    facts = folded([at, up, LabelledValues({"version": "1.2", "instance": "a"}, {m.BUILD_INFO.name: 1.0})])
     agents = agents_of(known, facts, now=fleets.NOON)
     assert (agents["node-0"].up, agents["node-0"].version, agents["node-0"].sources[0].up) == (True, "1.2", True)
     assert agents["node-0"].age_seconds == 2.0
@@ -148,7 +148,10 @@ def test_memory_that_two_instances_share_is_counted_once_on_their_node():
     both = [fleets.gpu(0, mig=mig, terms=pool) for mig in ("MIG-a", "MIG-b")]
     ledger = {"containers": 2.0 * GIB, "system": 1.0 * GIB, "unattributed": 0.0, "free": 77.0 * GIB}
     facts = folded(
-        [Shown({"gpu_uuid": GPU, "owner": who}, {m.GPU_MEMORY_LEDGER.name: size}) for who, size in ledger.items()]
+        [
+            LabelledValues({"gpu_uuid": GPU, "owner": who}, {m.GPU_MEMORY_LEDGER.name: size})
+            for who, size in ledger.items()
+        ]
     )
     analysis = fleets.analysis(fleets.NOON, *both)
     (row,) = node_rows(made(analysis), cluster=None, agents={}, facts=facts)

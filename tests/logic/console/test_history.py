@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.logic.console.history import MOST_GROUPS, ClassFold, Grid, SeriesFold, grouped
-from vgpuscope.logic.console.series_queries import Subject, series_queries
+from vgpuscope.logic.console.series_queries import ChartSubject, series_queries
 from vgpuscope.model.history import HistoryPoint
 
 HOUR = 3600
@@ -171,8 +171,8 @@ def test_one_gpu_is_never_more_than_one_however_rare_its_analyses_are(gaps, poin
 
 
 def test_queries_escape_what_they_are_asked_for():
-    query = series_queries(Subject(gpu_id='x"} or vector(1) #'), window=60, step=60)["use"]
+    query = series_queries(ChartSubject(gpu_id='x"} or vector(1) #'), window=60, step=60)["use"]
     assert r'gpu_uuid="x\"} or vector(1) #"' in query
-    pods = series_queries(Subject(namespaces=("a.b", "c|d"), pod="p"), window=60, step=60)["memory_used"]
+    pods = series_queries(ChartSubject(namespaces=("a.b", "c|d"), pod="p"), window=60, step=60)["memory_used"]
     assert r'namespace=~"a\\.b|c\\|d"' in pods
-    assert series_queries(Subject(owner="Job/x"), window=60, step=60) == {}
+    assert series_queries(ChartSubject(owner="Job/x"), window=60, step=60) == {}

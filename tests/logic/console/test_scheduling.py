@@ -17,7 +17,7 @@ from vgpuscope.logic.console.scheduling import (
     stage_times,
 )
 from vgpuscope.model.cluster import Amount, Capacity
-from vgpuscope.model.console.facts import Seen
+from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.views.console.words import scheduling_words
@@ -54,10 +54,10 @@ def test_a_quantile_is_in_the_bucket_of_the_value_it_stands_for(values, share):
     assert lower <= quantile(buckets, share) <= upper + 1e-9
 
 
-def histogram(scheduler: str, stage: str, *reached: tuple[str, float], spent: float) -> list[tuple[Seen, float]]:
+def histogram(scheduler: str, stage: str, *reached: tuple[str, float], spent: float) -> list[tuple[SeenSeries, float]]:
     of, name = {"scheduler": scheduler, "stage": stage}, s.STAGE_SECONDS.name
-    found = [(Seen(f"{name}_bucket", {**of, "le": bound}), value) for bound, value in reached]
-    return [*found, (Seen(f"{name}_sum", of), spent)]
+    found = [(SeenSeries(f"{name}_bucket", {**of, "le": bound}), value) for bound, value in reached]
+    return [*found, (SeenSeries(f"{name}_sum", of), spent)]
 
 
 def test_each_stage_has_its_times_in_the_order_of_the_stages():
@@ -76,12 +76,12 @@ def test_each_stage_has_its_times_in_the_order_of_the_stages():
 
 def test_binds_and_failures_are_counted_for_all_schedulers():
     page = [
-        (Seen(s.BINDS.name, {"scheduler": "a", "result": "success"}), 3.0),
-        (Seen(s.BINDS.name, {"scheduler": "b", "result": "success"}), 4.0),
-        (Seen(s.BINDS.name, {"scheduler": "b", "result": "failure"}), 1.0),
-        (Seen(s.FAILURES.name, {"scheduler": "a", "code": "X"}), 2.0),
-        (Seen(s.FAILURES.name, {"scheduler": "a", "code": "Y"}), 9.0),
-        (Seen(s.FAILURES.name, {"scheduler": "a", "code": "Z"}), 0.0),
+        (SeenSeries(s.BINDS.name, {"scheduler": "a", "result": "success"}), 3.0),
+        (SeenSeries(s.BINDS.name, {"scheduler": "b", "result": "success"}), 4.0),
+        (SeenSeries(s.BINDS.name, {"scheduler": "b", "result": "failure"}), 1.0),
+        (SeenSeries(s.FAILURES.name, {"scheduler": "a", "code": "X"}), 2.0),
+        (SeenSeries(s.FAILURES.name, {"scheduler": "a", "code": "Y"}), 9.0),
+        (SeenSeries(s.FAILURES.name, {"scheduler": "a", "code": "Z"}), 0.0),
     ]
     assert (binds(page, "success"), binds(page, "failure")) == (7, 1)
     assert [(one.code, one.count) for one in failures(page)] == [("Y", 9), ("X", 2)]
@@ -91,9 +91,9 @@ def test_a_quota_without_a_limit_has_none_and_not_zero():
     of = {"namespace": "ml", "resource": "nvidia.com/gpu"}
     limited = {"namespace": "ml", "resource": "nvidia.com/gpumem"}
     page = [
-        (Seen(m.QUOTA_USED.name, of), 2.0),
-        (Seen(m.QUOTA_USED.name, limited), 3.0),
-        (Seen(m.QUOTA_LIMIT.name, limited), 4.0),
+        (SeenSeries(m.QUOTA_USED.name, of), 2.0),
+        (SeenSeries(m.QUOTA_USED.name, limited), 3.0),
+        (SeenSeries(m.QUOTA_LIMIT.name, limited), 4.0),
     ]
     free, full = quotas(page)["ml"]
     assert (free.limit, free.ratio, full.limit, full.ratio) == (None, None, 4.0, 0.75)

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from vgpuscope.logic.doctor.chain import judged
-from vgpuscope.model.doctor import AnalyzerFacts, Channel, DoctorFacts, Judgement, Missing, ReclaimFacts
+from vgpuscope.model.doctor import AnalyzerFacts, ChannelFacts, CheckOutcome, DoctorFacts, Missing, ReclaimFacts
 
 CODES = ("MODEL_FAILING", "CHANNEL_FAILING", "RECLAIM_WITHOUT_HISTORY", "RECLAIM_WITHOUT_KUBE", "RECLAIM_HELD_BACK")
 LIVE: dict[str, Any] = {"live": True, "stored": True, "kube": "ok"}
 
 
-def judgements(**analyzer: Any) -> dict[str, Judgement]:
+def judgements(**analyzer: Any) -> dict[str, CheckOutcome]:
     return judgements_of(AnalyzerFacts(url="http://analyzer", **analyzer))
 
 
-def judgements_of(facts: AnalyzerFacts | Missing) -> dict[str, Judgement]:
+def judgements_of(facts: AnalyzerFacts | Missing) -> dict[str, CheckOutcome]:
     gone: dict[str, Any] = {name: Missing(fact="driver", reason="not-here") for name in DoctorFacts.__struct_fields__}
     checks = judged(DoctorFacts(**(gone | {"at": 0.0, "place": "outside", "analyzer": facts})))
     return {check.code: check.judgement for check in checks if check.code in CODES}
@@ -25,7 +25,7 @@ def statuses(**analyzer: Any) -> dict[str, str]:
     return {code: one.status for code, one in judgements(**analyzer).items()}
 
 
-def held_back(**reclaim: Any) -> Judgement:
+def held_back(**reclaim: Any) -> CheckOutcome:
     return judgements(reclaim=ReclaimFacts(**(LIVE | reclaim)))["RECLAIM_HELD_BACK"]
 
 
@@ -36,7 +36,7 @@ def test_an_analyzer_that_says_nothing_of_these_parts_or_has_them_off_makes_all_
 
 
 def test_what_works_passes():
-    channels = (Channel(name="ops", used=True), Channel(name="ml", used=False))
+    channels = (ChannelFacts(name="ops", used=True), ChannelFacts(name="ml", used=False))
     found = statuses(asks_model=True, channels=channels, reclaim=ReclaimFacts(**LIVE))
     assert found == dict.fromkeys(CODES, "pass")
 
@@ -48,9 +48,9 @@ def test_only_the_leader_knows_whether_the_model_answers_and_the_breaker_is_open
 
 
 def test_channels_without_a_message_are_not_known_to_work():
-    unused = (Channel(name="ops", used=False),)
+    unused = (ChannelFacts(name="ops", used=False),)
     assert statuses(channels=unused)["CHANNEL_FAILING"] == "skipped"
-    failing = judgements(channels=(*unused, Channel(name="ml", used=True, error="404")))["CHANNEL_FAILING"]
+    failing = judgements(channels=(*unused, ChannelFacts(name="ml", used=True, error="404")))["CHANNEL_FAILING"]
     assert (failing.status, failing.examples, failing.numbers) == ("fail", ("ml: 404",), {"count": 1})
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 from vgpuscope.logic.doctor.chain import CHAIN, judged
 from vgpuscope.model.console.facts import ClusterFacts
-from vgpuscope.model.doctor import DoctorFacts, ExtenderFacts, Judgement, Missing, Series, SeriesFacts
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, ExtenderFacts, Missing, SeriesFacts, SeriesValue
 from vgpuscope.model.pending import PendingList, PendingPod
 
 CODES = tuple(link.code for link in CHAIN if link.stage == "scheduler")
 NOW = 1_800_000_000.0
 
 
-def judgements(**facts: Any) -> dict[str, Judgement]:
+def judgements(**facts: Any) -> dict[str, CheckOutcome]:
     gone: dict[str, Any] = {name: Missing(fact="driver", reason="not-here") for name in DoctorFacts.__struct_fields__}
     checks = judged(DoctorFacts(**(gone | {"at": NOW, "place": "outside"} | facts)))
     return {check.code: check.judgement for check in checks if check.code in CODES}
@@ -22,7 +22,7 @@ def extender(**facts: Any) -> ExtenderFacts:
 
 
 def series(*found: tuple[str, float, dict[str, str]]) -> SeriesFacts:
-    return SeriesFacts(now=tuple(Series(name=name, value=value, labels=labels) for name, value, labels in found))
+    return SeriesFacts(now=tuple(SeriesValue(name=name, value=value, labels=labels) for name, value, labels in found))
 
 
 def waiting(age: float) -> ClusterFacts:

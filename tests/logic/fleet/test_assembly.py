@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.assembly import assemble, card_key, conclude, remembered, tenant_key
-from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, Thresholds, Weights
-from vgpuscope.logic.fleet.sightings import Context, units_of
+from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, ScoreWeights, Thresholds
+from vgpuscope.logic.fleet.sightings import AnalysisContext, units_of
 from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules
 from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Term, Track, Window
 
@@ -44,7 +44,7 @@ def fleet(*tracks, previous=None, faults=(), **more):
     reading = Reading(window=WINDOW, tracks=tracks, source="test", faults=faults)
     given = {
         "previous": previous or {},
-        "weights": Weights(),
+        "weights": ScoreWeights(),
         "thresholds": Thresholds(),
         "rules": VerdictRules(),
         "owners": {},
@@ -518,11 +518,11 @@ def test_a_block_of_gpus_is_concluded_as_each_of_them_alone(found):
 
 def one_by_one(own_tracks):
     """The plain way: one GPU after the other."""
-    context = Context(
+    context = AnalysisContext(
         source="test",
         window=WINDOW,
         previous={},
-        weights=Weights(),
+        weights=ScoreWeights(),
         thresholds=Thresholds(),
         rules=VerdictRules(),
         owners={},

@@ -5,7 +5,7 @@ import pytest
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.scrape_window import WANTED, Pages
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Window
@@ -62,7 +62,9 @@ def judged(*lines: str):
     window = Window(begin=0.0, end=300.0, interval=10.0)
     tracks = tuple(pages.tracks(begin=0.0, end=300.0, interval=10.0))
     reading = Reading(window=window, tracks=tracks, schemas=("vgpuscope",), source="own", own=True)
-    uses = assemble(reading, previous={}, weights=Weights(), thresholds=Thresholds(), rules=VerdictRules(), owners={})
+    uses = assemble(
+        reading, previous={}, weights=ScoreWeights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
+    )
     return {use.mig: use for use in uses}
 
 

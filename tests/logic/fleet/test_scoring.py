@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.knowledge.power_limits import factory_limit
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds, measured_value, score, status, tenant_score
 from vgpuscope.model.analysis import Stat, Term
 
 GIB = 1024**3
@@ -55,7 +55,7 @@ def test_the_score_is_the_seeds(util, copy, used, power):
             [u / 100 for u in util], [c / 100 for c in copy], [u * 2**20 for u in used], [80_000 * 2**20], watts, [400]
         ),
         model="",
-        weights=Weights(),
+        weights=ScoreWeights(),
     )
     assert isclose(
         found.value, seeds_score(util=util, copy=copy, used=used, total=[80_000], power=watts, watts=400), abs_tol=1e-9
@@ -64,16 +64,16 @@ def test_the_score_is_the_seeds(util, copy, used, power):
 
 
 def test_a_model_that_nobody_knows_has_the_seeds_250_watts():
-    found = score(terms([0.95], [0.5], [40], [80], [125]), model="Card of the future", weights=Weights())
+    found = score(terms([0.95], [0.5], [40], [80], [125]), model="Card of the future", weights=ScoreWeights())
     assert isclose(found.value, 100 * (0.5 * 0.95 + 0.2 * 0.5 + 0.2 * 0.5 + 0.1 * 0.5))
     assert reference(found) == "250 W (default)"
 
 
 def test_the_cards_own_limit_goes_before_the_table_and_the_table_before_the_default():
     card = terms([0.0], [0.0], [0], [80], [200])
-    by_table = score(card, model="NVIDIA A100-SXM4-80GB", weights=Weights())
+    by_table = score(card, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights())
     by_metric = score(
-        {**card, "power_limit": Stat(mean=500.0, samples=1)}, model="NVIDIA A100-SXM4-80GB", weights=Weights()
+        {**card, "power_limit": Stat(mean=500.0, samples=1)}, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights()
     )
     assert (points(by_table, "power"), reference(by_table)) == (5.0, "400 W (table: NVIDIA A100-SXM4-80GB)")
     assert (points(by_metric, "power"), reference(by_metric)) == (4.0, "limit 500 W (metric)")
@@ -81,39 +81,39 @@ def test_the_cards_own_limit_goes_before_the_table_and_the_table_before_the_defa
 
 @given(util=ratios, copy=ratios, used=ratios)
 def test_a_missing_term_gives_its_weight_to_the_others(util, copy, used):
-    found = score(terms([util], [copy], [used * GIB], [GIB]), model="", weights=Weights())
+    found = score(terms([util], [copy], [used * GIB], [GIB]), model="", weights=ScoreWeights())
     assert isclose(found.value, 100 * (0.5 * util + 0.2 * copy + 0.2 * used) / 0.9, abs_tol=1e-9)
     assert isclose(found.confidence, 0.9)
 
 
 def test_memory_without_a_total_is_missing_unless_a_default_is_given():
     card = terms([0.5], None, [GIB])
-    assert points(score(card, model="", weights=Weights()), "mem_used") is None
-    assumed = score(card, model="", weights=Weights(), default_memory=2 * GIB)
+    assert points(score(card, model="", weights=ScoreWeights()), "mem_used") is None
+    assumed = score(card, model="", weights=ScoreWeights(), default_memory=2 * GIB)
     assert isclose(assumed.value, 100 * (0.5 * 0.5 + 0.2 * 0.5) / 0.7)
     assert reference(assumed, "mem_used") == "2 GiB (default)"
 
 
 def test_memory_and_power_beyond_their_bounds_count_as_full():
-    assert isclose(score(terms([1.0], None, [9], [8], [500], [400]), model="", weights=Weights()).value, 100)
+    assert isclose(score(terms([1.0], None, [9], [8], [500], [400]), model="", weights=ScoreWeights()).value, 100)
 
 
 def test_nothing_measured_has_no_score():
-    found = score({}, model="NVIDIA L4", weights=Weights())
+    found = score({}, model="NVIDIA L4", weights=ScoreWeights())
     assert (found.value, found.confidence) == (None, 0.0)
     assert [term.value for term in found.terms] == [None] * 4
 
 
 @given(copy=ratios, used=ratios, watts=st.floats(0, 400))
 def test_memory_traffic_and_power_alone_are_no_score_but_are_listed(copy, used, watts):
-    found = score(terms(None, [copy], [used * GIB], [GIB], [watts], [400]), model="", weights=Weights())
+    found = score(terms(None, [copy], [used * GIB], [GIB], [watts], [400]), model="", weights=ScoreWeights())
     assert (found.value, found.confidence) == (None, 0.0)
     assert [term.value for term in found.terms] == [None, copy, pytest.approx(used), watts / 400]
 
 
 @pytest.mark.parametrize("signal", ["engine_active", "sm_active"])
 def test_where_utilisation_is_not_measured_a_profiling_metric_stands_for_it(signal):
-    found = score({signal: stat([0.6]), "mem_copy": stat([0.1])}, model="", weights=Weights(), expected=1)
+    found = score({signal: stat([0.6]), "mem_copy": stat([0.1])}, model="", weights=ScoreWeights(), expected=1)
     assert isclose(found.value, 100 * (0.5 * 0.6 + 0.2 * 0.1) / 0.7)
     assert isclose(found.confidence, 0.7)
     assert "activity" in reference(found, "gpu_util")
@@ -121,14 +121,14 @@ def test_where_utilisation_is_not_measured_a_profiling_metric_stands_for_it(sign
 
 def test_a_tenants_score_is_its_own_work_and_its_memory_of_the_whole_gpu():
     mine: dict[Term, Stat] = {"process_sm": stat([0.7]), "mem_used": stat([20 * GIB]), "mem_total": stat([20 * GIB])}
-    found = tenant_score(mine, total=stat([80 * GIB]), weights=Weights(), default_memory=None, expected=1)
+    found = tenant_score(mine, total=stat([80 * GIB]), weights=ScoreWeights(), default_memory=None, expected=1)
     assert isclose(found.value, 100 * (0.5 * 0.7 + 0.2 * 0.25) / 0.7)
     without: dict[Term, Stat] = {"mem_used": stat([20 * GIB])}
-    assert tenant_score(without, total=None, weights=Weights(), default_memory=None, expected=1).value is None
+    assert tenant_score(without, total=None, weights=ScoreWeights(), default_memory=None, expected=1).value is None
 
 
 def test_only_what_weighs_nothing_has_no_score():
-    assert score(terms([1.0]), model="", weights=Weights(gpu_util=0)).value is None
+    assert score(terms([1.0]), model="", weights=ScoreWeights(gpu_util=0)).value is None
 
 
 @given(st.sampled_from((nan, inf, -inf, -1.0, 2147483632.0, None)))
@@ -136,11 +136,11 @@ def test_what_cannot_be_true_was_not_measured(bad):
     card = terms([0.4], [0.1], [GIB], [4 * GIB], [100], [400])
     without = {name: stat for name, stat in card.items() if name != "gpu_util"}
     spoilt = {**card, "gpu_util": Stat(mean=bad, samples=9)}
-    assert score(spoilt, model="", weights=Weights()) == score(without, model="", weights=Weights())
+    assert score(spoilt, model="", weights=ScoreWeights()) == score(without, model="", weights=ScoreWeights())
 
 
 def test_a_total_or_a_limit_of_zero_is_not_divided_by():
-    found = score(terms([0.5], [0.5], [GIB], [0], [100], [0]), model="", weights=Weights())
+    found = score(terms([0.5], [0.5], [GIB], [0], [100], [0]), model="", weights=ScoreWeights())
     assert points(found, "mem_used") is None
     assert reference(found) == "250 W (default)"
 
@@ -148,33 +148,33 @@ def test_a_total_or_a_limit_of_zero_is_not_divided_by():
 @given(st.floats(0.001, 1000), ratios, ratios)
 def test_only_the_proportions_of_weights_count(factor, util, copy):
     card = terms([util], [copy], [1], [2], [100])
-    heavy = Weights(gpu_util=0.5 * factor, mem_copy=0.2 * factor, mem_used=0.2 * factor, power=0.1 * factor)
-    plain = score(card, model="", weights=Weights()).value
+    heavy = ScoreWeights(gpu_util=0.5 * factor, mem_copy=0.2 * factor, mem_used=0.2 * factor, power=0.1 * factor)
+    plain = score(card, model="", weights=ScoreWeights()).value
     assert isclose(score(card, model="", weights=heavy).value, plain, abs_tol=1e-9)
 
 
 @given(util=ratios, copy=ratios, power=st.floats(0, 1000), used=ratios)
 def test_a_score_lies_within_0_and_100_and_is_the_sum_of_its_points(util, copy, power, used):
-    found = score(terms([util], [copy], [used * GIB], [GIB], [power]), model="Tesla T4", weights=Weights())
+    found = score(terms([util], [copy], [used * GIB], [GIB], [power]), model="Tesla T4", weights=ScoreWeights())
     assert -1e-9 <= found.value <= 100 + 1e-9
     assert isclose(found.value, sum(term.points for term in found.terms), abs_tol=1e-9)
 
 
 def test_thin_coverage_lowers_the_confidence():
     card: dict[Term, Stat] = {"gpu_util": Stat(mean=0.5, samples=10), "mem_copy": Stat(mean=0.5, samples=20)}
-    assert isclose(score(card, model="", weights=Weights(), expected=20).confidence, 0.5 * 0.5 + 0.2)
+    assert isclose(score(card, model="", weights=ScoreWeights(), expected=20).confidence, 0.5 * 0.5 + 0.2)
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -0.1])
 @pytest.mark.parametrize("name", ["gpu_util", "mem_copy", "mem_used", "power"])
 def test_a_weight_that_is_no_weight_is_refused(name, bad):
     with pytest.raises(ValueError, match="weight"):
-        Weights(**{name: bad})
+        ScoreWeights(**{name: bad})
 
 
 def test_all_weights_zero_are_refused():
     with pytest.raises(ValueError, match="above 0"):
-        Weights(gpu_util=0, mem_copy=0, mem_used=0, power=0)
+        ScoreWeights(gpu_util=0, mem_copy=0, mem_used=0, power=0)
 
 
 @pytest.mark.parametrize("bad", [{"low": 5}, {"high": 15}, {"idle": -1}, {"high": 101}, {"idle": nan}])
@@ -209,8 +209,8 @@ def test_the_status_follows_the_configured_thresholds():
 
 def test_the_measured_score_leaves_out_power_held_against_a_guess():
     guessed, known = terms([0.5], None, None, None, [70]), terms([0.5], None, None, None, [70], [70])
-    assert measured_value(score(guessed, model="Tesla T4", weights=Weights()), guessed) == 50
-    assert measured_value(score(known, model="", weights=Weights()), known) > 50
+    assert measured_value(score(guessed, model="Tesla T4", weights=ScoreWeights()), guessed) == 50
+    assert measured_value(score(known, model="", weights=ScoreWeights()), known) > 50
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
-from vgpuscope.logic.fleet.scrape_window import WANTED, Choice, Pages
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
+from vgpuscope.logic.fleet.scrape_window import WANTED, Pages, SeriesFilter
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Window
 
@@ -24,7 +24,7 @@ class Target:
     """Pages and their reader, as one target has them."""
 
     def __init__(self, condition="{}"):
-        self.pages = Pages(Choice(parse_condition(condition)), instance="n1:9394")
+        self.pages = Pages(SeriesFilter(parse_condition(condition)), instance="n1:9394")
         self.reader = PageReader(wanted=WANTED, meaning=self.pages.meaning)
 
     def show(self, at, *lines):
@@ -406,7 +406,7 @@ def test_own_scrapes_call_an_idle_gpu_idle_within_the_window_and_three_scrapes()
         tracks = tuple(target.pages.tracks(begin=at - 600, end=at, interval=15))
         reading = Reading(window=Window(begin=at - 600, end=at, interval=15), tracks=tracks)
         (use,) = assemble(
-            reading, previous={}, weights=Weights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
+            reading, previous={}, weights=ScoreWeights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
         )
         if use.verdict == "idle":
             found = at

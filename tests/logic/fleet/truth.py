@@ -8,7 +8,7 @@ from collections.abc import Callable
 from statistics import fmean
 
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Term, Track, Window
 
@@ -54,7 +54,13 @@ def analysed(*tracks, at=BEGIN, previous=None, faults=(), rules=None, **more):
     """What is concluded of these tracks in the window that begins then."""
     window = Window(begin=at, end=at + SECONDS, interval=float(EVERY))
     reading = Reading(window=window, tracks=tracks, faults=faults, source="truth")
-    given = {"weights": Weights(), "thresholds": Thresholds(), "rules": rules or VerdictRules(), "owners": {}, **more}
+    given = {
+        "weights": ScoreWeights(),
+        "thresholds": Thresholds(),
+        "rules": rules or VerdictRules(),
+        "owners": {},
+        **more,
+    }
     return assemble(reading, previous=previous or {}, **given)
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tests.logic.node.builders import card, instance, pod, sample, usage
 from tests.paths import TESTS
 from vgpuscope.formats.kube.dra import decode_slices
-from vgpuscope.logic.node.beside import sought
-from vgpuscope.logic.node.claims import ClaimBook
+from vgpuscope.logic.node.claims import ClaimCache
 from vgpuscope.logic.node.holdings import PodIndex
+from vgpuscope.logic.node.host_accounts import sought
 from vgpuscope.model.dra import AllocatedClaim, ClaimedDevice, DraDevice, SliceState
 from vgpuscope.model.pod import ClaimUse, Container, Grant, Pod
 
@@ -48,63 +48,65 @@ def holding(*devices, **more):
 
 
 def book_of(published, **claims):
-    book = ClaimBook("n1")
-    book.take_slices(published)
-    book.take_claims({f"ml/{name}": claim for name, claim in claims.items()})
-    return book
+    cache = ClaimCache("n1")
+    cache.take_slices(published)
+    cache.take_claims({f"ml/{name}": claim for name, claim in claims.items()})
+    return cache
 
 
-def held(book, grants, *gpus, pods=None):
+def held(cache, grants, *gpus, pods=None):
     """Who holds what, as the agent shows it."""
     pods = [pod(name) for name in {one.pod: None for one in grants}] if pods is None else pods
-    found = sample(*gpus, pods=pods, grants=book.resolve(grants))
+    found = sample(*gpus, pods=pods, grants=cache.resolve(grants))
     return {(u.key.pod, u.key.container, u.mig or u.gpu, u.mode) for u in found.containers if u.allocated}
 
 
 def test_a_gpu_is_found_by_the_uuid_that_its_driver_publishes_and_not_by_the_number_in_its_name():
     renumbered = card(FIRST, index=5), card(SECOND, index=0)  # a GPU before them was taken out
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
-    assert held(book, [granted("a", "gpu-0")], *renumbered) == {("a", "main", FIRST, "exclusive")}
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
+    assert held(cache, [granted("a", "gpu-0")], *renumbered) == {("a", "main", FIRST, "exclusive")}
 
 
 def test_a_name_of_any_form_is_understood():
     (published,) = slices("nvidia_gpus")
     renamed = replace(published, devices=tuple(replace(one, name=f"x-{one.index}") for one in published.devices))
-    book = book_of([renamed], c=holding(of("x-1")))
-    assert held(book, [granted("a", "x-1")], card(FIRST), card(SECOND, index=1)) == {("a", "main", SECOND, "exclusive")}
+    cache = book_of([renamed], c=holding(of("x-1")))
+    assert held(cache, [granted("a", "x-1")], card(FIRST), card(SECOND, index=1)) == {
+        ("a", "main", SECOND, "exclusive")
+    }
 
 
 def test_an_instance_that_existed_before_is_found_by_its_own_uuid():
     gpu = card(FIRST, mig_enabled=True, instances=(instance(OTHER_STATIC, gi=9), instance(STATIC, gi=7)))
-    book = book_of(slices("nvidia_static_mig"), c=holding(of("gpu-0-mig-1g10gb-19-4")))
-    assert held(book, [granted("a", "gpu-0-mig-1g10gb-19-4")], gpu) == {("a", "main", STATIC, "mig")}
+    cache = book_of(slices("nvidia_static_mig"), c=holding(of("gpu-0-mig-1g10gb-19-4")))
+    assert held(cache, [granted("a", "gpu-0-mig-1g10gb-19-4")], gpu) == {("a", "main", STATIC, "mig")}
 
 
 def test_an_instance_made_for_a_claim_is_found_by_its_placement_while_it_exists():
-    book = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
+    cache = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
     claim = [granted("a", "gpu-0-mig-1g10gb-19-1")]
     beside = instance("MIG-0", gi=7, start=0, size=1)
     before = card(FIRST, index=3, mig_enabled=True, instances=(beside,))
-    assert held(book, claim, before) == set()  # not made yet: the one beside it is not taken for it
+    assert held(cache, claim, before) == set()  # not made yet: the one beside it is not taken for it
     made = card(FIRST, index=3, mig_enabled=True, instances=(beside, instance("MIG-1", gi=8, start=1, size=1, index=1)))
-    assert held(book, claim, made) == {("a", "main", "MIG-1", "mig")}
+    assert held(cache, claim, made) == {("a", "main", "MIG-1", "mig")}
     again = card(FIRST, index=3, mig_enabled=True, instances=(instance("MIG-2", gi=8, start=1, size=1),))
-    assert held(book, claim, again) == {("a", "main", "MIG-2", "mig")}
+    assert held(cache, claim, again) == {("a", "main", "MIG-2", "mig")}
 
 
 def test_without_placements_an_instance_is_found_only_if_its_profile_is_unique():
-    book = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
+    cache = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
     claim = [granted("a", "gpu-0-mig-1g10gb-19-1")]
     one, two = instance("MIG-0", gi=7), instance("MIG-1", gi=8, index=1)
-    assert held(book, claim, card(FIRST, mig_enabled=True, instances=(one,))) == {("a", "main", "MIG-0", "mig")}
-    assert held(book, claim, card(FIRST, mig_enabled=True, instances=(one, two))) == set()
+    assert held(cache, claim, card(FIRST, mig_enabled=True, instances=(one,))) == {("a", "main", "MIG-0", "mig")}
+    assert held(cache, claim, card(FIRST, mig_enabled=True, instances=(one, two))) == set()
 
 
 def test_a_share_by_hamis_driver_has_the_memory_that_its_claim_consumes():
     shares = [of("hami-gpu-0", driver=HAMI, memory=memory * GIB) for memory in (10, 4)]
-    book = book_of(slices("hami_core"), c=holding(shares[0]), d=holding(shares[1]))
+    cache = book_of(slices("hami_core"), c=holding(shares[0]), d=holding(shares[1]))
     claims = [granted(name, "hami-gpu-0", claim, driver=HAMI) for name, claim in (("a", "c"), ("b", "d"))]
-    found = sample(card(FIRST, index=2), pods=[pod("a"), pod("b")], grants=book.resolve(claims))
+    found = sample(card(FIRST, index=2), pods=[pod("a"), pod("b")], grants=cache.resolve(claims))
     assert {(u.key.pod, u.mode, u.memory_total) for u in found.containers} == {
         ("a", "hami", 10 * GIB),
         ("b", "hami", 4 * GIB),
@@ -113,37 +115,37 @@ def test_a_share_by_hamis_driver_has_the_memory_that_its_claim_consumes():
 
 def test_two_claims_of_one_container_on_one_gpu_add_up():
     one, two = (of("hami-gpu-0", driver=HAMI, memory=memory * GIB) for memory in (10, 4))
-    book = book_of(slices("hami_core"), c=holding(one, one), d=holding(two))
+    cache = book_of(slices("hami_core"), c=holding(one, one), d=holding(two))
     claims = [granted("a", "hami-gpu-0", name, driver=HAMI) for name in "cd"]
-    assert usage(sample(card(FIRST), pods=[pod("a")], grants=book.resolve(claims)), "a").memory_total == 24 * GIB
+    assert usage(sample(card(FIRST), pods=[pod("a")], grants=cache.resolve(claims)), "a").memory_total == 24 * GIB
 
 
 def test_pods_that_share_a_claim_all_hold_its_gpu():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-0"), granted("b", "gpu-0")]
-    assert held(book, claims, card(FIRST)) == {
+    assert held(cache, claims, card(FIRST)) == {
         ("a", "main", FIRST, "time-slicing"),
         ("b", "main", FIRST, "time-slicing"),
     }
 
 
 def test_admin_access_is_no_allocation_and_leaves_the_gpu_to_its_holder():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")), look=holding(admin=(of("gpu-0"), of("gpu-1"))))
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")), look=holding(admin=(of("gpu-0"), of("gpu-1"))))
     claims = [granted("a", "gpu-0"), granted("watcher", "gpu-0", "look"), granted("watcher", "gpu-1", "look")]
-    assert held(book, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
+    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
 
 
 def test_a_claim_with_both_kinds_of_access_holds_what_is_not_for_looking():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0"), admin=(of("gpu-0"), of("gpu-1"))))
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0"), admin=(of("gpu-0"), of("gpu-1"))))
     claims = [granted("a", "gpu-0"), granted("a", "gpu-1")]
-    assert held(book, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
+    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
 
 
 def test_slices_of_another_node_say_nothing_of_this_one():
     (here,) = slices("nvidia_gpus")
     there = tuple(replace(one, node="n2", uuid="GPU-far") for one in here.devices)
-    book = book_of([replace(here, name="zz", devices=there)], c=holding(of("gpu-0")))
-    assert book.unknown_devices([granted("a", "gpu-0")]) == {(NVIDIA, "n1", "gpu-0")}
+    cache = book_of([replace(here, name="zz", devices=there)], c=holding(of("gpu-0")))
+    assert cache.unknown_devices([granted("a", "gpu-0")]) == {(NVIDIA, "n1", "gpu-0")}
 
 
 def test_a_pool_is_what_its_newest_generation_says():
@@ -151,8 +153,8 @@ def test_a_pool_is_what_its_newest_generation_says():
     exchanged = tuple(replace(one, uuid=uuid) for one, uuid in zip(old.devices, (SECOND, FIRST), strict=True))
     new = replace(old, name="a", generation=2, devices=exchanged)
     for order in ([old, new], [new, old]):
-        book = book_of(order, c=holding(of("gpu-0")))
-        assert held(book, [granted("a", "gpu-0")], card(FIRST), card(SECOND, index=1)) == {
+        cache = book_of(order, c=holding(of("gpu-0")))
+        assert held(cache, [granted("a", "gpu-0")], card(FIRST), card(SECOND, index=1)) == {
             ("a", "main", SECOND, "exclusive")
         }
 
@@ -160,36 +162,36 @@ def test_a_pool_is_what_its_newest_generation_says():
 def test_two_pools_may_use_the_same_names():
     (one,) = slices("nvidia_gpus")
     other = replace(one, name="b", pool="rack", devices=(replace(one.devices[0], uuid=SECOND, card=SECOND),))
-    book = book_of([one, other], c=holding(of("gpu-0"), of("gpu-0", pool="rack")))
+    cache = book_of([one, other], c=holding(of("gpu-0"), of("gpu-0", pool="rack")))
     claims = [granted("a", "gpu-0"), granted("b", "gpu-0", pool="rack")]
-    assert held(book, claims, card(FIRST), card(SECOND, index=1)) == {
+    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {
         ("a", "main", FIRST, "exclusive"),
         ("b", "main", SECOND, "exclusive"),
     }
 
 
 def test_a_device_stays_known_to_its_holder_after_its_driver_withdrew_it():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-0")]
     truth = {("a", "main", FIRST, "exclusive")}
     gpus = card(FIRST, index=1), card(SECOND, index=0)  # by the name alone it would be the other one
-    assert held(book, claims, *gpus) == truth
-    book.take_slices(())
-    assert held(book, claims, *gpus) == truth
-    assert book.unknown_devices(claims) == frozenset()
-    book.resolve(())
-    assert book.unknown_devices(claims) == {(NVIDIA, "n1", "gpu-0")}
+    assert held(cache, claims, *gpus) == truth
+    cache.take_slices(())
+    assert held(cache, claims, *gpus) == truth
+    assert cache.unknown_devices(claims) == frozenset()
+    cache.resolve(())
+    assert cache.unknown_devices(claims) == {(NVIDIA, "n1", "gpu-0")}
 
 
 def test_a_device_that_the_node_does_not_have_is_not_replaced_by_a_guess():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
-    assert held(book, [granted("a", "gpu-0")], card("GPU-another")) == set()
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
+    assert held(cache, [granted("a", "gpu-0")], card("GPU-another")) == set()
 
 
 def test_what_could_not_be_read_is_identified_by_its_name():
-    book = book_of(())
+    cache = book_of(())
     claims = [granted("a", "gpu-1"), granted("b", "hami-gpu-0", "d", driver=HAMI)]
-    assert held(book, claims, card(FIRST), card(SECOND, index=1)) == {
+    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {
         ("a", "main", SECOND, "exclusive"),
         ("b", "main", FIRST, "hami"),
     }
@@ -262,8 +264,8 @@ def test_what_a_pod_holds_of_a_shared_gpu_by_an_unused_request_has_the_memory_th
     grants = [granted("a", name, driver=HAMI) for name in ("hami-gpu-0", "hami-gpu-1")]
     (published,) = slices("hami_core")
     second = replace(published.devices[0], name="hami-gpu-1", card=SECOND, uuid=SECOND)
-    book = book_of([replace(published, devices=(published.devices[0], second))], c=claim)
-    found = sample(card(FIRST), card(SECOND, index=1), pods=pods, grants=book.resolve(grants))
+    cache = book_of([replace(published, devices=(published.devices[0], second))], c=claim)
+    found = sample(card(FIRST), card(SECOND, index=1), pods=pods, grants=cache.resolve(grants))
     assert {(u.key.container, u.gpu, u.memory_total) for u in found.containers} == {
         ("main", FIRST, 10 * GIB),
         ("", SECOND, 4 * GIB),
@@ -284,19 +286,19 @@ def test_no_cgroup_is_looked_for_where_only_the_pod_holds_a_device():
 
 
 def test_a_claim_that_was_made_again_under_the_same_name_is_read_again():
-    book = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
+    cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-1")]
-    assert book.unknown_claims(claims) == {"ml/c"}
-    assert held(book, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", SECOND, "exclusive")}
-    book.take_claims({"ml/c": holding(of("gpu-1"))})
-    assert book.unknown_claims(claims) == frozenset()
+    assert cache.unknown_claims(claims) == {"ml/c"}
+    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", SECOND, "exclusive")}
+    cache.take_claims({"ml/c": holding(of("gpu-1"))})
+    assert cache.unknown_claims(claims) == frozenset()
 
 
 def test_claims_of_other_devices_are_of_no_interest():
-    book = book_of(slices("nvidia_gpus"))
+    cache = book_of(slices("nvidia_gpus"))
     nic = granted("a", "eth0", driver="dra.net")
-    assert (book.unknown_devices([nic]), book.unknown_claims([nic]), book.gpu_claims([nic])) == (frozenset(),) * 3
-    assert book.gpu_claims([nic, granted("a", "gpu-0", "d")]) == {"ml/d"}
+    assert (cache.unknown_devices([nic]), cache.unknown_claims([nic]), cache.gpu_claims([nic])) == (frozenset(),) * 3
+    assert cache.gpu_claims([nic, granted("a", "gpu-0", "d")]) == {"ml/d"}
 
 
 # --- any cluster, against a slow and obvious answer -------------------------------------------------------------------

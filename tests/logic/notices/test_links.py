@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from vgpuscope.logic.notices import links
 from vgpuscope.model.errors import LinkExpired, LinkInvalid
-from vgpuscope.model.notices import Link
+from vgpuscope.model.notices import SignedLink
 
 pytestmark = pytest.mark.attack
 KEY, OTHER = b"k" * 32, b"o" * 32
 NOW = 1_800_000_000.0
-LINK = Link(case_id="8c1e-uid", action="keep", expires=int(NOW) + 60, nonce="abcd1234", language="zh")
+LINK = SignedLink(case_id="8c1e-uid", action="keep", expires=int(NOW) + 60, nonce="abcd1234", language="zh")
 
 all_links = st.builds(
-    Link,
+    SignedLink,
     case_id=st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
     action=st.sampled_from(["keep", "snooze", "release"]),
     expires=st.integers(int(NOW) + 1, 2**40),

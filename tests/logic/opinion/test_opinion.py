@@ -11,14 +11,23 @@ from msgspec.structs import asdict, replace
 
 from tests.logic.reclaim.test_machine import LIVE, analysis, gpu, tenant
 from vgpuscope.logic.opinion.answers import answer_of, opinion_of, stance
-from vgpuscope.logic.opinion.budget import HOUR, Budget
+from vgpuscope.logic.opinion.budget import HOUR, RequestBudget
 from vgpuscope.logic.opinion.courses import bursts, trend, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, candidates, evidence_on, keys_by_uid
 from vgpuscope.logic.opinion.prompt import MASK, clean, question
-from vgpuscope.logic.reclaim.brakes import Brakes, Known, World, joined
+from vgpuscope.logic.reclaim.brakes import Brakes, TickFacts, WorkloadFacts, joined
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.errors import AiAnswerInvalid
-from vgpuscope.model.opinion import Answer, Level, NoOpinion, Opinion, OpinionsShown, PartId, Question, Reply
+from vgpuscope.model.opinion import (
+    Answer,
+    ModelReply,
+    NoOpinion,
+    Opinion,
+    OpinionsShown,
+    PartId,
+    Prompt,
+    QuantitySummary,
+)
 from vgpuscope.model.reclaim import Case, PodFacts, Workload
 from vgpuscope.runtime.redaction import redacted
 from vgpuscope.views.fleet.results.results import rows, with_opinions
@@ -179,10 +188,10 @@ def test_the_course_of_the_window_shows_trend_and_bursts():
 
 
 def test_a_trend_is_a_tenth_of_the_scale():
-    assert trend(Level(course=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)), scale=1.0) == "rising"
-    assert trend(Level(course=(0.6, 0.5, 0.3, 0.2, 0.1, 0.0)), scale=1.0) == "falling"
-    assert trend(Level(course=(0.1, None)), scale=1.0) is None
-    assert bursts(Level(), scale=1.0) is None
+    assert trend(QuantitySummary(course=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)), scale=1.0) == "rising"
+    assert trend(QuantitySummary(course=(0.6, 0.5, 0.3, 0.2, 0.1, 0.0)), scale=1.0) == "falling"
+    assert trend(QuantitySummary(course=(0.1, None)), scale=1.0) is None
+    assert bursts(QuantitySummary(), scale=1.0) is None
 
 
 HOSTILE = [
@@ -317,7 +326,7 @@ words = st.one_of(
     ),
 )
 CASE = Case(id="uid-a", uid="uid-a", namespace="team", pod="a", since=0.0, first_idle=0.0, confirmations=9)
-WORLD = World(now=1e6, leads=True, stored=True)
+WORLD = TickFacts(now=1e6, leads=True, stored=True)
 
 
 @given(words, st.booleans(), st.floats(0, 1), st.sampled_from(["idle", "in_use", "unknown"]))
@@ -326,7 +335,7 @@ def test_whatever_a_model_says_nothing_moves_towards_idle_or_reclaim(text, requi
     seen = analysis(1000.0, gpu(1, use, verdict=verdict, status="low", score=Score(value=15.0)))
     part = PartId("GPU-1", "", "team", "a", "")
     try:
-        known: Any = {"k": opinion_of(answer_of(Reply(text=text)), key="k", at=1.0, model="m")}
+        known: Any = {"k": opinion_of(answer_of(ModelReply(text=text)), key="k", at=1.0, model="m")}
     except AiAnswerInvalid:
         known = {"k": FAILED}
     before = rows(seen)
@@ -342,8 +351,8 @@ def test_whatever_a_model_says_nothing_moves_towards_idle_or_reclaim(text, requi
             assert len(found["reason"]) <= 600
     word = stance(["k"], known, threshold=threshold, required=required)
     brakes = Brakes(LIVE, WORLD)
-    held = {*brakes.early(CASE, Known()), *brakes.late(CASE, Known())}
-    asked_first = Known(model=word)
+    held = {*brakes.early(CASE, WorkloadFacts()), *brakes.late(CASE, WorkloadFacts())}
+    asked_first = WorkloadFacts(model=word)
     assert held <= {*brakes.early(CASE, asked_first), *brakes.late(CASE, asked_first)}
 
 
@@ -354,12 +363,16 @@ def _without_opinion(row):
 def test_facts_of_several_sources_are_joined_and_the_strictest_word_counts():
     workload = Workload(uid="u", namespace="n", pod="p")
     pod = PodFacts(priority_class="high")
-    facts = joined(lambda _: Known(model="agrees"), lambda _: Known(pod=pod), lambda _: Known(activity=True))
-    assert facts(workload) == Known(pod=pod, activity=True, model="agrees")
+    facts = joined(
+        lambda _: WorkloadFacts(model="agrees"),
+        lambda _: WorkloadFacts(pod=pod),
+        lambda _: WorkloadFacts(activity=True),
+    )
+    assert facts(workload) == WorkloadFacts(pod=pod, activity=True, model="agrees")
     for words_, strictest in (("veto waiting", "veto"), ("off silent", "silent"), ("agrees waiting", "waiting")):
-        sources = [lambda _, word=word: Known(model=word) for word in words_.split()]
+        sources = [lambda _, word=word: WorkloadFacts(model=word) for word in words_.split()]
         assert joined(*sources)(workload).model == strictest
-    assert joined()(workload) == Known()
+    assert joined()(workload) == WorkloadFacts()
 
 
 def test_the_models_words_become_one_line():
@@ -376,9 +389,9 @@ def test_the_models_words_become_one_line():
 
 @given(st.lists(st.floats(0, 40 * HOUR), max_size=60), st.integers(0, 20))
 def test_no_24_hours_have_more_requests_than_the_budget(times, most):
-    budget, spent = Budget(), []
+    budget, spent = RequestBudget(), []
     for now in sorted(times):
-        budget = Budget(budget.hours(now))  # a restart changes nothing
+        budget = RequestBudget(budget.hours(now))  # a restart changes nothing
         if budget.left(most, now) > 0:
             budget.spend(now)
             spent.append(now)
@@ -389,4 +402,4 @@ def test_no_24_hours_have_more_requests_than_the_budget(times, most):
 
 
 def test_a_question_is_hashable_as_a_value():
-    assert Question(system="a", user="b") == Question(system="a", user="b")
+    assert Prompt(system="a", user="b") == Prompt(system="a", user="b")

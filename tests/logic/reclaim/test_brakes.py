@@ -8,15 +8,15 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.reclaim.brakes import EARLY, LATE, Brakes, Known, World
+from vgpuscope.logic.reclaim.brakes import EARLY, LATE, Brakes, TickFacts, WorkloadFacts
 from vgpuscope.model.opinion import Stance
-from vgpuscope.model.reclaim import Action, Case, Consent, OpenHours, PodFacts, Policy, Signal, Target
+from vgpuscope.model.reclaim import Action, Case, Consent, OpenHours, PodFacts, Policy, ReclaimTarget, Signal
 
 MONDAY_NOON = 1_790_596_800.0  # 2026-09-28 12:00 UTC
 HOUR = 3600.0
 MORNING = OpenHours(days=frozenset({0}), begin=8 * 60, end=11 * 60, tz="UTC")
 WHOLE_DAY = OpenHours(days=frozenset({0}), begin=0, end=24 * 60, tz="UTC")
-OWNER = Target(api_version="apps/v1", kind="Deployment", name="web", uid="owner-uid")
+OWNER = ReclaimTarget(api_version="apps/v1", kind="Deployment", name="web", uid="owner-uid")
 
 bools = st.booleans()
 policies = st.builds(
@@ -28,7 +28,7 @@ policies = st.builds(
     working_hours=st.sampled_from([(), (MORNING,), (WHOLE_DAY,), (MORNING, WHOLE_DAY)]),
 )
 worlds = st.builds(
-    World,
+    TickFacts,
     now=st.just(MONDAY_NOON),
     leads=bools,
     stored=bools,
@@ -47,7 +47,7 @@ pods = st.builds(
 )
 signals = st.builds(Signal, name=st.just("vllm"), active=st.sampled_from([True, False, None]))
 knowns = st.builds(
-    Known,
+    WorkloadFacts,
     pod=pods,
     activity=bools,
     signals=st.lists(signals, max_size=2).map(tuple),
@@ -64,7 +64,7 @@ cases = st.builds(
 )
 
 
-def by_the_handbook(case: Case, known: Known, policy: Policy, world: World) -> set[str]:
+def by_the_handbook(case: Case, known: WorkloadFacts, policy: Policy, world: TickFacts) -> set[str]:
     """The brakes that hold the case back."""
     started = known.pod.created if known.pod.created is not None else case.first_idle
     outside_hours = policy.working_hours == (MORNING,)  # the only hours without Monday noon

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import LIVE, OLD, Player, gpu, tenant
 from vgpuscope.logic.reclaim.annotations import consent_of, grace_of, notify_of, queues_of, signals_of
-from vgpuscope.logic.reclaim.brakes import Known, joined
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts, joined
 from vgpuscope.logic.reclaim.targets import chosen, fought_over, peers, reversible
 from vgpuscope.model.allocation import Controller
-from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod, Notes
+from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod, ReclaimAnnotations
 from vgpuscope.model.reclaim import Consent, OpenHours, PodFacts, Signal, Workload
 
 NOW = 1_794_877_200.0  # 2026-11-17 01:00 UTC, a Tuesday
@@ -23,31 +23,36 @@ def test_never_wins_everywhere_and_otherwise_the_nearest_does():
     for said in product(values, repeat=4):
         heard = [one for one in said if one]
         expected = "never" if "never" in heard else heard[0] if heard else None
-        assert consent_of([Notes(consent=one) for one in said]) == expected
+        assert consent_of([ReclaimAnnotations(consent=one) for one in said]) == expected
 
 
 def test_the_nearest_grace_period_counts_and_zero_is_one():
-    assert grace_of([Notes(), Notes(grace=0.0), Notes(grace=60.0)]) == 0.0
-    assert grace_of([Notes(), Notes()]) is None
+    assert grace_of([ReclaimAnnotations(), ReclaimAnnotations(grace=0.0), ReclaimAnnotations(grace=60.0)]) == 0.0
+    assert grace_of([ReclaimAnnotations(), ReclaimAnnotations()]) is None
 
 
 def test_the_nearest_level_names_who_is_told():
-    assert notify_of([Notes(), Notes(notify="alice"), Notes(notify="team")]) == "alice"
-    assert notify_of([Notes()]) == ""
+    assert (
+        notify_of([ReclaimAnnotations(), ReclaimAnnotations(notify="alice"), ReclaimAnnotations(notify="team")])
+        == "alice"
+    )
+    assert notify_of([ReclaimAnnotations()]) == ""
 
 
 def test_queues_of_all_levels():
-    assert queues_of([Notes(queues=("a",)), Notes(), Notes(queues=("b", "a"))]) == {"a", "b"}
+    assert queues_of(
+        [ReclaimAnnotations(queues=("a",)), ReclaimAnnotations(), ReclaimAnnotations(queues=("b", "a"))]
+    ) == {"a", "b"}
 
 
 @pytest.mark.parametrize(("ago", "active"), [(0, True), (3599, True), (3600, False), (-600, True)])
 def test_a_notebook_that_was_used_recently_is_in_use(ago, active):
-    [signal] = signals_of([Notes(last_activity=NOW - ago)], now=NOW, recent=3600.0)
+    [signal] = signals_of([ReclaimAnnotations(last_activity=NOW - ago)], now=NOW, recent=3600.0)
     assert (signal.name, signal.active, signal.at) == ("notebook", active, NOW - ago)
 
 
 def test_what_was_restored_is_left_alone_for_a_while():
-    [signal] = signals_of([Notes(), Notes(restored=NOW - 60)], now=NOW, recent=3600.0)
+    [signal] = signals_of([ReclaimAnnotations(), ReclaimAnnotations(restored=NOW - 60)], now=NOW, recent=3600.0)
     assert (signal.name, signal.active) == ("restored", True)
 
 
@@ -56,7 +61,7 @@ def test_what_was_restored_is_left_alone_for_a_while():
 )
 def test_a_schedule(begin, end, active):
     hours = OpenHours(days=frozenset({1}), begin=begin, end=end, tz="Asia/Shanghai")  # 09:00 there
-    [signal] = signals_of([Notes(schedule=(hours,))], now=NOW, recent=3600.0)
+    [signal] = signals_of([ReclaimAnnotations(schedule=(hours,))], now=NOW, recent=3600.0)
     assert (signal.name, signal.active) == ("schedule", active)
 
 
@@ -131,25 +136,30 @@ def test_only_keda_fights_back():
 
 def test_vetoes_of_several_sources_add_up():
     busy, unread = Signal(name="vllm", active=True), Signal(name="tgi", active=None)
-    kube = Known(pod=PodFacts(read=True, priority_class="high"), signals=(busy,))
-    facts = joined(lambda _: Known(), lambda _: kube, lambda _: Known(signals=(unread,), model="veto"))
+    kube = WorkloadFacts(pod=PodFacts(read=True, priority_class="high"), signals=(busy,))
+    facts = joined(lambda _: WorkloadFacts(), lambda _: kube, lambda _: WorkloadFacts(signals=(unread,), model="veto"))
     known = facts(WORKLOAD)
     assert (known.pod, known.signals, known.model) == (kube.pod, (busy, unread), "veto")
-    assert joined(lambda _: Known(model="veto"), lambda _: Known(model="agrees"))(WORKLOAD).model == "veto"
-    assert joined()(WORKLOAD) == Known()
+    assert (
+        joined(lambda _: WorkloadFacts(model="veto"), lambda _: WorkloadFacts(model="agrees"))(WORKLOAD).model == "veto"
+    )
+    assert joined()(WORKLOAD) == WorkloadFacts()
 
 
-READ = Known(pod=PodFacts(read=True, created=0.0))
+READ = WorkloadFacts(pod=PodFacts(read=True, created=0.0))
 
 
 @pytest.mark.parametrize(
     ("known", "brake"),
     [
         (OLD, "pod_unknown"),
-        (Known(pod=READ.pod, signals=(Signal(name="vllm", active=True),)), "activity"),
-        (Known(pod=READ.pod, signals=(Signal(name="vllm", active=None),)), "activity_unknown"),
-        (Known(pod=PodFacts(read=True, created=0.0, consent="notify")), "annotation_notify"),
-        (Known(pod=PodFacts(read=True, created=0.0, priority_class="system-node-critical")), "protected_priority"),
+        (WorkloadFacts(pod=READ.pod, signals=(Signal(name="vllm", active=True),)), "activity"),
+        (WorkloadFacts(pod=READ.pod, signals=(Signal(name="vllm", active=None),)), "activity_unknown"),
+        (WorkloadFacts(pod=PodFacts(read=True, created=0.0, consent="notify")), "annotation_notify"),
+        (
+            WorkloadFacts(pod=PodFacts(read=True, created=0.0, priority_class="system-node-critical")),
+            "protected_priority",
+        ),
     ],
 )
 def test_each_brake_holds_alone(known, brake):
@@ -169,7 +179,7 @@ def test_an_owner_who_asks_for_a_longer_grace_after_the_notice_gets_it():
     player = Player(policy=replace(LIVE, grace=600.0, confirmations=1), known=READ, world={"kube": "ok"})
     player.see(600.0, gpu(0, tenant("a", "idle")))
     assert player.cases["uid-a"].state == "grace"
-    player.known = Known(pod=PodFacts(read=True, created=0.0, idle_grace=7200.0))
+    player.known = WorkloadFacts(pod=PodFacts(read=True, created=0.0, idle_grace=7200.0))
     for number in range(2, 13):
         player.see(number * 600.0, gpu(0, tenant("a", "idle")))
         assert player.acts == []
@@ -178,7 +188,7 @@ def test_an_owner_who_asks_for_a_longer_grace_after_the_notice_gets_it():
 
 
 def test_an_owner_who_agreed_waits_for_nothing():
-    known = Known(pod=PodFacts(read=True, created=0.0, idle_grace=7200.0))
+    known = WorkloadFacts(pod=PodFacts(read=True, created=0.0, idle_grace=7200.0))
     player = Player(policy=replace(LIVE, confirmations=1), known=known, world={"kube": "ok"})
     player.see(600.0, gpu(0, tenant("a", "idle")))
     agreed = replace(player.cases["uid-a"], reason="owner_agreed", since=1000.0, next_at=1000.0)

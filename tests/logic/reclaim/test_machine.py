@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Known, World
+from vgpuscope.logic.reclaim.brakes import TickFacts, WorkloadFacts
 from vgpuscope.logic.reclaim.budgets import HOUR
 from vgpuscope.logic.reclaim.machine import (
     approved,
@@ -22,7 +22,7 @@ from vgpuscope.logic.reclaim.machine import (
     resumed,
     snoozed,
 )
-from vgpuscope.logic.reclaim.tick import Memory, tick
+from vgpuscope.logic.reclaim.tick import ReclaimMemory, tick
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Score, Tenant, TenantUse, Window
 from vgpuscope.model.reclaim import Case, OpenHours, PodFacts, Policy
 
@@ -61,7 +61,7 @@ LIVE = Policy(
     breaker_least=10**6,
     confirmations=3,
 )
-OLD = Known(pod=PodFacts(created=0.0))
+OLD = WorkloadFacts(pod=PodFacts(created=0.0))
 
 
 @dataclass
@@ -69,15 +69,15 @@ class Player:
     """Plays analyses to the machine, as the service does, and keeps what happened."""
 
     policy: Policy = LIVE
-    known: Known = OLD
+    known: WorkloadFacts = OLD
     cases: dict[str, Case] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: ReclaimMemory = field(default_factory=ReclaimMemory)
     acts: list[tuple[float, str]] = field(default_factory=list)
     world: dict = field(default_factory=dict)
     held_back: list[str] = field(default_factory=list)
 
     def see(self, end: float, *gpus: GpuUse, **more):
-        world = World(**{"now": end, "leads": True, "stored": True, **self.world, **more})
+        world = TickFacts(**{"now": end, "leads": True, "stored": True, **self.world, **more})
         result = tick(
             self.cases, analysis(end, *gpus), self.memory, policy=self.policy, world=world, facts=lambda _: self.known
         )
@@ -217,14 +217,14 @@ def test_the_call_carries_the_numbers_of_the_window_in_which_it_was_decided():
 
 
 def test_an_annotation_counts_as_removed_only_if_the_pod_was_read():
-    never = Known(pod=PodFacts(created=0.0, read=True, consent="never"))
+    never = WorkloadFacts(pod=PodFacts(created=0.0, read=True, consent="never"))
     player = Player(known=never, world={"kube": "ok"})
     end = player.idle(1)
     assert player.state() == "exempt"
-    player.known = Known(pod=PodFacts())
+    player.known = WorkloadFacts(pod=PodFacts())
     end = player.idle(1, start=end + WINDOW)
     assert player.state() == "exempt"
-    player.known = Known(pod=PodFacts(created=0.0, read=True))
+    player.known = WorkloadFacts(pod=PodFacts(created=0.0, read=True))
     player.idle(1, start=end + WINDOW)
     assert player.state() == "candidate"
 
@@ -242,21 +242,25 @@ def decided(**policy) -> tuple[Player, float]:
 
 def holding(player: Player, now: float, **world) -> tuple[str, ...]:
     """What forbids the delivery of its call, by a fresh look that shows it idle."""
-    made = World(**{"now": now, "leads": True, "stored": True, **world})
+    made = TickFacts(**{"now": now, "leads": True, "stored": True, **world})
     return may_deliver(player.cases["uid-a"], "idle", player.known, player.policy, made)
 
 
 CLOSED = OpenHours(days=frozenset(), begin=0, end=24 * 60, tz="UTC")
-CHANGES: dict[str, tuple[dict, Known, tuple[str, ...]]] = {
+CHANGES: dict[str, tuple[dict, WorkloadFacts, tuple[str, ...]]] = {
     "a dry run": ({"dry_run": True}, OLD, ("released",)),
     "another action": ({"action": "scale"}, OLD, ("released",)),
     "notices only": ({"action": "notify"}, OLD, ("released",)),
     "approval": ({"approval": True}, OLD, ("released",)),
-    "the owner allows notices only": ({}, Known(pod=PodFacts(created=0.0, consent="notify")), ("annotation_notify",)),
-    "the owner forbids it": ({}, Known(pod=PodFacts(created=0.0, consent="never")), ("annotation_never",)),
-    "the model is asked again": ({}, Known(pod=PodFacts(created=0.0), model="waiting"), ("model_waiting",)),
-    "the model objects": ({}, Known(pod=PodFacts(created=0.0), model="veto"), ("model_veto",)),
-    "work outside the GPU": ({}, Known(pod=PodFacts(created=0.0), activity=True), ("activity",)),
+    "the owner allows notices only": (
+        {},
+        WorkloadFacts(pod=PodFacts(created=0.0, consent="notify")),
+        ("annotation_notify",),
+    ),
+    "the owner forbids it": ({}, WorkloadFacts(pod=PodFacts(created=0.0, consent="never")), ("annotation_never",)),
+    "the model is asked again": ({}, WorkloadFacts(pod=PodFacts(created=0.0), model="waiting"), ("model_waiting",)),
+    "the model objects": ({}, WorkloadFacts(pod=PodFacts(created=0.0), model="veto"), ("model_veto",)),
+    "work outside the GPU": ({}, WorkloadFacts(pod=PodFacts(created=0.0), activity=True), ("activity",)),
     "night": ({"working_hours": (CLOSED,)}, OLD, ("working_hours",)),
     "more windows are asked for": ({"confirmations": 9}, OLD, ("unconfirmed",)),
 }
@@ -412,12 +416,12 @@ def test_memory_that_is_held_saves_a_workload_unless_the_policy_includes_it():
 
 BRAKES: dict[str, dict[str, Any]] = {
     "protected_namespace": {"policy": replace(LIVE, protected_namespaces=frozenset({"team"}))},
-    "protected_priority": {"known": Known(pod=PodFacts(created=0.0, priority_class="system-node-critical"))},
+    "protected_priority": {"known": WorkloadFacts(pod=PodFacts(created=0.0, priority_class="system-node-critical"))},
     "pod_age": {"policy": replace(LIVE, min_pod_age=1e9)},
     "activity": {"known": replace(OLD, activity=True)},
     "model_veto": {"known": replace(OLD, model="veto")},
     "model_waiting": {"known": replace(OLD, model="waiting")},
-    "annotation_notify": {"known": Known(pod=PodFacts(created=0.0, consent="notify"))},
+    "annotation_notify": {"known": WorkloadFacts(pod=PodFacts(created=0.0, consent="notify"))},
     "notify_only": {"policy": replace(LIVE, action="notify")},
     "stop": {"world": {"stop": True}},
     "store_down": {"world": {"stored": False}},
@@ -443,10 +447,10 @@ def test_each_brake_holds_a_case_back_is_named_and_counted():
 
 
 def test_the_annotation_never_exempts_and_lifting_it_begins_from_zero():
-    player = Player(known=Known(pod=PodFacts(created=0.0, consent="never")), world={"kube": "ok"})
+    player = Player(known=WorkloadFacts(pod=PodFacts(created=0.0, consent="never")), world={"kube": "ok"})
     end = player.idle(6)
     assert (player.state(), player.acts) == ("exempt", [])
-    player.known = Known(pod=PodFacts(created=0.0, read=True))
+    player.known = WorkloadFacts(pod=PodFacts(created=0.0, read=True))
     player.idle(1, start=end + WINDOW)
     assert (player.state(), player.cases["uid-a"].confirmations) == ("candidate", 0)
 
@@ -476,7 +480,7 @@ def test_the_grace_period_begins_when_the_notice_is_delivered():
 
 
 def test_an_owner_sets_his_own_grace_period():
-    player = Player(policy=replace(LIVE, grace=1e9), known=Known(pod=PodFacts(created=0.0, idle_grace=0.0)))
+    player = Player(policy=replace(LIVE, grace=1e9), known=WorkloadFacts(pod=PodFacts(created=0.0, idle_grace=0.0)))
     player.idle(4)
     assert len(player.acts) == 1
 
@@ -524,7 +528,7 @@ def test_only_a_snooze_or_a_decision_of_a_person_can_be_ended():
     player = Player(policy=replace(LIVE, grace=7200.0))
     end = player.idle(3)
     assert resumed(player.cases["uid-a"], end, "ops") is None
-    excluded = Player(policy=LIVE, known=Known(pod=PodFacts(created=0.0, consent="never")))
+    excluded = Player(policy=LIVE, known=WorkloadFacts(pod=PodFacts(created=0.0, consent="never")))
     end = excluded.idle(1)
     assert excluded.state() == "exempt"
     assert resumed(excluded.cases["uid-a"], end, "ops") is None

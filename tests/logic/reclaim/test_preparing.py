@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import LIVE, OLD, WINDOW, Player, analysis, gpu, tenant
 from vgpuscope.logic.notices.kinds import of_move
-from vgpuscope.logic.reclaim.brakes import World
+from vgpuscope.logic.reclaim.brakes import TickFacts
 from vgpuscope.logic.reclaim.machine import may_deliver, may_tell
-from vgpuscope.logic.reclaim.workloads import Present
+from vgpuscope.logic.reclaim.workloads import HoldingWorkloads
 from vgpuscope.model.analysis import Evidence
 
 START = 10_000.0
@@ -38,7 +38,9 @@ def test_the_policy_can_include_it():
 def test_a_policy_that_includes_it_still_leaves_held_memory_alone():
     held = tenant("a", "idle", use_class="idle-preparing")
     held = replace(held, evidence=Evidence(coverage=1.0, reasons=("VERDICT_IDLE_NO_WORK", "VERDICT_IDLE_MEMORY_HELD")))
-    found = Present(analysis(START, gpu(1, held)).gpus).finding("uid-a", replace(LIVE, include_preparing=True), held={})
+    found = HoldingWorkloads(analysis(START, gpu(1, held)).gpus).finding(
+        "uid-a", replace(LIVE, include_preparing=True), held={}
+    )
     assert found == "held"
 
 
@@ -66,7 +68,7 @@ def test_a_case_that_was_decided_is_released_and_what_is_on_its_way_is_cancelled
 def test_no_call_and_no_notice_goes_out_for_a_workload_that_prepares():
     player = Player()
     end = player.idle(4)
-    case, world = player.cases["uid-a"], World(now=end, leads=True, stored=True)
+    case, world = player.cases["uid-a"], TickFacts(now=end, leads=True, stored=True)
     assert may_deliver(case, "preparing", OLD, LIVE, world) == ("released",)
     assert may_tell(replace(case, state="grace"), "preparing", OLD, LIVE, world) == ("released",)
 

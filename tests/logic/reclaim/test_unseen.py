@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import LIVE, analysis, gpu, tenant
-from vgpuscope.logic.reclaim.brakes import Known, World
-from vgpuscope.logic.reclaim.tick import Memory, tick
+from vgpuscope.logic.reclaim.brakes import TickFacts, WorkloadFacts
+from vgpuscope.logic.reclaim.tick import ReclaimMemory, tick
 from vgpuscope.logic.reclaim.unseen import DAY, forgotten, marked
 from vgpuscope.model.reclaim import OPEN, STATES, Case, Share
 
@@ -31,8 +31,10 @@ def live_on(case: Case, *gpus, days: int, start: float = START) -> tuple[Case | 
     cases, wishes = {case.id: case}, []
     for day in range(days):
         now = start + day * DAY
-        world = World(now=now, leads=True, stored=True, kube="ok", channel=True)
-        done = tick(cases, analysis(now, *gpus), Memory(), policy=POLICY, world=world, facts=lambda _: Known())
+        world = TickFacts(now=now, leads=True, stored=True, kube="ok", channel=True)
+        done = tick(
+            cases, analysis(now, *gpus), ReclaimMemory(), policy=POLICY, world=world, facts=lambda _: WorkloadFacts()
+        )
         done = marked(cases, done, now)
         cases |= {move.after.id: move.after for move in done.moves}
         wishes += [move.wish for move in done.moves if move.after.id == case.id and move.wish]

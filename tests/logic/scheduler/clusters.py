@@ -3,7 +3,7 @@
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, RegisteredDevice
 from vgpuscope.model.cluster_event import NodeSet
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, PlacementRequest
 from vgpuscope.model.quantity import MIB
 
 TYPE = "NVIDIA A100-SXM4-40GB"
@@ -41,5 +41,5 @@ def request(name, *, namespace="ml", count=1, memory=8_000, cores=0, uid=None, *
         name=name,
         containers=1,
         asks=(ContainerAsk(index=0, name="main", count=count, memory=memory, cores=cores),),
-        selection=Selection(**selection),
+        selection=GpuSelection(**selection),
     )

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from tests.logic.scheduler import worlds
 from tests.logic.scheduler.worlds import MIB, TYPES, ask, gpu, holder, node, quota, request, share, state
-from vgpuscope.logic.scheduler import books
+from vgpuscope.logic.scheduler import node_info
 from vgpuscope.logic.scheduler.fit import fit
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.cluster_event import NodeSet, PodSet, QuotaGone, QuotaSet
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Policies, Selection
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, PlacementRequest, Policies
 
 
 def copy_of(made, *, without=(), moved=()):
@@ -40,7 +40,7 @@ def fits(made, wanted, names):
 
 def within_capacity(made):
     for name in made.nodes:
-        for one in made.book(name).gpus:
+        for one in made.node_info(name).gpus:
             assert one.used <= one.slots
             assert one.used_memory <= one.memory
             assert one.mode == "mig" or one.used_cores <= one.cores
@@ -266,7 +266,7 @@ def as_request(pod, **selection):
         name=pod.name,
         containers=1,
         asks=(ContainerAsk(index=0, name="c", count=1, memory=held.memory // MIB, cores=held.cores),),
-        selection=Selection(**selection),
+        selection=GpuSelection(**selection),
     )
 
 
@@ -284,10 +284,10 @@ def test_replicas_go_where_they_would_one_after_the_other():
 
 def test_a_replica_costs_one_node_however_many_came_before(monkeypatch):
     made = state([node(f"n{at:02}", gpu(f"GPU-{at}", memory=10000 * MIB)) for at in range(20)])
-    made.books()
+    made.node_infos()
     computed = []
-    usual = books.NodeBook.__init__
-    monkeypatch.setattr(books.NodeBook, "__init__", lambda *told: (computed.append(1), usual(*told))[1])
+    usual = node_info.NodeInfo.__init__
+    monkeypatch.setattr(node_info.NodeInfo, "__init__", lambda *told: (computed.append(1), usual(*told))[1])
     report = fit(made, request(ask(2500)), replicas=80, policies=Policies(node="spread"))
     assert report.fitting == 80
     assert len(computed) <= 80
@@ -314,9 +314,9 @@ def test_when_the_time_is_over_no_more_pods_are_looked_at():
 
 def test_asking_changes_nothing():
     made = state([node("a", gpu("A", memory=10000 * MIB))], [holder("p", "a", share("A", 7000))])
-    before = [(one.used, one.used_memory) for one in made.book("a").gpus]
+    before = [(one.used, one.used_memory) for one in made.node_info("a").gpus]
     fit(made, request(ask(4000)), replicas=3, idle=["uid-p"])
-    assert [(one.used, one.used_memory) for one in made.book("a").gpus] == before
+    assert [(one.used, one.used_memory) for one in made.node_info("a").gpus] == before
     assert not made.assumed
 
 

@@ -21,7 +21,7 @@ from tests.logic.scheduler.worlds import (
 )
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.model.allocation import HeldInstance
-from vgpuscope.model.placement import Policies, Weights
+from vgpuscope.model.placement import GpuWeights, Policies
 
 
 def only(made, wanted, *names, policies=None):
@@ -124,8 +124,8 @@ def test_equal_gpus_without_an_index_are_taken_from_the_last_uuid_on():
 def test_weights_change_which_gpu_is_the_fullest():
     pods = [holder("p", "n", share("GPU-0", 40000)), holder("q", "n", share("GPU-1", 1000, 80))]
     made = state([node("n", *cards(2))], pods)
-    assert chosen(made, request(gpu_policy=("binpack",), weights=Weights(0, 0, 1))) == ["GPU-0"]
-    assert chosen(made, request(gpu_policy=("binpack",), weights=Weights(0, 1, 0))) == ["GPU-1"]
+    assert chosen(made, request(gpu_policy=("binpack",), weights=GpuWeights(0, 0, 1))) == ["GPU-0"]
+    assert chosen(made, request(gpu_policy=("binpack",), weights=GpuWeights(0, 1, 0))) == ["GPU-1"]
 
 
 def test_mutex_takes_only_idle_gpus():
@@ -364,7 +364,7 @@ def test_seven_small_instances_fit_although_their_cores_are_105_percent():
         starts.append(one.start)
         made.assume(wanted, found)
     assert starts == [6, 5, 4, 3, 2, 1, 0]  # from the high end, so that the low end stays free
-    assert made.book("n").gpus[0].used_cores == 105
+    assert made.node_info("n").gpus[0].used_cores == 105
     assert only(made, request(ask(8000))).reason == "1/1 CardTimeSlicingExhausted"
 
 

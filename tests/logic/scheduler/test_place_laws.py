@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 
 from tests.logic.scheduler import worlds
-from vgpuscope.logic.scheduler.node_fit import Refusal, fit_pod
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.verdicts import refused, unregistered
@@ -20,15 +20,15 @@ def plain(state, request, names):
     """The verdict on every node by the full check, without any shortcut."""
     rules, room = Rules(request.selection, Policies()), state.room(request.namespace)
     for name in names:
-        book = state.book(name)
-        if book is None or not book.usable:
-            yield unregistered(name, book)
+        node_info = state.node_info(name)
+        if node_info is None or not node_info.usable:
+            yield unregistered(name, node_info)
             continue
-        found = fit_pod(book, request, rules, room)
-        if isinstance(found, Refusal):
-            yield refused(book, found, rules=rules, room=room, namespace=request.namespace)
+        found = fit_pod(node_info, request, rules, room)
+        if isinstance(found, NodeRefusal):
+            yield refused(node_info, found, rules=rules, room=room, namespace=request.namespace)
         else:
-            yield NodeVerdict(node=name, score=book.score)
+            yield NodeVerdict(node=name, score=node_info.score)
 
 
 @settings(max_examples=500)
@@ -52,7 +52,7 @@ def test_on_nodes_with_equal_gpus_the_bounds_give_the_verdicts_of_the_full_check
 def test_no_gpu_is_ever_over_its_memory_cores_or_slots(random):
     state, names = worlds.some_state(random)
     for name in names:
-        for gpu in state.book(name).gpus:
+        for gpu in state.node_info(name).gpus:
             assert 0 <= gpu.used <= gpu.slots
             assert 0 <= gpu.used_memory <= gpu.memory
             if gpu.mode != "mig":  # seven 1g instances of 15 % are 105 %: there the placements are the bound
@@ -63,7 +63,7 @@ def test_no_gpu_is_ever_over_its_memory_cores_or_slots(random):
 def test_mig_instances_of_one_gpu_never_overlap(random):
     state, names = worlds.some_state(random, inits=False)
     for name in names:
-        for gpu in state.book(name).gpus:
+        for gpu in state.node_info(name).gpus:
             slices = [at for start, size in gpu.placed for at in range(start, start + size)]
             assert len(slices) == len(set(slices))
 

@@ -17,14 +17,14 @@ MIB = worlds.MIB
 
 def used(state, name="n", uuid="GPU-0"):
     """Slots, MiB and cores of one GPU."""
-    found = next(one for one in state.book(name).gpus if one.id == uuid)
+    found = next(one for one in state.node_info(name).gpus if one.id == uuid)
     return found.used, found.used_memory, found.used_cores
 
 
 def sums(state):
     """Everything that the books say."""
     books = {
-        name: [(one.id, one.used, one.used_memory, one.used_cores, one.placed) for one in state.book(name).gpus]
+        name: [(one.id, one.used, one.used_memory, one.used_cores, one.placed) for one in state.node_info(name).gpus]
         for name in state.nodes
     }
     return books, [state.room(namespace) for namespace in ("ml", "web")], sorted(state.assumed)
@@ -92,11 +92,11 @@ def test_a_pod_holds_gpus_on_no_node_after_it_has_ended_and_on_no_former_node_af
 
 def test_a_node_that_registers_its_gpus_late_has_the_shares_that_pods_held_before():
     state = worlds.state([], [holder("a", "n", share("GPU-0", 5000))])
-    assert state.book("n") is None
+    assert state.node_info("n") is None
     state.apply(NodeSet(node("n", gpu("GPU-0"))))
     assert used(state) == (1, 5000, 0)
     state.apply(NodeGone("n"))
-    assert state.book("n") is None
+    assert state.node_info("n") is None
 
 
 def test_of_several_quotas_the_strictest_counts_and_a_removed_one_counts_no_more():
@@ -203,7 +203,7 @@ def on_slice(start):
 
 
 def placed(state):
-    return state.book("n").gpus[0].placed
+    return state.node_info("n").gpus[0].placed
 
 
 def test_what_is_assumed_counts_against_the_quota():
@@ -343,7 +343,7 @@ def test_replaying_the_decisions_gives_the_ledger_of_the_cluster_exporter(random
 def agree(state, exporter):
     for name in state.nodes:
         theirs = {one.device.id: one for one in exporter.node(name).devices}
-        for ours in state.book(name).gpus:
+        for ours in state.node_info(name).gpus:
             one = theirs[ours.id]
             allocated = (one.shared, one.memory_allocated // MIB, one.cores_allocated)
             assert (ours.used, ours.used_memory, ours.used_cores) == allocated

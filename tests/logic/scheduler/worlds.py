@@ -9,7 +9,7 @@ from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import Assignment, MigProfile, NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.model.cluster_event import NodeSet, PodSet, QuotaSet
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection, Weights
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, GpuWeights, PlacementRequest
 
 MIB = 1024**2
 TYPES = ("NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")
@@ -73,7 +73,7 @@ def request(*asks, name="new", namespace="ml", containers=None, **selection):
         name=name,
         containers=containers or 1 + max(one.index for one in asks),
         asks=asks,
-        selection=Selection(**selection),
+        selection=GpuSelection(**selection),
     )
 
 
@@ -168,7 +168,7 @@ def some_ask(random, index, *, init=False):
 
 
 def some_selection(random):
-    return Selection(
+    return GpuSelection(
         use_types=random.choice(((), (), (), (), ("a100",), ("h100", "t4"))),
         avoid_types=random.choice(((), (), (), (), ("t4",))),
         use_uuids=random.choice(((), (), (), (), ("GPU-00", "GPU-11"))),
@@ -189,7 +189,7 @@ def some_selection(random):
                 ("numa", "spread"),
             )
         ),
-        weights=random.choice((Weights(), Weights(), Weights(5, 0, 1))),
+        weights=random.choice((GpuWeights(), GpuWeights(), GpuWeights(5, 0, 1))),
     )
 
 
@@ -203,7 +203,7 @@ def some_request(random, name="new", *, most=3, inits=True):
         name=name,
         containers=len(kinds),
         asks=asks or (some_ask(random, 0),),
-        selection=some_selection(random) if random.random() < 0.7 else Selection(),
+        selection=some_selection(random) if random.random() < 0.7 else GpuSelection(),
     )
 
 
@@ -261,5 +261,5 @@ def several_containers(random):
         replace(one, memory=random.choice((*SIZES, 12000, 17000)) if one.memory is not None else None)
         for one in (some_ask(random, at, init=init) for at, init in enumerate(kinds))
     ]
-    selection = some_selection(random) if random.random() < 0.3 else Selection()
+    selection = some_selection(random) if random.random() < 0.3 else GpuSelection()
     return replace(request(*asks), selection=selection)

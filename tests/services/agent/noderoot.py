@@ -35,8 +35,8 @@ WITHIN = 120.0  # seconds: how long a condition may take on a busy machine
 _QUIET = ("--podresources-socket", "none")
 _PATIENT = """
 import sys
-from vgpuscope.services.agent import beside, profiling, sampler
-beside._DEADLINE = sampler._REGIONS_DEADLINE = profiling.Profiling.__init__.__kwdefaults__["patience"] = 60.0
+from vgpuscope.services.agent import host, profiling, sampler
+host._DEADLINE = sampler._REGIONS_DEADLINE = profiling.Profiling.__init__.__kwdefaults__["patience"] = 60.0
 from vgpuscope.cli import main
 sys.exit(main(sys.argv[1:]))
 """  # the program, but its one sample has everything also on a busy machine

@@ -28,12 +28,12 @@ from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric, Scope
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.http import address
-from vgpuscope.http.server import Readiness, Server, make_app
-from vgpuscope.services.agent import beside
+from vgpuscope.http.server import HttpServer, Readiness, make_app
+from vgpuscope.services.agent import host
 from vgpuscope.services.agent.process import tidy, tune
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
-from vgpuscope.views.exposition.page import Page
+from vgpuscope.views.exposition.page import ExpositionPage
 
 HOST = TESTS / "fixtures" / "host" / "v2-systemd"
 RECORDED = next((HOST / "cgroup").rglob("cpu.stat")).parent
@@ -304,11 +304,11 @@ class Web:
     """The agent's own HTTP shell around the newest page, and one client that stays connected."""
 
     def __init__(self) -> None:
-        self.page = Page()
+        self.page = ExpositionPage()
         sock = address.bind("127.0.0.1:0")
         self._port = sock.getsockname()[1]
         app = make_app(title="soak", metrics=lambda: self.page, ready=Readiness)
-        threading.Thread(target=lambda: asyncio.run(Server(app, sock=sock).run()), daemon=True).start()
+        threading.Thread(target=lambda: asyncio.run(HttpServer(app, sock=sock).run()), daemon=True).start()
         self._client = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
 
     def scrape(self, form: int) -> bytes:
@@ -325,7 +325,7 @@ class Web:
 def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
     """Looks at what is held, now and then, and in the end what was seen; a wrong page ends it at once."""
     world, web = World(root), Web()
-    beside.EVERY = 0.0  # at every sample, for what is kept between two readings
+    host.EVERY = 0.0  # at every sample, for what is kept between two readings
     sampler = Sampler(
         node="soak",
         families=DEFAULT_FAMILIES,
@@ -398,8 +398,10 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "cards": len(sampler.nvml._cards) - 3,
         "quiet calls": sum(len(card.quiet) for card in sampler.nvml._cards),
         "told": len(sampler._tell._told) - SOURCES - 3 - 1,
-        "cgroups": len(sampler._beside._cgroups._places) + len(sampler._beside._cgroups._unfound) - containers,
-        "cpu": len(sampler._beside._accounts._past) - containers,
+        "cgroups": len(sampler._host_reader._cgroups._places)
+        + len(sampler._host_reader._cgroups._unfound)
+        - containers,
+        "cpu": len(sampler._host_reader._accounts._past) - containers,
     }
 
 

@@ -17,7 +17,7 @@ from vgpuscope.config import Config
 from vgpuscope.config.analyzer import SchedulerConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader
-from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
+from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, ReclaimDependencies
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.store.engine.engine import Engine, open_engine
 from vgpuscope.store.reclaim import ReclaimStore
@@ -120,8 +120,8 @@ class Life:
         lease = Lease(leads)
         return Reclaim(self.given(lease)), lease
 
-    def given(self, lease: Lease) -> Given:
-        return Given(
+    def given(self, lease: Lease) -> ReclaimDependencies:
+        return ReclaimDependencies(
             config=lambda: self.config,
             store=cast(ReclaimStore, FusedStore(self.store, self.fuse)),
             lead=lease,
@@ -139,7 +139,7 @@ class Life:
         self.fuse.step()
         if self.control == "lost":
             raise CallFailed("timeout")
-        return Delivered()
+        return CallResult()
 
     async def analyse(self) -> None:
         self.now += 1
@@ -203,10 +203,10 @@ async def told(life: Life, what: str, of) -> None:
             continue
         try:
             if what == "exempt":
-                await machine.people.exempt(life.uid(of), "ops")
+                await machine.case_actions.exempt(life.uid(of), "ops")
                 life.forbidden.add(life.uid(of))
             else:
-                await machine.people.stop("ops", start=what == "go")
+                await machine.case_actions.stop("ops", start=what == "go")
                 life.stopped = what != "go"
         except (HistoryDown, NotLeader, CaseUnfit, Killed):
             continue

@@ -36,7 +36,7 @@ from tests.services.analyzer.analyzing import (
 from tests.services.analyzer.promstub import Engine, Hang, Reply, SpoilingServer
 from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer.cycle import Cycle
+from vgpuscope.services.analyzer.cycle import AnalysisCycle
 from vgpuscope.store.results.history import open_history
 
 HOURLY = {"scheduler.interval": 3600}
@@ -78,8 +78,8 @@ async def test_an_analysis_says_how_long_it_took_until_its_result_was_shown(monk
         never.wait(0.3)
         return board
 
-    made, never = Cycle._make_board, threading.Event()
-    monkeypatch.setattr(Cycle, "_make_board", slowly)
+    made, never = AnalysisCycle._make_board, threading.Event()
+    monkeypatch.setattr(AnalysisCycle, "_make_board", slowly)
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
         assert (await analyzer.json("/api/v1/summary"))["seconds"] >= 0.3

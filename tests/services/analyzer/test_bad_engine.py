@@ -157,7 +157,7 @@ def decoded(data):
         for row in found.rows:
             if not isinstance(row, str):
                 promql.decode_named(row.metric)
-            if isinstance(row, promql.Line):
+            if isinstance(row, promql.MatrixRow):
                 row.samples()
     promql.decode_error(500, data)
 

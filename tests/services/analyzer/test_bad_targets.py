@@ -18,7 +18,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet import scrape_window
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.scrape_window import WANTED, Pages
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Reading, Window
@@ -269,7 +269,7 @@ def analysed(pages):
     gpus = assemble(
         Reading(window=window, tracks=tracks),
         previous={},
-        weights=Weights(),
+        weights=ScoreWeights(),
         thresholds=Thresholds(),
         rules=VerdictRules(),
         owners={},

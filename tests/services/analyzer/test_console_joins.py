@@ -7,7 +7,7 @@ import pytest
 
 from vgpuscope.services.analyzer.console import console as module
 from vgpuscope.services.analyzer.console.console import Console
-from vgpuscope.sources.console.parts import Held
+from vgpuscope.sources.console.parts import PartReading
 
 
 class Clock:
@@ -26,14 +26,14 @@ class Joining:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        desk = cast(Any, SimpleNamespace(stored=lambda: 0))
-        self._console = Console(desk, clock=self.clock, wall=self.clock)
+        backend = cast(Any, SimpleNamespace(stored=lambda: 0))
+        self._console = Console(backend, clock=self.clock, wall=self.clock)
 
     async def joined(self, *, analysis: int = 1, revision: int = 1, facts: int = 1) -> float | None:
         """When the joined facts were read: at the number of their version."""
         board = SimpleNamespace(analysis=SimpleNamespace(number=analysis, started=0.0), stale=None)
-        cluster = Held(name="cluster", state="ok", value=SimpleNamespace(revision=revision), version=revision)
-        agents = Held(name="agents", state="ok", value=object(), version=facts, at=float(facts))
+        cluster = PartReading(name="cluster", state="ok", value=SimpleNamespace(revision=revision), version=revision)
+        agents = PartReading(name="agents", state="ok", value=object(), version=facts, at=float(facts))
         found = await self._console._joined(cast(Any, board), cast(Any, cluster), cast(Any, agents))
         return found.facts_at
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Killed, Lease, Life, begun, live
 from vgpuscope.config.notify import ChannelConfig, NotifyConfig
 from vgpuscope.logic.notices import links
-from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, LinkUsed, NotLeader, Unknown
 from vgpuscope.model.reclaim import PodFacts
 from vgpuscope.services.analyzer.notices import notices as module
@@ -81,7 +81,7 @@ class ToldLife(Life):
     maybe_released: set[str] = field(default_factory=set)  # the process died while the owner gave it back
     used: list[str] = field(default_factory=list)
     key: bytes = b""
-    known: Known = field(default_factory=Known)
+    known: WorkloadFacts = field(default_factory=WorkloadFacts)
 
     def __post_init__(self) -> None:
         self.key = module.link_key(self.config.notify, self.config.analyzer) or b""
@@ -114,7 +114,7 @@ class ToldLife(Life):
         link = links.read(token, self.key, now=self.now)
         machine, _ = self.replicas[replica]
         try:
-            await machine.people.answer(link, seconds=10 * WINDOW)
+            await machine.case_actions.answer(link, seconds=10 * WINDOW)
         except Killed:
             self.answered.pop(uid, None)  # the owner saw no answer: either may be true
             self.maybe_released |= {uid} if action == "release" else set()
@@ -323,7 +323,7 @@ async def test_nobody_is_told_on_doubt_and_the_notice_waits_for_proof(life):
 
 
 async def test_an_owner_who_gives_back_does_not_wait_for_his_own_grace_period(life):
-    life.known = Known(pod=PodFacts(idle_grace=100 * WINDOW))
+    life.known = WorkloadFacts(pod=PodFacts(idle_grace=100 * WINDOW))
     await idle_until_told(life)
     for _ in range(3):
         await life.window()
@@ -339,7 +339,7 @@ async def test_the_annotation_chooses_the_channel(life):
         ChannelConfig(name="ann", url="http://b/x", service="webhook", owners=("ann",)),
     )
     life.config = replace(TOLD, notify=replace(TOLD.notify, channels=channels))
-    life.known = Known(pod=PodFacts(notify="ann"))
+    life.known = WorkloadFacts(pod=PodFacts(notify="ann"))
     await idle_until_told(life)
     [machine] = [machine for machine, lease in life.replicas if lease.leads]
     notices = life.notices[id(machine)]

@@ -17,7 +17,7 @@ from vgpuscope.config import SETTINGS
 from vgpuscope.logic.notices.links import signed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.model.notices import Link
+from vgpuscope.model.notices import SignedLink
 from vgpuscope.services.analyzer.settings.check import check_settings
 from vgpuscope.services.analyzer.settings.settings import Settings
 
@@ -334,8 +334,8 @@ async def test_forged_expired_and_foreign_links_change_nothing(tmp_path, control
         assert key is not None
         now = int(time.time())
         for link, status, code in (
-            (Link(case_id="uid-1", action="keep", expires=now - 1, nonce="nonce-11"), 410, "LINK_EXPIRED"),
-            (Link(case_id="uid-9", action="keep", expires=now + 99, nonce="nonce-12"), 404, "OBJECT_UNKNOWN"),
+            (SignedLink(case_id="uid-1", action="keep", expires=now - 1, nonce="nonce-11"), 410, "LINK_EXPIRED"),
+            (SignedLink(case_id="uid-9", action="keep", expires=now + 99, nonce="nonce-12"), 404, "OBJECT_UNKNOWN"),
         ):
             path = "/owner/" + signed(link, key)
             for answer in (await one.get(path), await one.client.post(path)):

@@ -13,7 +13,7 @@ from tests.paths import TESTS
 from tests.services.analyzer.promstub import Engine, Reply, SpoilingServer
 from vgpuscope.formats.prom import promql
 from vgpuscope.logic.fleet.assembly import assemble
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading
 from vgpuscope.model.errors import QueryForbidden, SourceDown
@@ -86,7 +86,9 @@ async def read_once(recording: dict, state: str, **more) -> Reading:
 
 def verdicts(reading: Reading) -> dict[str, set[str]]:
     """Pods by verdict."""
-    uses = assemble(reading, previous={}, weights=Weights(), thresholds=Thresholds(), rules=VerdictRules(), owners={})
+    uses = assemble(
+        reading, previous={}, weights=ScoreWeights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
+    )
     found: dict[str, set[str]] = {"in_use": set(), "idle": set(), "unknown": set()}
     for use in uses:
         found[use.verdict] |= {one.tenant.pod for one in use.tenants}

@@ -207,9 +207,9 @@ async def test_a_call_that_is_stopped_asks_for_no_analysis(life):
     life.control = "refuses"
     await idle_until_acted(life)
     machine, life.control = life.replicas[0][0], "ok"
-    await machine.people.stop("ops")
+    await machine.case_actions.stop("ops")
     assert await seconds_of_deliveries(life, 600) == 0
-    await machine.people.stop("ops", start=True)
+    await machine.case_actions.stop("ops", start=True)
     await seconds_of_deliveries(life, 15)
     assert len(life.received) == 1
 
@@ -275,14 +275,14 @@ async def test_a_dry_run_calls_nobody_and_counts_what_it_would_have_done(life):
 async def test_the_stop_switch_holds_back_retries_and_survives_a_restart(life):
     life.control = "refuses"
     await idle_until_acted(life)
-    await life.replicas[0][0].people.stop("ops")
+    await life.replicas[0][0].case_actions.stop("ops")
     life.control = "ok"
     life.replicas[0] = life.start(leads=True)
     for _ in range(3):
         await life.window()
     assert life.received == []
     assert life.replicas[0][0].stopped_by == "ops"
-    await life.replicas[0][0].people.stop("ops", start=True)
+    await life.replicas[0][0].case_actions.stop("ops", start=True)
     for _ in range(2):
         await life.window()
     assert [effect.uid for effect in life.received] == ["uid-a-0"]
@@ -306,7 +306,7 @@ async def test_a_stop_takes_effect_before_a_call_that_is_under_way_has_ended(lif
         await life.analyse()
     round_ = asyncio.create_task(machine.deliveries.due())
     await hangs.wait()
-    stop = asyncio.create_task(machine.people.stop("ops"))
+    stop = asyncio.create_task(machine.case_actions.stop("ops"))
     await asyncio.sleep(0)
     assert machine.stopped_by == "ops"
     goes_on.set()
@@ -320,12 +320,12 @@ async def test_a_stop_that_cannot_be_stored_still_holds_here(life):
     machine = life.replicas[0][0]
     life.fuse.down = True
     with pytest.raises(HistoryDown):
-        await machine.people.stop("ops")
+        await machine.case_actions.stop("ops")
     life.fuse.down = False
     for _ in range(5):
         await life.window()
     assert (machine.stopped_by, life.received) == ("ops", [])
-    await machine.people.stop("ops", start=True)
+    await machine.case_actions.stop("ops", start=True)
     for _ in range(2):
         await life.window()
     assert (machine.stopped_by, len(life.received)) == ("", 1)
@@ -336,7 +336,7 @@ async def test_a_stop_through_a_replica_that_does_not_lead_holds_for_the_leader_
     await idle_until_acted(life)
     (leader, _), (other, _) = life.replicas
     life.control = "ok"
-    await other.people.stop("ops")
+    await other.case_actions.stop("ops")
     life.now += 400.0
     [call] = await life.store.due(life.now, most=10)
     await leader.deliveries.deliver(call, life.store)  # before the leader looked at the store by itself
@@ -344,8 +344,8 @@ async def test_a_stop_through_a_replica_that_does_not_lead_holds_for_the_leader_
     await life.window()
     assert (leader.stopped_by, other.stopped_by, life.received) == ("ops", "ops", [])
     with pytest.raises(NotLeader):
-        await other.people.stop("ops", start=True)
-    await leader.people.stop("ops", start=True)
+        await other.case_actions.stop("ops", start=True)
+    await leader.case_actions.stop("ops", start=True)
     for _ in range(2):
         await life.window()
     assert (len(life.received), leader.stopped_by, other.stopped_by) == (1, "", "")
@@ -354,7 +354,7 @@ async def test_a_stop_through_a_replica_that_does_not_lead_holds_for_the_leader_
 async def test_a_replica_that_does_not_lead_shows_the_switch_and_the_breaker_of_the_leader(life):
     await idle_until_acted(life, windows=1)
     (leader, _), (other, _) = life.replicas
-    await leader.people.stop("ops")
+    await leader.case_actions.stop("ops")
     shared = leader._shared
     shared.memory = replace(shared.memory, breaker=Breaker(open_since=life.now, turned=9, of=10))
     await life.window()
@@ -371,7 +371,7 @@ async def test_a_replica_that_follows_reads_the_cases_when_they_changed(life):
     life.replicas = [life.replicas[0]]  # the other one analyses nothing
     await other.deliveries.round()
     assert other.cases["uid-a-0"].state == "candidate"
-    await leader.people.exempt("uid-a-0", "ops")
+    await leader.case_actions.exempt("uid-a-0", "ops")
     life.now += 10.0
     await other.deliveries.round()
     assert other.cases["uid-a-0"].state == "exempt"
@@ -380,12 +380,12 @@ async def test_a_replica_that_follows_reads_the_cases_when_they_changed(life):
 async def test_a_long_stop_ends_no_case(life):
     life.control = "refuses"
     await idle_until_acted(life)
-    await life.replicas[0][0].people.stop("ops")
+    await life.replicas[0][0].case_actions.stop("ops")
     life.control = "ok"
     for _ in range(3 * 6):  # 3 hours
         await life.window()
     assert life.received == []
-    await life.replicas[0][0].people.stop("ops", start=True)
+    await life.replicas[0][0].case_actions.stop("ops", start=True)
     for _ in range(2):
         await life.window()
     assert [effect.uid for effect in life.received] == ["uid-a-0"]

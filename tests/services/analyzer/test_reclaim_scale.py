@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from tests.services.analyzer.lives import LIVE, Lease, Life, act, begun, live
 from vgpuscope.config import Config
-from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.notices import Link
-from vgpuscope.model.reclaim import PodFacts, Target
-from vgpuscope.services.analyzer.reclaim.calls import Order
-from vgpuscope.services.analyzer.reclaim.given import Delivered, Given
+from vgpuscope.model.notices import SignedLink
+from vgpuscope.model.reclaim import PodFacts, ReclaimTarget
+from vgpuscope.services.analyzer.reclaim.calls import ClusterChange
+from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, ReclaimDependencies
 
 OWNERS = {"a": "web", "b": "web", "c": "solo"}
 SCALE = replace(LIVE, reclaim=replace(LIVE.reclaim, action="scale"))
@@ -55,14 +55,14 @@ class Cluster(Life):
     restored: list[tuple[str, int, int]] = field(default_factory=list)
     api: str = "ok"  # ok, down
     ending: bool = False  # pods that were told to end are still on their GPUs
-    read: dict[str, Known] = field(default_factory=dict)
+    read: dict[str, WorkloadFacts] = field(default_factory=dict)
     vetoed: set[tuple[str, str]] = field(default_factory=set)  # pods, each with what speaks against acting
 
-    def given(self, lease: Lease) -> Given:
+    def given(self, lease: Lease) -> ReclaimDependencies:
         return replace(
             super().given(lease),
             send={"scale": self.scale, "restore": self.give_back},
-            facts=lambda workload: self.read.get(workload.uid, Known()),
+            facts=lambda workload: self.read.get(workload.uid, WorkloadFacts()),
             learn=(self.learn,),
             kube=lambda: "ok" if self.api != "down" else "down",
         )
@@ -81,11 +81,11 @@ class Cluster(Life):
             if self.api == "ok":
                 self.read[workload.uid] = self._facts(workload)
 
-    def _facts(self, workload) -> Known:
+    def _facts(self, workload) -> WorkloadFacts:
         name = OWNERS[workload.pod]
         if not self.there(workload.pod) or self.uid(workload.pod) != workload.uid:
-            return Known()
-        target = Target(
+            return WorkloadFacts()
+        target = ReclaimTarget(
             api_version="apps/v1",
             kind="Deployment",
             name=name,
@@ -103,7 +103,7 @@ class Cluster(Life):
             peers=peers,
             reversible=True,
         )
-        return Known(pod=facts, activity="activity" in against, model="veto" if "model" in against else "off")
+        return WorkloadFacts(pod=facts, activity="activity" in against, model="veto" if "model" in against else "off")
 
     async def analyse(self) -> None:
         """A pod whose owner has no replicas is gone from its GPU."""
@@ -120,9 +120,9 @@ class Cluster(Life):
         """As the server does it: the version is checked, and a call that left its mark does nothing."""
         del now
         self.fuse.step()
-        order = msgspec.json.decode(call.body, type=Order)
+        order = msgspec.json.decode(call.body, type=ClusterChange)
         owner = self.owners[order.target.name]
-        known = self.read.get(order.pod_uid, Known()).pod.target
+        known = self.read.get(order.pod_uid, WorkloadFacts()).pod.target
         if self.control == "refuses" or known is None:
             raise CallFailed("503")
         if not (owner.mark and (owner.mark[0] == call.key or owner.replicas == 0)):
@@ -135,12 +135,12 @@ class Cluster(Life):
         self.fuse.step()
         if self.control == "lost":
             raise CallFailed("timeout")
-        return Delivered("{}")
+        return CallResult("{}")
 
     async def give_back(self, call, *, now):
         del now
         self.fuse.step()
-        order = msgspec.json.decode(call.body, type=Order)
+        order = msgspec.json.decode(call.body, type=ClusterChange)
         owner = self.owners[order.target.name]
         if self.control == "refuses":
             raise CallFailed("503")
@@ -154,7 +154,7 @@ class Cluster(Life):
         self.fuse.step()
         if self.control == "lost":
             raise CallFailed("timeout")
-        return Delivered("{}")
+        return CallResult("{}")
 
     def reborn(self, owner: str) -> None:
         for pod, name in OWNERS.items():
@@ -194,7 +194,7 @@ async def restore(cluster: Cluster, pod: str) -> None:
         ids = [case.id for case in machine.cases.values() if case.pod == pod and case.restorable]
         if ids:
             with suppress(CaseUnfit, Unknown, HistoryDown, NotLeader):
-                await cluster.surviving(machine, machine.people.restore(ids[0], "ops"))
+                await cluster.surviving(machine, machine.case_actions.restore(ids[0], "ops"))
 
 
 AGAINST = ("annotation", "priority", "activity", "model")
@@ -232,7 +232,7 @@ async def assert_all_can_be_given_back(cluster: Cluster) -> None:
         assert keys is not None
         case = machine.cases[keys[0].removesuffix("/scale")]
         assert case.restorable, f"{case.state} {case.reason}"
-        await machine.people.restore(case.id, "ops")
+        await machine.case_actions.restore(case.id, "ops")
         assert cluster.owners[name].replicas > 0
 
 
@@ -301,7 +301,7 @@ async def test_a_group_that_exceeds_a_budget_is_left_whole(cluster):
 async def test_a_restore_gives_back_all_cases_of_the_owner(cluster):
     await idle(cluster, "ab", windows=6)
     machine = cluster.replicas[0][0]
-    assert (await machine.people.restore("uid-b-0", "ops")).state == "restored"
+    assert (await machine.case_actions.restore("uid-b-0", "ops")).state == "restored"
     assert (cluster.owners["web"].replicas, machine.cases["uid-a-0"].state) == (2, "restored")
     entries = [one for one in (await machine.audit()).entries if one.what == "restore_asked"]
     assert [one.actor for one in entries] == ["ops"]
@@ -310,8 +310,8 @@ async def test_a_restore_gives_back_all_cases_of_the_owner(cluster):
 async def test_a_restore_works_while_the_machine_is_stopped(cluster):
     await idle(cluster, "c", windows=6)
     machine = cluster.replicas[0][0]
-    await machine.people.stop("ops")
-    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
+    await machine.case_actions.stop("ops")
+    assert (await machine.case_actions.restore("uid-c-0", "ops")).state == "restored"
     assert cluster.owners["solo"].replicas == 1
 
 
@@ -319,7 +319,7 @@ async def test_a_restore_is_tried_again_until_the_cluster_answers(cluster):
     await idle(cluster, "c", windows=6)
     machine = cluster.replicas[0][0]
     cluster.control = "lost"
-    asked = await machine.people.restore("uid-c-0", "ops")
+    asked = await machine.case_actions.restore("uid-c-0", "ops")
     assert (asked.state, asked.reason) == ("verified", "restoring")
     cluster.control = "ok"
     for _ in range(2):
@@ -334,10 +334,10 @@ async def test_a_restore_that_is_refused_can_be_asked_for_again(cluster):
     cluster.owners["solo"].replicas = 7
     for _ in range(2):
         with pytest.raises(CaseUnfit, match="somebody changed it"):
-            await machine.people.restore("uid-c-0", "ops")
+            await machine.case_actions.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].state == "verified"
     cluster.owners["solo"].replicas = 0
-    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
+    assert (await machine.case_actions.restore("uid-c-0", "ops")).state == "restored"
 
 
 async def test_what_was_not_taken_cannot_be_restored(cluster):
@@ -345,18 +345,18 @@ async def test_what_was_not_taken_cannot_be_restored(cluster):
     machine = cluster.replicas[0][0]
     await idle(cluster, "c", windows=1)
     with pytest.raises(CaseUnfit):
-        await machine.people.restore("uid-c-0", "ops")
+        await machine.case_actions.restore("uid-c-0", "ops")
     cluster.control = "refuses"
     while machine.cases["uid-c-0"].state != "acting":
         cluster.now += 600
         await cluster.analyse()
     with pytest.raises(CaseUnfit, match="not changed yet"):
-        await machine.people.restore("uid-c-0", "ops")
+        await machine.case_actions.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].state == "acting"
     await cluster.deliver()
     cluster.control = "ok"
     with pytest.raises(CaseUnfit):
-        await machine.people.restore("uid-c-0", "ops")
+        await machine.case_actions.restore("uid-c-0", "ops")
     assert machine.cases["uid-c-0"].reason == "restore_refused"
     assert cluster.owners["solo"].replicas == 1
 
@@ -395,7 +395,7 @@ async def test_a_pod_that_works_again_releases_the_others_of_its_owner(cluster):
 async def test_an_idle_pod_that_somebody_excluded_keeps_its_owner(cluster):
     await idle(cluster, "b", windows=1)
     machine = cluster.replicas[0][0]
-    await machine.people.exempt("uid-b-0", "ops")
+    await machine.case_actions.exempt("uid-b-0", "ops")
     await idle(cluster, "ab", windows=6)
     assert cluster.scaled == []
     assert (machine.cases["uid-a-0"].state, machine.cases["uid-a-0"].held_by) == ("grace", ("owner_in_use",))
@@ -444,7 +444,7 @@ async def test_a_slow_control_service_does_not_keep_the_cluster_from_being_chang
     await idle(cluster, "c", windows=6)
     machine = cluster.replicas[0][0]
     assert (cluster.owners["solo"].replicas, machine.cases["uid-c-0"].state) == (0, "verified")
-    assert (await machine.people.restore("uid-c-0", "ops")).state == "restored"
+    assert (await machine.case_actions.restore("uid-c-0", "ops")).state == "restored"
 
 
 async def taken(cluster: Cluster) -> None:
@@ -457,7 +457,7 @@ async def taken(cluster: Cluster) -> None:
 async def restored(cluster: Cluster) -> None:
     machine = cluster.replicas[0][0]
     assert machine.cases["uid-c-0"].restorable
-    case = await machine.people.restore("uid-c-0", "ops")
+    case = await machine.case_actions.restore("uid-c-0", "ops")
     assert (case.state, case.restorable, cluster.owners["solo"].replicas) == ("restored", False, 1)
 
 
@@ -478,33 +478,33 @@ async def test_what_was_taken_can_be_restored_if_its_answer_was_lost_and_somebod
     cluster.control = "lost"
     await taken(cluster)
     cluster.control = "ok"
-    people = cluster.replicas[0][0].people
+    case_actions = cluster.replicas[0][0].case_actions
     if decided == "exempt":
-        await people.exempt("uid-c-0", "ops")
+        await case_actions.exempt("uid-c-0", "ops")
     else:
-        await people.snooze("uid-c-0", "ops", 3600.0)
+        await case_actions.snooze("uid-c-0", "ops", 3600.0)
     await cluster.analyse()
     await restored(cluster)
 
 
 async def test_nobody_is_told_that_gpus_are_kept_which_were_taken(cluster):
     await taken(cluster)
-    people = cluster.replicas[0][0].people
-    links = [Link(case_id="uid-c-0", action=one, expires=10**10, nonce=one * 4) for one in ("keep", "snooze")]
+    case_actions = cluster.replicas[0][0].case_actions
+    links = [SignedLink(case_id="uid-c-0", action=one, expires=10**10, nonce=one * 4) for one in ("keep", "snooze")]
     for link in links:
         with pytest.raises(CaseUnfit, match="already taken"):
-            await people.answer(link, seconds=3600.0)
+            await case_actions.answer(link, seconds=3600.0)
     with pytest.raises(CaseUnfit, match="already taken"):
-        await people.exempt("uid-c-0", "ops")
+        await case_actions.exempt("uid-c-0", "ops")
     with pytest.raises(CaseUnfit, match="already taken"):
-        await people.snooze("uid-c-0", "ops", 3600.0)
+        await case_actions.snooze("uid-c-0", "ops", 3600.0)
     await restored(cluster)
 
 
 async def test_until_a_change_is_made_its_owner_can_keep_the_gpus(cluster):
     await decided(cluster, "c")
-    link = Link(case_id="uid-c-0", action="keep", expires=10**10, nonce="n" * 12)
-    assert (await cluster.replicas[0][0].people.answer(link)).state == "exempt"
+    link = SignedLink(case_id="uid-c-0", action="keep", expires=10**10, nonce="n" * 12)
+    assert (await cluster.replicas[0][0].case_actions.answer(link)).state == "exempt"
     for _ in range(3):
         await cluster.window()
     assert cluster.scaled == []
@@ -532,9 +532,9 @@ async def test_a_refused_restore_does_not_change_what_a_person_decided(cluster):
     await taken(cluster)
     cluster.control = "ok"
     machine = cluster.replicas[0][0]
-    await machine.people.exempt("uid-c-0", "ops")
+    await machine.case_actions.exempt("uid-c-0", "ops")
     cluster.owners["solo"].mark = None
     with pytest.raises(CaseUnfit):
-        await machine.people.restore("uid-c-0", "ops")
+        await machine.case_actions.restore("uid-c-0", "ops")
     case = machine.cases["uid-c-0"]
     assert (case.state, case.reason, case.restorable) == ("exempt", "exempted", True)

@@ -9,13 +9,13 @@ import pytest
 from tests.http.serving import SOON
 from vgpuscope.config import ClusterConfig
 from vgpuscope.http import address
-from vgpuscope.http.server import Server
+from vgpuscope.http.server import HttpServer
 from vgpuscope.services.cluster.process import ClusterExporter
 
 
 @asynccontextmanager
 async def serving(**more):
-    server = Server(ClusterExporter(ClusterConfig(), **more).app(None), sock=address.bind("127.0.0.1:0"))
+    server = HttpServer(ClusterExporter(ClusterConfig(), **more).app(None), sock=address.bind("127.0.0.1:0"))
     task = asyncio.create_task(server.run())
     try:
         await server.started()

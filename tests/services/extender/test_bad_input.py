@@ -11,7 +11,7 @@ from tests.paths import REPOSITORY
 from vgpuscope.catalog import extender as m
 from vgpuscope.config import ExtenderConfig
 from vgpuscope.http import address
-from vgpuscope.http.server import Server
+from vgpuscope.http.server import HttpServer
 from vgpuscope.services.extender.process import Extender
 
 RECORDED = REPOSITORY / "tests" / "fixtures" / "extender" / "v1.35"
@@ -31,7 +31,7 @@ async def serving(tmp_path, **settings):
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(NOWHERE))
     service = Extender(ExtenderConfig(kubeconfig=str(file), **settings))
-    server = Server(service.app(None), sock=address.bind("127.0.0.1:0"))
+    server = HttpServer(service.app(None), sock=address.bind("127.0.0.1:0"))
     task = asyncio.create_task(server.run())
     try:
         await server.started()

@@ -62,7 +62,7 @@ def cache():
 
 
 def used(cache):
-    return [cache.state.book(f"n{number}").gpus[0].used_memory for number in range(2)]
+    return [cache.state.node_info(f"n{number}").gpus[0].used_memory for number in range(2)]
 
 
 async def test_an_assumption_counts_before_it_is_written_and_after(cache):
@@ -154,9 +154,9 @@ async def test_a_simulation_sees_all_but_the_pod_itself_and_changes_nothing(cach
     cache.see(SeenPod(pod(0, uid="u2", memory=3000), 10))
     cache.assume(REQUEST, placement(0), 0.0)
     other = cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u1")
-    assert other.book("n0").gpus[0].used_memory == 3000
+    assert other.node_info("n0").gpus[0].used_memory == 3000
     assert (
-        cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u9").book("n0").gpus[0].used_memory
+        cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u9").node_info("n0").gpus[0].used_memory
         == 7000
     )
     assert used(cache) == [7000, 0]
@@ -202,7 +202,7 @@ async def test_seven_mig_instances_are_within_capacity_although_their_cores_are_
     cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
     for start in range(7):
         cache.see(SeenPod(instance(f"m{start}", start), 10 + start))
-    assert cache.state.book("n2").gpus[0].used_cores == 105
+    assert cache.state.node_info("n2").gpus[0].used_cores == 105
     assert cache.overfull("m0", "n2") is None
 
 

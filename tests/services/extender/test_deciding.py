@@ -9,14 +9,14 @@ from tests.logic.scheduler.clusters import node
 from tests.services.extender.test_binding import Server
 from vgpuscope.formats.kube.extender import decode_args, decode_pod_head
 from vgpuscope.logic.scheduler import place
-from vgpuscope.logic.scheduler.place import Checked
+from vgpuscope.logic.scheduler.place import CheckedCandidates
 from vgpuscope.model.cluster_event import NodeSet
 from vgpuscope.model.placement import Policies
 from vgpuscope.services.extender import deciding
 from vgpuscope.services.extender.cache import Cache
+from vgpuscope.services.extender.counters import ExtenderCounters
 from vgpuscope.services.extender.deciding import Decider
 from vgpuscope.services.extender.pods import PodWriter
-from vgpuscope.services.extender.tally import Tally
 from vgpuscope.sinks.kube_writer import KubeWriter
 
 REGISTERED = [{"id": "GPU-n1-0", "count": 10, "devmem": 16000, "devcore": 100, "type": "NVIDIA A100", "health": True}]
@@ -37,7 +37,7 @@ class World:
             self.cache,
             PodWriter(api, KubeWriter(api, component="c", instance="i")),
             policies=Policies(),
-            tally=Tally(),
+            tally=ExtenderCounters(),
             check=self._check,
             decided=self.decided.append,
             clock=lambda: self.now,
@@ -54,7 +54,7 @@ class World:
 
 @pytest.mark.parametrize("args", [{"NodeNames": ["n1"]}, {"Nodes": {"items": [NODE]}}], ids=["names", "nodes"])
 async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, args):
-    world, checks, ranks = World(), place.check_nodes, Checked.best
+    world, checks, ranks = World(), place.check_nodes, CheckedCandidates.best
 
     def slow_check(*told, **more):
         world.now += 5.0
@@ -65,7 +65,7 @@ async def test_only_the_ranking_counts_as_the_time_of_the_score(monkeypatch, arg
         return ranks(checked)
 
     monkeypatch.setattr(deciding, "check_nodes", slow_check)
-    monkeypatch.setattr(Checked, "best", slow_rank)
+    monkeypatch.setattr(CheckedCandidates, "best", slow_rank)
     answer = await world.filter(**args)
     assert (answer.outcome, answer.ranked) == ("ok", 0.25)
 

@@ -10,7 +10,7 @@ from tests.logic.scheduler.decided import assignment, refusal
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, ScopeError
 from vgpuscope.model.logged_decision import logged
 from vgpuscope.services.extender.decision_keeping import DecisionKeeper, open_store
-from vgpuscope.store.decisions import Page
+from vgpuscope.store.decisions import DecisionsPage
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ class Shared:
         self.rows += entries
 
     async def after(self, number, *, now):
-        return Page(self.rows[number:], len(self.rows), whole=True)
+        return DecisionsPage(self.rows[number:], len(self.rows), whole=True)
 
     async def prune(self, now):
         pass

@@ -7,12 +7,12 @@ import pytest
 
 from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.decided import MEMORY, assignment, refusal
-from vgpuscope.http.operations import Call, routes
+from vgpuscope.http.operations import HttpCall, routes
 from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.model.caller import Caller
-from vgpuscope.model.placement import ContainerAsk, PlacementRequest, Selection
-from vgpuscope.services.extender.decisions_api import DecisionsApi, DecisionsQuery
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, PlacementRequest
+from vgpuscope.services.extender.decisions_api import DecisionLogQuery, DecisionsApi
 from vgpuscope.views.scheduler import decisions as view
 
 NOW = 1_763_366_400.0  # 2025-11-17T08:00:00Z
@@ -50,7 +50,7 @@ async def test_a_decision_has_every_promised_field():
         name="train-0",
         containers=1,
         asks=(ContainerAsk(index=0, name="main", count=2, memory=8000, cores=30),),
-        selection=Selection(use_types=("a100", "h100"), numa_bind=True),
+        selection=GpuSelection(use_types=("a100", "h100"), numa_bind=True),
     )
     log = logged(refusal(1, request=asked), assignment(2, policy="binpack/spread", terms={"memory": 0.5}))
     async with serving(log) as client:
@@ -115,10 +115,10 @@ async def test_a_parameter_that_is_not_understood_is_rejected(query):
 async def test_a_caller_sees_decisions_of_its_own_namespaces_only():
     api = DecisionsApi(logged(refusal(1, namespace="ml"), *(refusal(n, namespace="web") for n in range(2, 200))))
     caller = Caller(name="team", namespaces=("ml",))
-    found = await api._decisions(Call(caller=caller, asked=DecisionsQuery(), body=None))
+    found = await api._decisions(HttpCall(caller=caller, asked=DecisionLogQuery(), body=None))
     assert [one.id for one in found] == ["d1"]
-    asked = DecisionsQuery(namespace="web")
-    assert await api._decisions(Call(caller=caller, asked=asked, body=None)) == []
+    asked = DecisionLogQuery(namespace="web")
+    assert await api._decisions(HttpCall(caller=caller, asked=asked, body=None)) == []
 
 
 async def test_an_answer_has_an_end_and_says_what_it_leaves_out(monkeypatch):

@@ -11,7 +11,7 @@ from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.clusters import cluster, node, request
 from tests.logic.scheduler.decided import decision
 from vgpuscope.http.openapi import document
-from vgpuscope.http.operations import Call, routes
+from vgpuscope.http.operations import HttpCall, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.admission import completion
@@ -74,8 +74,8 @@ def test_what_changes_in_the_books_does_not_change_their_copy():
     copy = state.copy()
     state.assume(one := request("late"), place(state, one, ["gpu-0", "gpu-1"]))
     assert (len(state.assumed), len(copy.assumed)) == (1, 0)
-    assert [copy.book(name).rows for name in sorted(copy.nodes)] == [
-        books().book(name).rows for name in sorted(copy.nodes)
+    assert [copy.node_info(name).rows for name in sorted(copy.nodes)] == [
+        books().node_info(name).rows for name in sorted(copy.nodes)
     ]
     assert place(copy, one, ["gpu-0", "gpu-1"]) == place(books(), one, ["gpu-0", "gpu-1"])
 
@@ -88,7 +88,7 @@ async def posted(client, body, status=200):
 
 async def test_a_pod_that_fits_gets_its_place_and_the_books_stay_as_they_are():
     state = books()
-    before = [state.book(name).rows for name in sorted(state.nodes)]
+    before = [state.node_info(name).rows for name in sorted(state.nodes)]
     async with serving(api(state)) as client:
         found = await posted(client, manifest())
         again = await posted(client, manifest())
@@ -98,7 +98,7 @@ async def test_a_pod_that_fits_gets_its_place_and_the_books_stay_as_they_are():
     assert found["asks"][0]["memory"] == 8_000
     assert not state.pods
     assert not state.assumed
-    assert before == [state.book(name).rows for name in sorted(state.nodes)]
+    assert before == [state.node_info(name).rows for name in sorted(state.nodes)]
 
 
 async def test_replicas_are_placed_one_after_the_other_until_one_does_not_fit():
@@ -250,9 +250,11 @@ async def test_a_caller_learns_no_names_of_pods_in_other_namespaces():
     log.add(decision(1, request=request("train-0")))
     idle = IdleNow(state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-2"),), age=1.0)
     made, caller = api(full(), idle=idle, log=log), Caller(name="team", namespaces=("ml",))
-    found = await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=FitRequest(**manifest())))
-    one = await made._of_pod(Call(caller=caller, asked=FitQuery(namespace="ml", pod="train-0"), body=None))
+    found = await made._of_manifest(HttpCall(caller=caller, asked=NoQuery(), body=FitRequest(**manifest())))
+    one = await made._of_pod(HttpCall(caller=caller, asked=FitQuery(namespace="ml", pod="train-0"), body=None))
     assert [remedy.kind for remedy in found.remedies] == [remedy.kind for remedy in one.remedies] == ["smaller"]
     assert "holds" not in repr(found) + repr(one)
     with pytest.raises(Forbidden):
-        await made._of_manifest(Call(caller=caller, asked=NoQuery(), body=FitRequest(**manifest(namespace="other"))))
+        await made._of_manifest(
+            HttpCall(caller=caller, asked=NoQuery(), body=FitRequest(**manifest(namespace="other")))
+        )

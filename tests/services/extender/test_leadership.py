@@ -8,7 +8,7 @@ import pytest
 
 from vgpuscope.formats.kube.lease import LeaseRecord, decode_lease, lease_spec
 from vgpuscope.model.errors import KubeConflict, KubeUnreadable, KubeUnwritten
-from vgpuscope.services.extender.leadership import Leadership
+from vgpuscope.services.extender.leadership import KubeLeadership
 
 DURATION = 15.0
 
@@ -42,7 +42,7 @@ class Replica:
 
     def __init__(self, lease, name, skew=0.0):
         self.now, self.skew, self.name = 0.0, skew, name
-        self.leadership = Leadership(
+        self.leadership = KubeLeadership(
             lease, identity=name, duration=DURATION, clock=lambda: self.now + skew, wall=lambda: 1e9 + self.now - skew
         )
 
@@ -123,7 +123,7 @@ async def test_a_lease_that_was_lost_begins_a_new_term(lease):
 
 
 async def test_without_election_it_always_leads_and_shows_itself_in_the_lease(lease):
-    one = Leadership(lease, identity="one", duration=DURATION, elect=False, clock=lambda: 0.0)
+    one = KubeLeadership(lease, identity="one", duration=DURATION, elect=False, clock=lambda: 0.0)
     assert one.leads
     await one.ask()
     assert (lease.record.holder, one.leads, one.term) == ("one", True, 0)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from vgpuscope.formats.kube.lease import LeaseRecord
 from vgpuscope.model.errors import KubeConflict, KubeUnwritten
-from vgpuscope.services.extender.leadership import Leadership
+from vgpuscope.services.extender.leadership import KubeLeadership
 
 DURATION = 15.0
 STEP = 1.0  # seconds between two rounds of each replica here
@@ -40,7 +40,7 @@ class Replicas:
     def __init__(self, lease):
         self.now, self.lease = 1000.0, lease
         self.a, self.b = (
-            Leadership(lease, identity=name, duration=DURATION, clock=lambda: self.now, wall=lambda: self.now)
+            KubeLeadership(lease, identity=name, duration=DURATION, clock=lambda: self.now, wall=lambda: self.now)
             for name in ("a", "b")
         )
         self.stopped: set = set()

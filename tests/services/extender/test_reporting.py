@@ -9,7 +9,7 @@ from tests.logic.scheduler.decided import decision
 from vgpuscope.formats.kube.extender import BindingArgs, PodHead
 from vgpuscope.model.placement import ChosenGpu, DecidedGpu, Placement
 from vgpuscope.services.extender.binding import BindFailed
-from vgpuscope.services.extender.deciding import Filtered
+from vgpuscope.services.extender.deciding import FilterDecision
 from vgpuscope.services.extender.decision_keeping import DecisionKeeper
 from vgpuscope.services.extender.reporting import Reports
 
@@ -77,7 +77,7 @@ def test_the_score_of_another_assignment_is_not_told(other):
 def test_what_this_replica_decided_before_another_led_is_not_told_of_the_later_assignment():
     world = World()
     old = Placement(node="n1", gpus=(ChosenGpu(container=0, position=0, uuid="GPU-9", memory=1, cores=0),), score=1.0)
-    world.reports.filtered(Filtered(POD, None, old, replace(ASSIGNED, id="old", devices=())))
+    world.reports.filtered(FilterDecision(POD, None, old, replace(ASSIGNED, id="old", devices=())))
     world.reports.bound(ARGS, POD, 0.1)
     assert (world.last.devices, world.last.score) == (DEVICES, None)
 

@@ -13,7 +13,7 @@ from tests.services.plugin.pluginrun import ALLOCATED, LOCK, PHASE, TO_ALLOCATE,
 from tests.standins.kubelet import Kubelet, plugin_directory
 from tests.standins.smallapi import small_api
 from vgpuscope.logic.plugin.devices import offered
-from vgpuscope.logic.plugin.injection import Control
+from vgpuscope.logic.plugin.injection import HamiCore
 from vgpuscope.model.plugin import GpuState, PluginGpu, StaticInstance
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.services.plugin import allocation
@@ -46,7 +46,7 @@ async def world(tmp_path, request):
     hook.mkdir()
     (hook / "libvgpu.so").touch()
     states, counters, kept = dict(STATES), Counters(), []
-    control = Control(hook=str(hook), library=str(hook / "libvgpu.so"), preload=str(hook / "ld.so.preload"))
+    control = HamiCore(hook=str(hook), library=str(hook / "libvgpu.so"), preload=str(hook / "ld.so.preload"))
     with small_api(tmp_path) as api, plugin_directory() as plugins, Kubelet(plugins) as kubelet:
         api.node("n1")
         cluster = ClusterSide("n1", api.kubeconfig)

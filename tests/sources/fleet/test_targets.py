@@ -10,8 +10,8 @@ import pytest
 
 from vgpuscope.formats.kube.endpoints import Endpoint, Port, decode_endpoints
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
-from vgpuscope.sources.fleet.targets import Service, ServiceTargets, StaticTargets, parse_service, urls_of
-from vgpuscope.sources.kube import Api
+from vgpuscope.sources.fleet.targets import ServicePort, ServiceTargets, StaticTargets, parse_service, urls_of
+from vgpuscope.sources.kube import KubeClient
 
 
 def endpoint(address, *, ready=True, uid=None):
@@ -53,7 +53,7 @@ async def api_server(answers):
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=base, timeout=None) as client:
-            yield Api(client, timeout=60.0), asked
+            yield KubeClient(client, timeout=60.0), asked
 
 
 async def targets(answers, *services):
@@ -109,7 +109,7 @@ async def test_a_pod_with_two_addresses_is_scraped_once():
     ],
 )
 def test_a_port_may_be_a_number_or_a_name(asked, ports, url):
-    found = urls_of(Service("gpu", "agent", asked), [Endpoint(pod="", address="10.0.0.1", ports=tuple(ports))])
+    found = urls_of(ServicePort("gpu", "agent", asked), [Endpoint(pod="", address="10.0.0.1", ports=tuple(ports))])
     assert found == (() if url is None else (url,))
 
 
@@ -167,7 +167,7 @@ async def test_a_slice_that_cannot_be_read_is_not_passed_over():
 async def test_an_api_server_that_is_down_is_unreadable():
     async with httpx2.AsyncClient(base_url="http://127.0.0.1:1") as client:
         with pytest.raises(KubeUnreadable):
-            await ServiceTargets(["gpu/agent:9394"], api=Api(client, timeout=1.0))()
+            await ServiceTargets(["gpu/agent:9394"], api=KubeClient(client, timeout=1.0))()
 
 
 @pytest.mark.parametrize(

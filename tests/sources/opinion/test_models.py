@@ -22,14 +22,14 @@ from vgpuscope.model.errors import (
     AiUnreachable,
     ConfigInvalid,
 )
-from vgpuscope.model.opinion import Question
+from vgpuscope.model.opinion import Prompt
 from vgpuscope.runtime.redaction import redacted
 from vgpuscope.sources.opinion.address import address_of
-from vgpuscope.sources.opinion.client import Access, check_sdk
+from vgpuscope.sources.opinion.client import ModelAccess, check_sdk
 from vgpuscope.sources.opinion.models import open_model
 
 KEY = "sk-test-0123456789abcdefghij"
-ASKED = Question(system="You judge GPUs.", user="Is it idle?")
+ASKED = Prompt(system="You judge GPUs.", user="Is it idle?")
 DEPLOYED = "/openai/deployments/my-gpt/chat/completions?api-version=2024-02-01"
 # provider, path of ai.api_url, path that is asked, parameters, header with the key
 WIRES = [
@@ -58,7 +58,7 @@ async def opened(server):
     made = []
 
     async def make(provider, path="", *, within=20.0):
-        access = Access(
+        access = ModelAccess(
             address=address_of(provider, server.url + path),
             model="gpt-4",
             key=KEY,

@@ -5,7 +5,7 @@ from typing import Any
 from tests.store.fleets import NOON
 from vgpuscope.model.history import HistoryPage, HistoryPoint, Step
 from vgpuscope.store.results.history import History
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 
 STEPS: tuple[Step, ...] = ("analysis", "hour", "day")
 WHOSE: tuple[dict[str, str], ...] = (
@@ -21,7 +21,9 @@ async def pages(store: History, *, step: Step, limit: int, **whose: Any) -> list
     found: list[HistoryPage] = []
     cursor: str | None = None
     while not found or cursor:
-        found.append(await store.page(Wanted(step=step, begin=0, end=2 * NOON, limit=limit, cursor=cursor, **whose)))
+        found.append(
+            await store.page(HistorySelection(step=step, begin=0, end=2 * NOON, limit=limit, cursor=cursor, **whose))
+        )
         cursor = found[-1].cursor
     return found
 

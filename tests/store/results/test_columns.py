@@ -7,7 +7,7 @@ from vgpuscope.model.history import HistoryPoint
 from vgpuscope.store import lease
 from vgpuscope.store.engine.migrations import statements
 from vgpuscope.store.results import schema
-from vgpuscope.store.results.columns import ROLLUP, Row
+from vgpuscope.store.results.columns import ROLLUP, StoredResult
 from vgpuscope.store.results.points import NAMES
 
 
@@ -40,7 +40,7 @@ def test_every_field_of_a_point_is_filled_by_one_column_or_by_a_name():
 
 
 def test_every_column_is_computed_from_columns_of_the_results():
-    assert {column.of for column in ROLLUP} - {""} == set(Row._fields)
+    assert {column.of for column in ROLLUP} - {""} == set(StoredResult._fields)
     names = [column.name for column in ROLLUP]
     assert len(set(names)) == len(names)
     assert {column.over for column in ROLLUP} - {""} <= set(names)

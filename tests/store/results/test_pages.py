@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.store.fleets import DAY, HOUR, NOON, analysis, gpu, runs
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
 from vgpuscope.store.results.history import open_history
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 
 
 @asynccontextmanager
@@ -45,9 +45,9 @@ async def test_what_is_saved_between_two_pages_does_not_shift_the_next_one(tmp_p
         for number in range(4):
             await store.save(analysis(NOON + 60 * number, gpu(0), gpu(1), number=number))
         wanted: dict[str, Any] = {"step": "analysis", "begin": 0, "end": 2 * NOON, "limit": 3}
-        first = await store.page(Wanted(**wanted))
+        first = await store.page(HistorySelection(**wanted))
         await store.save(analysis(NOON - 600, gpu(0), number=9))  # before all that was read
-        second = await store.page(Wanted(**wanted, cursor=first.cursor))
+        second = await store.page(HistorySelection(**wanted, cursor=first.cursor))
     assert [(p.time - NOON, p.gpu_id[-1]) for p in (*first.points, *second.points)] == [
         (60 * number, card) for number in range(3) for card in "01"
     ]
@@ -62,5 +62,5 @@ async def test_a_made_up_cursor_is_only_another_place_to_begin(tmp_path, step, c
         await store.prune(NOON + DAY)
         whoses: tuple[dict[str, Any], ...] = ({}, {"gpu_id": gpu().gpu_id})
         for whose in whoses:
-            page = await store.page(Wanted(step=step, begin=0, end=2 * NOON, limit=9, cursor=cursor, **whose))
+            page = await store.page(HistorySelection(step=step, begin=0, end=2 * NOON, limit=9, cursor=cursor, **whose))
             assert len(page.points) == (0 if cursor.startswith("9") else 1)

@@ -12,6 +12,7 @@ from tests.logic.cluster import builders as made
 from tests.services.cluster.test_cardinality import ALLOCATED, INSTANCES, NODE, Cluster
 from tools.writers.series import series_per
 from vgpuscope.catalog import cluster as m
+from vgpuscope.catalog.label_sets import HeldInstanceLabels
 from vgpuscope.catalog.limits import (
     CONTAINER_DEVICES,
     NODE_DEVICES,
@@ -21,7 +22,6 @@ from vgpuscope.catalog.limits import (
     POD_INSTANCES,
 )
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.catalog.rows import InstanceRow
 from vgpuscope.logic.cluster.reconcile import LISTED
 from vgpuscope.model.allocation import OfferedResource
 from vgpuscope.views.cluster.metrics import NodeSamples
@@ -201,7 +201,7 @@ def test_a_pod_that_rewrites_its_instances_shows_the_first_ones_and_takes_none_f
         fake = made.instance(start=1, mig=f"MIG-{number}", gpu_instance=2, compute_instance=0)
         copy = made.pod("attacker", made.given(), instances=(fake, own))
         found = samples.of(made.settled(card, honest, copy))
-        shown = {row.mig_uuid for row in found if isinstance(row, InstanceRow)}
+        shown = {row.mig_uuid for row in found if isinstance(row, HeldInstanceLabels)}
         assert "MIG-own" in shown
         seen |= shown
     assert len(seen) <= POD_INSTANCES.most + 1

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog.metric import Alias, Metric, renamed, same
-from vgpuscope.views.exposition.page import Form, Page, Renderer, Sample
+from vgpuscope.views.exposition.page import ExpositionPage, Form, Renderer, Sample
 
 
 class Row(NamedTuple):
@@ -236,7 +236,7 @@ def pages_with_a_form_ready(asked_on, *, pages, monkeypatch):
     """Numbers of the pages on which the form was made before a scrape asked for it."""
     form, ready, renderer = Form(openmetrics=True, gzipped=True), [], Renderer(METRICS, ALL)
     number = 0
-    monkeypatch.setattr(Page, "make", lambda self, form: ready.append(number) or b"")
+    monkeypatch.setattr(ExpositionPage, "make", lambda self, form: ready.append(number) or b"")
     for number in range(1, pages + 1):
         page = renderer.render([Sample(USED, Row("n", "g"), 1)])
         if number in asked_on:

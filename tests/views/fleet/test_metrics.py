@@ -20,7 +20,7 @@ from vgpuscope.views.fleet.metrics import (
     FLEET_METRICS,
     AnalyzerHealth,
     AnalyzerPage,
-    CardsPage,
+    GpusPage,
     cards_page,
     fleet_samples,
     gpu_samples,
@@ -96,7 +96,7 @@ def _fleet(analysis) -> bytes:
     made = rows(analysis) if analysis else ()
     sums = stats(made, threshold=20, timestamp=None)
     page.update("fleet", fleet_samples(build=BUILD, analysis=analysis, stats=sums, health=health()))
-    return AnalyzerPage(CardsPage(), page).text()
+    return AnalyzerPage(GpusPage(), page).text()
 
 
 def test_a_card_has_as_many_series_as_the_table_says():
@@ -123,11 +123,11 @@ def test_the_time_a_page_takes_grows_with_the_fleet_and_no_faster():
 # ── tenants of shared GPUs ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def series(page: CardsPage, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+def series(page: GpusPage, name: str) -> dict[tuple[tuple[str, str], ...], float]:
     return {labels: value for (found, labels), value in read(page.text()).items() if found == name}
 
 
-def summed(page: CardsPage, name: str, by: str) -> dict[str, float]:
+def summed(page: GpusPage, name: str, by: str) -> dict[str, float]:
     """sum(name) by (by)"""
     sums: dict[str, float] = {}
     for labels, value in series(page, name).items():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.views.fleet.selection import Selection, as_csv, as_json, select
+from vgpuscope.views.fleet.selection import RowSelection, as_csv, as_json, select
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,14 +24,14 @@ some_rows = st.lists(st.builds(Row, name=texts, score=st.none() | st.floats(0, 1
 
 @given(some_rows, st.integers(0, 15), st.none() | st.integers(0, 15))
 def test_pages_put_together_are_everything(rows, offset, limit):
-    page, total = select(rows, Selection(offset=offset, limit=limit))
+    page, total = select(rows, RowSelection(offset=offset, limit=limit))
     assert total == len(rows)
     assert list(page) == rows[offset:][: len(rows) if limit is None else limit]
 
 
 @given(some_rows, st.sampled_from(["score", "-score", "name", "-name"]))
 def test_sorting_loses_nothing_and_puts_what_is_not_known_last(rows, sort):
-    page, _ = select(rows, Selection(sort=sort))
+    page, _ = select(rows, RowSelection(sort=sort))
     assert sorted(map(repr, page)) == sorted(map(repr, rows))
     values = [getattr(row, sort.lstrip("-")) for row in page]
     known = [value for value in values if value is not None]
@@ -41,21 +41,21 @@ def test_sorting_loses_nothing_and_puts_what_is_not_known_last(rows, sort):
 
 @given(some_rows, st.floats(0, 100), st.floats(0, 100))
 def test_bounds_leave_out_what_is_not_known(rows, least, most):
-    page, total = select(rows, Selection(least={"score": least}, most={"score": most}))
+    page, total = select(rows, RowSelection(least={"score": least}, most={"score": most}))
     assert list(page) == [row for row in rows if row.score is not None and least <= row.score <= most]
     assert total == len(page)
-    for one in (Selection(least={"score": 0}), Selection(most={"score": 100})):
+    for one in (RowSelection(least={"score": 0}), RowSelection(most={"score": 100})):
         assert list(select(rows, one)[0]) == [row for row in rows if row.score is not None]
 
 
 def test_filters_hold_all_at_once():
     rows = [Row(name=name, score=1, shared=shared) for name in "ab" for shared in (False, True)]
-    assert list(select(rows, Selection(equal={"name": "a", "shared": True}))[0]) == [rows[1]]
+    assert list(select(rows, RowSelection(equal={"name": "a", "shared": True}))[0]) == [rows[1]]
 
 
 def test_a_search_finds_parts_of_names_in_any_case():
     rows = [Row(name="Train-1", score=None), Row(name="web", score=None)]
-    assert list(select(rows, Selection(search="RAIN"))[0]) == rows[:1]
+    assert list(select(rows, RowSelection(search="RAIN"))[0]) == rows[:1]
 
 
 @given(some_rows)

@@ -1282,7 +1282,7 @@ export interface components {
             code: string;
             count: number;
             meaning: components["schemas"]["Words"] | null;
-            nodes: components["schemas"]["vgpuscope.model.console.decisions.NodeLack"][];
+            nodes: components["schemas"]["RefusedNode"][];
             stage: ("admit" | "allocate" | "bind" | "filter") | null;
         };
         /**
@@ -1605,7 +1605,7 @@ export interface components {
              */
             idle_state: "absent" | "down" | "ok" | "stale";
             /** @default [] */
-            lacks: components["schemas"]["vgpuscope.model.fit.NodeLack"][];
+            lacks: components["schemas"]["NodeLack"][];
             name: string;
             namespace: string;
             /** @default [] */
@@ -2251,6 +2251,23 @@ export interface components {
             workloads: components["schemas"]["WorkloadRow"][];
         };
         /**
+         * NodeLack
+         * @description What a node lacks for the pod; the nodes with the smallest lack come first.
+         */
+        NodeLack: {
+            code: string;
+            /** @default null */
+            cores: number | null;
+            /** @default null */
+            gpus: number | null;
+            /** @default null */
+            memory: number | null;
+            message: string;
+            /** @default  */
+            message_zh: string;
+            node: string;
+        };
+        /**
          * NodeList
          * @description A page of nodes.
          */
@@ -2776,6 +2793,17 @@ export interface components {
             protected_priorities?: string[];
             /** @description Stop switch: no action is taken, and no notice is sent. */
             stop?: boolean;
+        };
+        /**
+         * RefusedNode
+         * @description A node that was refused, and what it lacks.
+         */
+        RefusedNode: {
+            available: string;
+            message: string;
+            message_zh: string;
+            node: string;
+            requested: string;
         };
         /**
          * Remedy
@@ -3683,34 +3711,6 @@ export interface components {
             unproductive_sm?: number;
             /** @description Minimum mean utilisation of the class busy-unproductive, 0-1. */
             unproductive_util?: number;
-        };
-        /**
-         * NodeLack
-         * @description A node that was refused, and what it lacks.
-         */
-        "vgpuscope.model.console.decisions.NodeLack": {
-            available: string;
-            message: string;
-            message_zh: string;
-            node: string;
-            requested: string;
-        };
-        /**
-         * NodeLack
-         * @description What a node lacks for the pod; the nodes with the smallest lack come first.
-         */
-        "vgpuscope.model.fit.NodeLack": {
-            code: string;
-            /** @default null */
-            cores: number | null;
-            /** @default null */
-            gpus: number | null;
-            /** @default null */
-            memory: number | null;
-            message: string;
-            /** @default  */
-            message_zh: string;
-            node: string;
         };
         /**
          * Vocabulary

@@ -13,7 +13,7 @@ from vgpuscope.commands.clients.result_rows import no_gpu, print_results
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services.analyzer.cycle import Board, Cycle
+from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
@@ -41,7 +41,7 @@ def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: Setti
 
 async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
     sources = Sources(settings.config)
-    cycle = Cycle(
+    cycle = AnalysisCycle(
         lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing, nodes=sources.nodes
     )
     try:

@@ -18,7 +18,7 @@ from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime import yamlfile
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.backtest.backtests import Span, changes, replayed
+from vgpuscope.services.analyzer.backtest.backtests import BacktestPeriod, changes, replayed
 from vgpuscope.services.analyzer.backtest.past_readings import past_readings
 from vgpuscope.services.analyzer.settings.settings import SECTIONS, Settings
 from vgpuscope.services.analyzer.sources.sources import Sources, check_source
@@ -36,7 +36,7 @@ _TIMEOUT = 120.0  # the analyzer ends a replay long before
 _LOOK_EVERY: Seconds = 0.5
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class BacktestArguments(Struct, frozen=True, kw_only=True):
     """What the command line says."""
 
     policy: str | None
@@ -51,7 +51,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     language: str | None
 
 
-def main(asked: Asked) -> int:
+def main(asked: BacktestArguments) -> int:
     """Print the back-test."""
     speak_plainly()
     logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # a window that fails is a gap, and is reported as one
@@ -79,9 +79,9 @@ def _policy(file: str | None) -> Mapping[str, Any]:
     return content
 
 
-def _span(asked: Asked) -> Span:
+def _span(asked: BacktestArguments) -> BacktestPeriod:
     now = time.time()
-    return Span(
+    return BacktestPeriod(
         begin=now - _seconds("--since", asked.since),
         end=now,
         busy_within=_seconds("--busy-within", asked.busy_within),
@@ -98,7 +98,7 @@ def _seconds(flag: str, text: str) -> Seconds:
 # ── by an analyzer ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _there(asked: Asked, policy: Mapping[str, Any]) -> Backtest:
+async def _there(asked: BacktestArguments, policy: Mapping[str, Any]) -> Backtest:
     _span(asked)  # a wrong time is told before anything is asked
     body = {"policy": policy, "since": asked.since, "busy_within": asked.busy_within}
     async with ServedApi(BACKTEST, asked.url, content=Backtest, timeout=_TIMEOUT, token=token()) as api:
@@ -125,7 +125,7 @@ async def _progress(api: ServedApi[Backtest]) -> dict[str, Any]:
 # ── in this process ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _here(asked: Asked, policy: Mapping[str, Any]) -> Backtest:
+async def _here(asked: BacktestArguments, policy: Mapping[str, Any]) -> Backtest:
     span = _span(asked)
     flags = {"prometheus.url": asked.prometheus} if asked.prometheus else {}
     file = settings_file(asked.config, os.environ, sections=SECTIONS)
@@ -154,7 +154,7 @@ def _nothing(_: object) -> None:
     """A store needs no source."""
 
 
-async def _past(asked: Asked, settings: Settings, span: Span) -> AsyncGenerator[Analysis, None]:
+async def _past(asked: BacktestArguments, settings: Settings, span: BacktestPeriod) -> AsyncGenerator[Analysis, None]:
     if asked.history:
         engine = _engine(asked.history)
         try:

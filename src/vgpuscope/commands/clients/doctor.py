@@ -21,7 +21,7 @@ from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 from vgpuscope.services.analyzer.sources.sources import prom_api
-from vgpuscope.sources.doctor.collect import Address, Collected, Looked, Progress, collect
+from vgpuscope.sources.doctor.collect import Collected, DoctorTargets, Progress, ServiceAddress, collect
 from vgpuscope.sources.doctor.local import LocalPlaces
 from vgpuscope.sources.doctor.prometheus import open_prometheus
 from vgpuscope.sources.doctor.services import read_report
@@ -38,7 +38,7 @@ _ANSWER = 256 * 2**20  # bytes
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class DoctorArguments(Struct, frozen=True, kw_only=True):
     """What the command line names."""
 
     agents: tuple[str, ...] = ()
@@ -52,17 +52,17 @@ class Asked(Struct, frozen=True, kw_only=True):
     deadline: Seconds = 20.0
 
 
-def main(asked: Asked, *, everything: bool, language: str | None, as_json: bool, bundle: str | None) -> int:
+def main(asked: DoctorArguments, *, everything: bool, language: str | None, as_json: bool, bundle: str | None) -> int:
     """Print the report; the exit code by the worst finding."""
     speak_plainly()
     if not _SHORTEST <= asked.deadline <= _LONGEST:
         raise ConfigInvalid(f"--deadline: {asked.deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds")
     chosen = language_of(language, os.environ)
     loaded = _loaded(os.environ)
-    looked = places(asked, loaded.config, os.environ)
+    targets = places(asked, loaded.config, os.environ)
     began = time.monotonic()
     with _progress() as progress:
-        collected, remote = asyncio.run(_collected(looked, progress))
+        collected, remote = asyncio.run(_collected(targets, progress))
     checks = judged(collected.facts)
     found = report(
         checks,
@@ -83,20 +83,20 @@ def main(asked: Asked, *, everything: bool, language: str | None, as_json: bool,
     return _EXIT[found.status]
 
 
-def places(asked: Asked, config: Config, environ: Mapping[str, str]) -> Looked:
+def places(asked: DoctorArguments, config: Config, environ: Mapping[str, str]) -> DoctorTargets:
     """Where to look: what was named here or in the settings, otherwise the default addresses."""
     kubeconfig = asked.kubeconfig or next((path for path in environ.get("KUBECONFIG", "").split(":") if path), None)
     usual = Path("~/.kube/config").expanduser().is_file() or Path(_SERVICE_ACCOUNT).is_file()
     named = asked.prometheus or config.prometheus.url
     extender = asked.extender or config.analyzer.extender_url
-    return Looked(
-        agents=tuple(map(Address, asked.agents)) or (Address(default_url(AGENT_PORT), given=False),),
+    return DoctorTargets(
+        agents=tuple(map(ServiceAddress, asked.agents)) or (ServiceAddress(default_url(AGENT_PORT), given=False),),
         cluster=_address(asked.cluster or config.analyzer.cluster_url, CLUSTER_PORT),
         analyzer=_address(asked.analyzer, ANALYZER_PORT),
-        extender=Address(extender) if extender else None,
+        extender=ServiceAddress(extender) if extender else None,
         plugins=asked.plugins,
-        prometheus=Address(named) if named else None,
-        kubeconfig=Address(kubeconfig) if kubeconfig else None,
+        prometheus=ServiceAddress(named) if named else None,
+        kubeconfig=ServiceAddress(kubeconfig) if kubeconfig else None,
         kubernetes=bool(kubeconfig) or usual,
         local=LocalPlaces(config.agent.hook_path, config.agent.proc_root, config.agent.podresources_socket),
         condition=asked.condition,
@@ -106,8 +106,8 @@ def places(asked: Asked, config: Config, environ: Mapping[str, str]) -> Looked:
     )
 
 
-def _address(url: str | None, port: int) -> Address:
-    return Address(url) if url else Address(default_url(port), given=False)
+def _address(url: str | None, port: int) -> ServiceAddress:
+    return ServiceAddress(url) if url else ServiceAddress(default_url(port), given=False)
 
 
 def _opener(config: Config) -> Callable[[str], PromApi]:
@@ -126,13 +126,13 @@ def _loaded(environ: Mapping[str, str]) -> Loaded:
     return load(flags={}, environ=environ, file=file, sections=("agent", "prometheus"))
 
 
-async def _collected(looked: Looked, progress: Progress) -> tuple[Collected, DoctorReport | None]:
+async def _collected(targets: DoctorTargets, progress: Progress) -> tuple[Collected, DoctorReport | None]:
     """The facts, and what the analyzer finds by itself: it sees more of the fleet than an outsider."""
-    collected = await collect(looked, progress=progress)
-    if isinstance(collected.facts.analyzer, Missing) or looked.analyzer is None:
+    collected = await collect(targets, progress=progress)
+    if isinstance(collected.facts.analyzer, Missing) or targets.analyzer is None:
         return collected, None
     progress(("analyzer",))
-    return collected, await read_report(looked.analyzer.url, token=looked.token, within=looked.within)
+    return collected, await read_report(targets.analyzer.url, token=targets.token, within=targets.within)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _progress() -> Iterator[Progress]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _secrets(asked: Asked) -> tuple[str, ...]:
+def _secrets(asked: DoctorArguments) -> tuple[str, ...]:
     """Texts that no file may hold: tokens and passwords of the addresses."""
     urls = (*asked.agents, *asked.plugins, asked.cluster, asked.analyzer, asked.extender, asked.prometheus)
     parts = [url.partition("://")[2].rpartition("@")[0] for url in urls if url and "@" in url]

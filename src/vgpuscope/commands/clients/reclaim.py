@@ -35,7 +35,7 @@ _FEWEST = 6  # characters of an id that name a case
 Verb = Literal["list", "approve", "snooze", "exempt", "resume", "restore", "stop", "start", "audit"]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ReclaimArguments(Struct, frozen=True, kw_only=True):
     """What the command line says."""
 
     verb: Verb
@@ -50,12 +50,12 @@ class Asked(Struct, frozen=True, kw_only=True):
     export: Literal["jsonl", "csv"] | None = None
 
 
-def main(asked: Asked) -> int:
+def main(asked: ReclaimArguments) -> int:
     speak_plainly()
     return asyncio.run(_main(asked, language_of(asked.language, os.environ)))
 
 
-async def _main(asked: Asked, language: Language) -> int:
+async def _main(asked: ReclaimArguments, language: Language) -> int:
     if asked.limit < 0:
         raise ConfigInvalid(f"--limit: {asked.limit} is negative")
     seconds = _rest(asked.rest) if asked.verb == "snooze" else 0.0
@@ -72,7 +72,7 @@ async def _main(asked: Asked, language: Language) -> int:
     return 0
 
 
-async def _list(api: ServedApi[ReclaimList], asked: Asked, language: Language) -> None:
+async def _list(api: ServedApi[ReclaimList], asked: ReclaimArguments, language: Language) -> None:
     found = await _cases(api, state=asked.state, namespace=asked.namespace)
     if asked.form == "json":
         print_json(found)
@@ -87,7 +87,7 @@ async def _cases(api: ServedApi[ReclaimList], **chosen: str | None) -> ReclaimLi
     return await api.ask("GET", f"{RECLAIM.path}?{urlencode({**given, 'limit': _MOST})}", ReclaimList)
 
 
-async def _change(api: ServedApi[ReclaimList], asked: Asked, language: Language, seconds: float) -> None:
+async def _change(api: ServedApi[ReclaimList], asked: ReclaimArguments, language: Language, seconds: float) -> None:
     case = await _named(api, asked.case or "")
     query = f"?seconds={seconds:g}" if asked.verb == "snooze" else ""
     path = f"{RECLAIM.path}/{quote(case, safe='')}/{asked.verb}{query}"
@@ -114,7 +114,7 @@ async def _switch(api: ServedApi[ReclaimList], verb: Literal["stop", "start"], l
     print(word("stopped", language, who=stopped) if stopped else word(found.mode, language))
 
 
-async def _audit(api: ServedApi[ReclaimList], asked: Asked, language: Language) -> None:
+async def _audit(api: ServedApi[ReclaimList], asked: ReclaimArguments, language: Language) -> None:
     case = await _audited(api, asked.case) if asked.case else None
     if asked.export is None:
         entries = [one async for one in _entries(api, case, most=asked.limit)]

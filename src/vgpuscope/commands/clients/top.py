@@ -17,7 +17,7 @@ from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.terminal.screen import Terminal, paper_width, speak_plainly
-from vgpuscope.views.node.top.state import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
+from vgpuscope.views.node.top.state import SORTS, Sort, TopState, missed, narrowed, page, press, sampled, screen, settle
 
 _SHORTEST = 0.1  # seconds between two samples; an agent takes one a second
 _TICK = 1.0  # seconds after which an age on the screen is out of date
@@ -40,7 +40,7 @@ def main(
         if not interval >= _SHORTEST:
             raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Use {_SHORTEST:g} seconds or more.")
         offset = time.localtime().tm_gmtoff
-        state = State(url=url, sort=_sort(sort), pattern=pattern, processes=processes, utc_offset=offset)
+        state = TopState(url=url, sort=_sort(sort), pattern=pattern, processes=processes, utc_offset=offset)
         return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
     except ScopeError as e:
         print(e.lines, file=sys.stderr)
@@ -59,7 +59,7 @@ def _sort(name: str) -> Sort:
     raise ConfigInvalid(f"unknown value {name!r} for --sort", hint=instead(name, SORTS))
 
 
-async def _run(state: State, *, once: bool, as_json: bool, interval: float, color: bool) -> int:
+async def _run(state: TopState, *, once: bool, as_json: bool, interval: float, color: bool) -> int:
     color = color and not os.environ.get("NO_COLOR")
     drawable = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     async with AgentApi(state.url, token=token()) as api:
@@ -71,14 +71,14 @@ async def _run(state: State, *, once: bool, as_json: bool, interval: float, colo
         return await _Live(api, state, interval=interval, color=color).run()
 
 
-async def _print_json(api: AgentApi, state: State) -> int:
+async def _print_json(api: AgentApi, state: TopState) -> int:
     data = msgspec.json.encode(narrowed(await api.snapshot(), state.pattern))
     sys.stdout.buffer.write(msgspec.json.format(data, indent=2) + b"\n")
     sys.stdout.buffer.flush()
     return 0
 
 
-async def _print_page(api: AgentApi, state: State, *, color: bool) -> int:
+async def _print_page(api: AgentApi, state: TopState, *, color: bool) -> int:
     state = sampled(state, await api.snapshot(), now=time.time() + api.clock_offset)
     console = Console(file=sys.stdout, force_terminal=color, color_system="auto" if color else None, highlight=False)
     with console.capture() as text:
@@ -89,7 +89,7 @@ async def _print_page(api: AgentApi, state: State, *, color: bool) -> int:
     return 0
 
 
-async def _stream(api: AgentApi, state: State, interval: float) -> None:
+async def _stream(api: AgentApi, state: TopState, interval: float) -> None:
     last: str | None = None
     while True:
         began, error = time.monotonic(), None
@@ -121,13 +121,13 @@ async def _until_signal(work: Coroutine[None, None, None]) -> int:
     return code
 
 
-_Event = Callable[[State], State]
+_Event = Callable[[TopState], TopState]
 
 
 class _Live:
     """The live screen: every event is a function from state to state, taken from one queue."""
 
-    def __init__(self, api: AgentApi, state: State, *, interval: float, color: bool) -> None:
+    def __init__(self, api: AgentApi, state: TopState, *, interval: float, color: bool) -> None:
         self._api, self._state, self._interval = api, state, interval
         self._console = Console(file=sys.stdout, force_terminal=True, no_color=not color, highlight=False)
         self._terminal = Terminal()
@@ -198,5 +198,5 @@ class _Live:
         self._happened(_unchanged)
 
 
-def _unchanged(state: State) -> State:
+def _unchanged(state: TopState) -> TopState:
     return state

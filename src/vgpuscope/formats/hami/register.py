@@ -17,11 +17,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.knowledge.vendors import VENDORS, Cards, Vendor
+from vgpuscope.knowledge.vendors import VENDORS, DerivedGpus, Vendor
 from vgpuscope.model.allocation import MigProfile, RegisteredDevice
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.plugin import GpuRegistration
-from vgpuscope.model.plugin import MigProfile as OfferedProfile
+from vgpuscope.model.plugin import PluginMigProfile as OfferedProfile
 from vgpuscope.model.quantity import MIB, Bytes, DeviceUUID
 
 CORDON = "hami.io/device-cordon"
@@ -336,7 +336,9 @@ def _amount(value: object) -> int:
 # --- capacity ---------------------------------------------------------------------------------------------------------
 
 
-def _counted(vendor: Vendor, cards: Cards, *, capacity: Mapping[str, int], node: str) -> Iterator[RegisteredDevice]:
+def _counted(
+    vendor: Vendor, cards: DerivedGpus, *, capacity: Mapping[str, int], node: str
+) -> Iterator[RegisteredDevice]:
     counted = capacity.get(cards.counted_in, 0)
     number = -(-counted // cards.per_card)
     if number > _MOST:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.model.admission import Admitted, SubmittedContainer, SubmittedPod
+from vgpuscope.model.admission import AdmissionResult, SubmittedContainer, SubmittedPod
 from vgpuscope.model.errors import BodyInvalid
 
 _VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
@@ -20,14 +20,14 @@ _IGNORE = ("hami.io/webhook", "ignore")
 _READ = frozenset({*NVIDIA.resources, "nvidia.com/priority"})
 
 
-class Review(Struct, frozen=True, kw_only=True):
+class AdmissionReview(Struct, frozen=True, kw_only=True):
     """A request of the API server."""
 
     uid: str
     pod: SubmittedPod | None  # None: it is not about a pod that is created
 
 
-def decode_review(data: bytes) -> Review:
+def decode_review(data: bytes) -> AdmissionReview:
     """The request; raises BodyInvalid for anything but an AdmissionReview of version 1."""
     try:
         found = msgspec.json.decode(data, type=_Review)
@@ -42,7 +42,7 @@ def decode_review(data: bytes) -> Review:
     created = (
         asked.operation == "CREATE" and (asked.kind is None or asked.kind.kind == "Pod") and not asked.sub_resource
     )
-    return Review(uid=asked.uid, pod=_pod(asked) if created and asked.object else None)
+    return AdmissionReview(uid=asked.uid, pod=_pod(asked) if created and asked.object else None)
 
 
 def submitted_pod(pod: bytes) -> SubmittedPod:
@@ -53,7 +53,7 @@ def submitted_pod(pod: bytes) -> SubmittedPod:
         raise BodyInvalid(f"Pod: {e}") from e
 
 
-def encode_answer(uid: str, answer: Admitted) -> bytes:
+def encode_answer(uid: str, answer: AdmissionResult) -> bytes:
     """The AdmissionReview that allows the pod, changed or not, or denies it."""
     response: dict[str, Any] = {"uid": uid, "allowed": not answer.code}
     if answer.code:

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from vgpuscope.knowledge.stops import KSERVE_STOP, NOTEBOOK_STOP, STOPS, SUSPEND
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import Target
+from vgpuscope.model.reclaim import ReclaimTarget
 
 Fields: TypeAlias = dict[str, Any]
 
 RECLAIMED, RESTORED = "vgpuscope.io/reclaimed", "vgpuscope.io/restored"
 
 
-class Mark(Struct, frozen=True, kw_only=True):
+class ChangeAnnotation(Struct, frozen=True, kw_only=True):
     """What we write on an object that we change: by which call, when, and the fields before and after."""
 
     key: str
@@ -26,7 +26,7 @@ class Mark(Struct, frozen=True, kw_only=True):
     pod: str = ""  # because of which pod
 
 
-def stopped(target: Target, now: UnixTime) -> Fields:
+def stopped(target: ReclaimTarget, now: UnixTime) -> Fields:
     """The fields that free the GPUs of an object, with their new values."""
     values = {SUSPEND: True, KSERVE_STOP: "true", NOTEBOOK_STOP: iso(now)}
     return {name: values.get(name, 0) for name in STOPS[target.group, target.kind]}
@@ -59,11 +59,11 @@ def annotation(name: str) -> str:
     return f"metadata annotations {name}"
 
 
-def mark_of(item: Mapping[str, Any], name: str) -> Mark | None:
+def mark_of(item: Mapping[str, Any], name: str) -> ChangeAnnotation | None:
     """Our mark on an object; None: there is none, or somebody changed it into something else."""
     text = _at(item, ["metadata", "annotations", name])
     try:
-        return msgspec.json.decode(text, type=Mark) if isinstance(text, str) else None
+        return msgspec.json.decode(text, type=ChangeAnnotation) if isinstance(text, str) else None
     except (msgspec.MsgspecError, RecursionError):
         return None
 

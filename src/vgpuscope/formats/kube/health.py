@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.vendors import VENDORS, vendor_by_resource
-from vgpuscope.model.doctor import KubeNode, KubePod
+from vgpuscope.model.doctor import ComponentPod, KubeNode
 from vgpuscope.model.errors import KubeUnreadable
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def decode_gpu_nodes(data: bytes) -> tuple[tuple[KubeNode, ...], str]:
     return nodes, found.metadata.more or ""
 
 
-def decode_component_pods(data: bytes) -> tuple[KubePod, ...]:
+def decode_component_pods(data: bytes) -> tuple[ComponentPod, ...]:
     """The pods of a page; KubeUnreadable."""
     return tuple(_pod(one) for one in _decoded(data, _PodList).items)
 
@@ -151,13 +151,13 @@ def _node(node: _Node) -> KubeNode:
     )
 
 
-def _pod(pod: _Pod) -> KubePod:
+def _pod(pod: _Pod) -> ComponentPod:
     statuses = pod.status.container_statuses or []
     labels = pod.metadata.labels or {}
     ended = [one.last_state.terminated.reason for one in statuses if one.last_state.terminated]
     waiting = [one.state.waiting.reason for one in statuses if one.state.waiting]
     done = pod.status.phase == "Succeeded"
-    return KubePod(
+    return ComponentPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         node=pod.spec.node_name,

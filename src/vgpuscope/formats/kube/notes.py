@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from vgpuscope.formats.hours import schedule
 from vgpuscope.formats.kube.changes import RESTORED, mark_of
 from vgpuscope.formats.times import from_rfc3339
-from vgpuscope.model.kube_object import Notes
+from vgpuscope.model.kube_object import ReclaimAnnotations
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import Consent, OpenHours, Signal
 
@@ -27,12 +27,12 @@ _LONGEST_NAME = 1000  # characters of who is told
 _SHOWN = 80  # characters of a value in the evidence
 
 
-def notes_of(annotations: Mapping[str, str]) -> Notes:
+def notes_of(annotations: Mapping[str, str]) -> ReclaimAnnotations:
     """What these annotations say."""
     wrong = tuple(_wrong(annotations))
     forbids = any(one.name == "annotation" for one in wrong)
     restored = mark_of({"metadata": {"annotations": annotations}}, RESTORED)
-    return Notes(
+    return ReclaimAnnotations(
         consent="never" if forbids else _consent(annotations.get(RECLAIM)),
         grace=_grace(annotations.get(IDLE_GRACE)),
         notify=annotations.get(NOTIFY, "").strip()[:_LONGEST_NAME],

@@ -41,7 +41,7 @@ from vgpuscope.model.allocation import (
     PodTimes,
     QuotaState,
     RegisteredDevice,
-    RegisterRefusal,
+    UnschedulableCondition,
 )
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, UnixTime
@@ -408,11 +408,11 @@ def _starts(status: _PodStatus) -> Iterator[UnixTime]:
                     yield moment
 
 
-def _refusal(status: _PodStatus) -> RegisterRefusal | None:
+def _refusal(status: _PodStatus) -> UnschedulableCondition | None:
     for one in status.conditions or ():
         if one.type == "PodScheduled" and one.status == "False":
             reason, message = intern((one.reason or "")[:253]), (one.message or "")[:_MESSAGE]
-            return RegisterRefusal(
+            return UnschedulableCondition(
                 reason=reason,
                 message=message,
                 at=from_rfc3339(one.last_transition_time),

@@ -16,7 +16,7 @@ from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.request_limits import MOST, MOST_CORES, MOST_GPUS
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import RequestInvalid
-from vgpuscope.model.placement import ContainerAsk, GpuPolicy, NodePolicy, PlacementRequest, Selection, Weights
+from vgpuscope.model.placement import ContainerAsk, GpuPolicy, GpuSelection, GpuWeights, NodePolicy, PlacementRequest
 from vgpuscope.model.verdict_words import Sentence, said
 
 USE_TYPE, AVOID_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
@@ -155,11 +155,11 @@ _GPU_POLICIES: dict[str, GpuPolicy] = {name: name for name in get_args(GpuPolicy
 _WEIGHT = re.compile(r"(slot|core|memory)=([0-9]{1,9})")
 
 
-def _selection(annotations: Mapping[str, str]) -> Selection:
+def _selection(annotations: Mapping[str, str]) -> GpuSelection:
     for key in (USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID, MODE, GPU_POLICY, WEIGHTS):
         if len(annotations.get(key, "")) > _LONGEST:
             raise _invalid("annotation-long", key, _LONGEST)
-    return Selection(
+    return GpuSelection(
         use_types=tuple(name.lower() for name in _listed(annotations.get(USE_TYPE, ""))),
         avoid_types=tuple(name.lower() for name in _listed(annotations.get(AVOID_TYPE, ""))),
         use_uuids=_listed(annotations.get(USE_UUID, "")),
@@ -183,11 +183,11 @@ def _chain(text: str) -> tuple[GpuPolicy, ...]:
     return tuple(dict.fromkeys(known)) if len(known) == len(parts) else ()
 
 
-def _weights(text: str) -> Weights:
+def _weights(text: str) -> GpuWeights:
     if not text:
-        return Weights()
+        return GpuWeights()
     found = [_WEIGHT.fullmatch(part.strip()) for part in text.split(",")]
     values = {one[1]: int(one[2]) for one in found if one}
     if len(found) != 3 or len(values) != 3 or not any(values.values()):
         raise _invalid("weights", WEIGHTS, repr(text[:80]))
-    return Weights(**values)
+    return GpuWeights(**values)

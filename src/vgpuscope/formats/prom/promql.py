@@ -178,7 +178,7 @@ class VectorRow(Struct, gc=False):
     value: Sample
 
 
-class Line(Struct, gc=False):
+class MatrixRow(Struct, gc=False):
     """One series of a matrix; its labels and its samples are still JSON."""
 
     metric: msgspec.Raw
@@ -194,7 +194,7 @@ class Line(Struct, gc=False):
             raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
 
 
-class Answer(Struct, Generic[T], frozen=True):
+class PromAnswer(Struct, Generic[T], frozen=True):
     """The rows of an answer; `missing`: what is missing, if the server reported that."""
 
     rows: list[T]
@@ -218,8 +218,8 @@ class _Envelope(Struct, Generic[T]):
 # not strict, because numbers are written as text
 _VECTOR = msgspec.json.Decoder(_Envelope[_Data[VectorRow]], strict=False)
 _VECTOR_ROWS = msgspec.json.Decoder(list[VectorRow], strict=False)
-_MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
-_LINES = msgspec.json.Decoder(list[Line])
+_MATRIX = msgspec.json.Decoder(_Envelope[_Data[MatrixRow]])
+_LINES = msgspec.json.Decoder(list[MatrixRow])
 _WARNINGS = msgspec.json.Decoder(tuple[str, ...] | None)
 _SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
 _INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
@@ -229,22 +229,22 @@ _LABELS = msgspec.json.Decoder(dict[str, str])
 _NAME_FIRST = b'{"__name__":"'  # as engines write it, unless a label begins with a capital letter
 
 
-def decode_vector(data: bytes) -> Answer[VectorRow]:
+def decode_vector(data: bytes) -> PromAnswer[VectorRow]:
     """The rows of an instant query; AnswerUnreadable or QueryFailed."""
     return finished(vector_steps(data))
 
 
-def decode_matrix(data: bytes) -> Answer[Line]:
+def decode_matrix(data: bytes) -> PromAnswer[MatrixRow]:
     """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
     return finished(matrix_steps(data))
 
 
-def vector_steps(data: bytes) -> Steps[Answer[VectorRow]]:
+def vector_steps(data: bytes) -> Steps[PromAnswer[VectorRow]]:
     """The same as decode_vector, in steps."""
     return _table(data, "vector", _VECTOR, _VECTOR_ROWS)
 
 
-def matrix_steps(data: bytes) -> Steps[Answer[Line]]:
+def matrix_steps(data: bytes) -> Steps[PromAnswer[MatrixRow]]:
     """The same as decode_matrix, in steps."""
     return _table(data, "matrix", _MATRIX, _LINES)
 
@@ -269,10 +269,10 @@ def finished(steps: Steps[T]) -> T:
     return decoding.result
 
 
-def decode_names(data: bytes) -> Answer[str]:
+def decode_names(data: bytes) -> PromAnswer[str]:
     """The values of a label; AnswerUnreadable or QueryFailed."""
     envelope = _opened(_NAMES, data)
-    return Answer(envelope.data or [], _missing(envelope))
+    return PromAnswer(envelope.data or [], _missing(envelope))
 
 
 def decode_labels(raw: bytes | msgspec.Raw) -> dict[str, str]:
@@ -361,7 +361,7 @@ def _table(
     kind: str,
     whole: "msgspec.json.Decoder[_Envelope[_Data[T]]]",
     some: "msgspec.json.Decoder[list[T]]",
-) -> Steps[Answer[T]]:
+) -> Steps[PromAnswer[T]]:
     """Decodes the rows some at a time; the last of them together with all that is around the rows."""
     rows: list[T] = []
     begin = at = max(0, data.find(_FIRST_ROW))
@@ -376,7 +376,7 @@ def _table(
         raise AnswerUnreadable(f"the answer is {content.type[:80] if content else 'nothing'}, not a {kind}")
     rows += content.result
     _check_number(rows)
-    return Answer(rows, _missing(envelope))
+    return PromAnswer(rows, _missing(envelope))
 
 
 def _rows(decoder: "msgspec.json.Decoder[list[T]]", piece: memoryview) -> list[T]:

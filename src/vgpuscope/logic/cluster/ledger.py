@@ -5,11 +5,11 @@ a time, from the current objects. So the order of events and repeated events mak
 repairs missed events.
 """
 
-from vgpuscope.logic.claims import counts
-from vgpuscope.logic.cluster.claims import Part, part
 from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.node import settle_node
+from vgpuscope.logic.cluster.pod_parts import PodLedgerPart, part
 from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace
+from vgpuscope.logic.device_use import counts
 from vgpuscope.logic.objects import ClusterObjects
 from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.cluster import Changes, NamespaceLedger, NodeLedger
@@ -34,7 +34,7 @@ class ClusterLedger(ClusterObjects):
     def __init__(self, *, patience: Seconds = 300.0) -> None:
         super().__init__()
         self._patience = patience
-        self._parts: dict[PodUID, Part] = {}  # a cache, filled when a node's ledger is computed
+        self._parts: dict[PodUID, PodLedgerPart] = {}  # a cache, filled when a node's ledger is computed
         self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
         self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
         # By node: pods that are bound or assigned to it. A dict keeps the order of the list, so sorting is cheap.
@@ -157,7 +157,7 @@ class ClusterLedger(ClusterObjects):
                 del self._use[pod.namespace]
             self._changed_namespaces.add(pod.namespace)
 
-    def _part(self, pod: PodState) -> Part:
+    def _part(self, pod: PodState) -> PodLedgerPart:
         found = self._parts.get(pod.uid)
         if found is None:
             found = self._parts[pod.uid] = part(pod)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from vgpuscope.knowledge.vendors import BY_WORD
-from vgpuscope.logic.claims import Claim
 from vgpuscope.logic.cluster.capacity import node_capacity
-from vgpuscope.logic.cluster.claims import Part, part
 from vgpuscope.logic.cluster.offers import settle_offers
+from vgpuscope.logic.cluster.pod_parts import PodLedgerPart, part
 from vgpuscope.logic.cluster.reconcile import reconcile
+from vgpuscope.logic.device_use import PodDeviceUse
 from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.cluster import DeviceLedger, InstanceHolder, LostReason, NodeLedger
 from vgpuscope.model.quantity import DeviceUUID, PodUID
@@ -19,7 +19,7 @@ def settle_node(
     node: NodeState | None,
     pods: Iterable[PodState],
     overdue: Collection[PodUID] = (),
-    part_of: Callable[[PodState], Part] = part,
+    part_of: Callable[[PodState], PodLedgerPart] = part,
 ) -> NodeLedger:
     """The node's ledger, from `pods` that are bound or assigned to it; `overdue` ones wait too long to be bound.
 
@@ -49,35 +49,35 @@ def settle_node(
     )
 
 
-def _order(one: tuple[Part, PodState]) -> tuple[str, str, str]:
+def _order(one: tuple[PodLedgerPart, PodState]) -> tuple[str, str, str]:
     return one[0].order
 
 
-def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ...]:
-    claimed: dict[DeviceUUID, list[Claim]] = {}
+def _devices(node: NodeState, counted: Sequence[PodLedgerPart]) -> tuple[DeviceLedger, ...]:
+    by_pods: dict[DeviceUUID, list[PodDeviceUse]] = {}
     instances: dict[DeviceUUID, list[InstanceHolder]] = {}
     for one in counted:
-        for claim in one.claims:
-            claimed.setdefault(claim.device, []).append(claim)
+        for device_use in one.uses:
+            by_pods.setdefault(device_use.device, []).append(device_use)
         for holder in one.instances:
             instances.setdefault(holder.instance.device, []).append(holder)
     # A plugin writes its devices in no stable order. The same id twice would count a GPU twice.
     unique = {device.id: device for device in reversed(node.devices)}
     return tuple(
-        _device(node, device, claimed.get(device.id, ()), instances.get(device.id, ()))
+        _device(node, device, by_pods.get(device.id, ()), instances.get(device.id, ()))
         for device in sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
     )
 
 
 def _device(
-    node: NodeState, device: RegisteredDevice, claimed: Sequence[Claim], instances: Sequence[InstanceHolder]
+    node: NodeState, device: RegisteredDevice, by_pods: Sequence[PodDeviceUse], instances: Sequence[InstanceHolder]
 ) -> DeviceLedger:
     memory = cores = shared = containers = 0
-    for claim in claimed:
-        memory += claim.memory
-        cores += claim.cores
-        shared += claim.slots
-        containers += claim.containers
+    for device_use in by_pods:
+        memory += device_use.memory
+        cores += device_use.cores
+        shared += device_use.slots
+        containers += device_use.containers
     return DeviceLedger(
         device=device,
         memory_allocated=memory,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from vgpuscope.knowledge.vendors import BY_WORD, VENDORS
-from vgpuscope.logic.claims import claims, counts
+from vgpuscope.logic.device_use import counts, device_uses
 from vgpuscope.model.allocation import PodState, QuotaState
 from vgpuscope.model.cluster import NamespaceLedger, QuotaLimit, QuotaUse
 from vgpuscope.model.quantity import MIB
@@ -16,7 +16,7 @@ _FACTORS = {
 
 
 class NamespaceUse:
-    """The devices that pods of one namespace hold, by vendor: bytes, cores and claims."""
+    """The devices that pods of one namespace hold, by vendor: bytes, cores and devices."""
 
     __slots__ = ("pods", "vendors")
 
@@ -34,13 +34,13 @@ class NamespaceUse:
         if not counts(pod):
             return
         self.pods += sign
-        for claim in claims(pod):
-            sums = self.vendors.setdefault(claim.vendor, [0, 0, 0])
-            sums[0] += sign * claim.memory
-            sums[1] += sign * claim.cores
+        for device_use in device_uses(pod):
+            sums = self.vendors.setdefault(device_use.vendor, [0, 0, 0])
+            sums[0] += sign * device_use.memory
+            sums[1] += sign * device_use.cores
             sums[2] += sign
             if not sums[2]:
-                del self.vendors[claim.vendor]
+                del self.vendors[device_use.vendor]
 
 
 def settle_namespace(name: str, *, use: NamespaceUse, quotas: Iterable[QuotaState]) -> NamespaceLedger:

@@ -66,17 +66,17 @@ class ClusterState:
         self._ledger.pass_time(now)
 
     def _apply_dra(self, event: DraEvent) -> None:
-        book = self._dra_index()
+        index = self._dra_index()
         match event:
             case SliceSet(found):
-                book.set_slice(found)
+                index.set_slice(found)
             case SliceGone(name):
-                book.drop_slice(name)
+                index.drop_slice(name)
             case ClaimSet(claim):
-                book.set_claim(claim)
+                index.set_claim(claim)
             case ClaimGone(uid):
-                book.drop_claim(uid)
-        if book.empty:
+                index.drop_claim(uid)
+        if index.empty:
             self._dra = None
 
     def _dra_index(self) -> DraIndex:

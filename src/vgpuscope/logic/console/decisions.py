@@ -6,7 +6,7 @@ from typing import Any
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scheduling import Say
-from vgpuscope.model.console.decisions import CodeRow, DecisionRow, NodeLack, PodDecisions, RankedNode, WhatIf
+from vgpuscope.model.console.decisions import CodeRow, DecisionRow, PodDecisions, RankedNode, RefusedNode, WhatIf
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.decision import CODES, Stage
 from vgpuscope.model.decision_answers import CodeVerdicts, DecisionBody, fitting_nodes, verdicts_by_code
@@ -62,7 +62,7 @@ def _code(found: CodeVerdicts, of: DecisionBody, say: Say) -> CodeRow:
         advice=words[1] if words else None,
         count=of.codes.get(found.code, len(found.nodes)),
         nodes=tuple(
-            NodeLack(
+            RefusedNode(
                 node=one.node,
                 message=one.message,
                 message_zh=one.message_zh,

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.console import THEIRS
-from vgpuscope.model.console.facts import Facts, GpuFacts, NodeFacts, Shown, TenantFacts, TenantKey
+from vgpuscope.model.console.facts import Facts, GpuFacts, LabelledValues, NodeFacts, TenantFacts, TenantKey
 
 
-def folded(shown: Iterable[Shown]) -> Facts:
+def folded(shown: Iterable[LabelledValues]) -> Facts:
     """What one or several agents show; a value that is not a number says nothing."""
     facts = Facts()
     versions: dict[str, str] = {}  # by scrape target

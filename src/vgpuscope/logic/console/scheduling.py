@@ -8,7 +8,7 @@ from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog import scheduling as s
 from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger
-from vgpuscope.model.console.facts import Seen
+from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.scheduling import FailureCount, FreeCapacity, PendingRow, ReasonRow, StageTimes
 from vgpuscope.model.decision import Code
@@ -17,7 +17,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.scheduling import STEPS, Step
 from vgpuscope.model.words import Words
 
-Page = Sequence[tuple[Seen, float]]
+Page = Sequence[tuple[SeenSeries, float]]
 Say = Callable[[str], tuple[Words, Words] | None]  # code → meaning and advice in both languages
 _QUANTILES = (0.5, 0.95, 0.99)
 

@@ -10,7 +10,7 @@ from vgpuscope.model.console.history import Quantity
 from vgpuscope.model.quantity import Seconds
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class ChartSubject(Struct, frozen=True, kw_only=True):
     """What a chart is about; all None: the fleet."""
 
     gpu_id: str | None = None
@@ -55,7 +55,7 @@ _OF_PODS: dict[Quantity, tuple[Metric, str, str]] = {
 _ONE_GPU, _ONE_POD = "gpu_uuid, mig_uuid", "gpu_uuid, mig_uuid, namespace, pod, container"
 
 
-def series_queries(of: Subject, *, window: Seconds, step: Seconds) -> dict[Quantity, str]:
+def series_queries(of: ChartSubject, *, window: Seconds, step: Seconds) -> dict[Quantity, str]:
     """The queries for each quantity; empty if the engine cannot know the subject, as the owner of pods.
 
     A value is that of the `window` before it; energy is that of one `step`.
@@ -75,7 +75,7 @@ def series_queries(of: Subject, *, window: Seconds, step: Seconds) -> dict[Quant
     }
 
 
-def _matchers(of: Subject) -> list[promql.Matcher]:
+def _matchers(of: ChartSubject) -> list[promql.Matcher]:
     named = {"gpu_uuid": of.gpu_id, "mig_uuid": of.mig, "node": of.node, "pod": of.pod}
     found = [promql.Matcher(label, "=", value) for label, value in named.items() if value is not None]
     if of.namespaces is not None:

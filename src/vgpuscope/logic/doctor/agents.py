@@ -11,7 +11,7 @@ from vgpuscope.logic.doctor.judging import (
     sources_down,
     warned,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
 from vgpuscope.model.quantity import Seconds
 
 _OLD: Seconds = 60.0  # an agent samples each second
@@ -19,14 +19,14 @@ _OLD_STORED: Seconds = 600.0  # a sample's time in Prometheus; clocks and scrape
 _MANY_RESTARTS = 5
 
 
-def down(facts: DoctorFacts) -> Judgement:
+def down(facts: DoctorFacts) -> CheckOutcome:
     """An agent does not answer."""
     if isinstance(facts.agents, Missing):
         return _no_answer(facts.agents)
     return passed(count=len(facts.agents))
 
 
-def _no_answer(missing: Missing) -> Judgement:
+def _no_answer(missing: Missing) -> CheckOutcome:
     if missing.reason in {"no-answer", "unreadable"}:
         return failed([missing.detail], place=missing.place)
     if missing.reason in {"refused", "wrong-service"}:
@@ -34,7 +34,7 @@ def _no_answer(missing: Missing) -> Judgement:
     return skipped(missing)
 
 
-def wrong_service(facts: DoctorFacts) -> Judgement:
+def wrong_service(facts: DoctorFacts) -> CheckOutcome:
     """An address was given, and another service answers there."""
     asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins)
     wrong = [
@@ -47,7 +47,7 @@ def wrong_service(facts: DoctorFacts) -> Judgement:
     return passed()
 
 
-def sample_old(facts: DoctorFacts) -> Judgement:
+def sample_old(facts: DoctorFacts) -> CheckOutcome:
     """An agent answers, and its last sample is old."""
     found = []
     if not isinstance(facts.agents, Missing):
@@ -70,14 +70,14 @@ def sample_old(facts: DoctorFacts) -> Judgement:
     return failed(found, count=len(found)) if found else passed()
 
 
-def pods_unknown(facts: DoctorFacts) -> Judgement:
+def pods_unknown(facts: DoctorFacts) -> CheckOutcome:
     """An agent cannot read pods, so its series have no names of pods."""
     any_agent(facts)
     found = sources_down(facts, "pods")
     return failed(found, count=len(found)) if found else passed()
 
 
-def podresources_down(facts: DoctorFacts) -> Judgement:
+def podresources_down(facts: DoctorFacts) -> CheckOutcome:
     """The kubelet's PodResources socket does not answer."""
     found = []
     if isinstance(facts.podresources, Missing) and facts.podresources.code == "PODRESOURCES_DOWN":
@@ -89,21 +89,21 @@ def podresources_down(facts: DoctorFacts) -> Judgement:
     return failed(found, count=len(found)) if found else passed()
 
 
-def claims_unknown(facts: DoctorFacts) -> Judgement:
+def claims_unknown(facts: DoctorFacts) -> CheckOutcome:
     """Containers have ResourceClaims, and an agent cannot read them."""
     any_agent(facts)
     found = sources_down(facts, "claims")
     return failed(found, count=len(found)) if found else passed()
 
 
-def proc_unreadable(facts: DoctorFacts) -> Judgement:
+def proc_unreadable(facts: DoctorFacts) -> CheckOutcome:
     """An agent cannot read the host's /proc."""
     any_agent(facts)
     found = sources_down(facts, "proc")
     return failed(found, count=len(found)) if found else passed()
 
 
-def not_running(facts: DoctorFacts) -> Judgement:
+def not_running(facts: DoctorFacts) -> CheckOutcome:
     """Pods of HAMi or vgpuscope that do not run."""
     pods = known(facts.kubernetes).pods
     if not pods:
@@ -112,7 +112,7 @@ def not_running(facts: DoctorFacts) -> Judgement:
     return failed(found, count=len(found)) if found else passed(count=len(pods))
 
 
-def restarts(facts: DoctorFacts) -> Judgement:
+def restarts(facts: DoctorFacts) -> CheckOutcome:
     """Exporters that were killed for their memory, or restart again and again."""
     pods = known(facts.kubernetes).pods
     if not pods:
@@ -125,7 +125,7 @@ def restarts(facts: DoctorFacts) -> Judgement:
     return warned(found, count=len(found)) if found else passed(count=len(pods))
 
 
-def versions_differ(facts: DoctorFacts) -> Judgement:
+def versions_differ(facts: DoctorFacts) -> CheckOutcome:
     """Parts of different versions."""
     versions: dict[str, set[str]] = {}
     if not isinstance(facts.series, Missing):

@@ -1,14 +1,14 @@
 """The analyzer, and its store of results."""
 
 from vgpuscope.logic.doctor.judging import failed, passed, skipped, warned
-from vgpuscope.model.doctor import AnalyzerFacts, DoctorFacts, Judgement, Missing, known
+from vgpuscope.model.doctor import AnalyzerFacts, CheckOutcome, DoctorFacts, Missing, known
 
 _MOST_UNKNOWN = 0.5
 _FEW_GPUS = 2
 _NOT_SOURCE = frozenset({"", "ANSWER_UNREADABLE", "METRICS_ABSENT"})  # these have checks of their own
 
 
-def down(facts: DoctorFacts) -> Judgement:
+def down(facts: DoctorFacts) -> CheckOutcome:
     """The analyzer does not answer."""
     found = facts.analyzer
     if not isinstance(found, Missing):
@@ -18,7 +18,7 @@ def down(facts: DoctorFacts) -> Judgement:
     return skipped(found) if found.reason in {"not-given", "elsewhere"} else passed(place=found.place)
 
 
-def source_down(facts: DoctorFacts) -> Judgement:
+def source_down(facts: DoctorFacts) -> CheckOutcome:
     """The analyzer cannot read its source."""
     found = known(facts.analyzer)
     if found.error_code in _NOT_SOURCE:
@@ -26,7 +26,7 @@ def source_down(facts: DoctorFacts) -> Judgement:
     return passed() if found.source_up else failed([found.error], code=found.error_code)
 
 
-def stopped(facts: DoctorFacts) -> Judgement:
+def stopped(facts: DoctorFacts) -> CheckOutcome:
     """No analysis for a long time, though the source answers."""
     found = known(facts.analyzer)
     if not found.analysed and not found.error_code:
@@ -36,7 +36,7 @@ def stopped(facts: DoctorFacts) -> Judgement:
     return passed(interval=found.interval or 0)
 
 
-def verdicts_unknown(facts: DoctorFacts) -> Judgement:
+def verdicts_unknown(facts: DoctorFacts) -> CheckOutcome:
     """Most GPUs are judged unknown, though the source answers."""
     found = known(facts.analyzer)
     ratio = found.unknown_ratio
@@ -47,20 +47,20 @@ def verdicts_unknown(facts: DoctorFacts) -> Judgement:
     return warned(unknown=unknown, gpus=gpus) if bad else passed(unknown=unknown, gpus=gpus)
 
 
-def follower_failing(facts: DoctorFacts) -> Judgement:
+def follower_failing(facts: DoctorFacts) -> CheckOutcome:
     """Something that follows from an analysis fails: its page, its log, its store."""
     found = known(facts.analyzer)
     failing = [one for one in found.failing if "HISTORY" not in one]
     return failed(failing, count=len(failing)) if failing else passed()
 
 
-def history_off(facts: DoctorFacts) -> Judgement:
+def history_off(facts: DoctorFacts) -> CheckOutcome:
     """Results are not stored."""
     found = known(facts.analyzer)
     return warned(place=found.url) if found.stored is None else passed()
 
 
-def history_down(facts: DoctorFacts) -> Judgement:
+def history_down(facts: DoctorFacts) -> CheckOutcome:
     """The store of results cannot be read or written."""
     found = _stored(facts)
     failing = [one for one in found.failing if "HISTORY" in one]
@@ -69,7 +69,7 @@ def history_down(facts: DoctorFacts) -> Judgement:
     return passed()
 
 
-def not_leader(facts: DoctorFacts) -> Judgement:
+def not_leader(facts: DoctorFacts) -> CheckOutcome:
     """This replica follows another one."""
     found = _stored(facts)
     return passed() if found.leader or not found.stored else warned(place=found.url)

@@ -21,13 +21,13 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     with_code,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
 
 _BUSY = 0.5
 _BUSY_PERCENT = 50.0
 
 
-def library_missing(facts: DoctorFacts) -> Judgement:
+def library_missing(facts: DoctorFacts) -> CheckOutcome:
     """The driver's library cannot be loaded where there are GPUs."""
     found = []
     if not isinstance(facts.driver, Missing):
@@ -50,23 +50,23 @@ def library_missing(facts: DoctorFacts) -> Judgement:
     return passed()
 
 
-def driver_failed(facts: DoctorFacts) -> Judgement:
+def driver_failed(facts: DoctorFacts) -> CheckOutcome:
     """NVML answers with errors."""
     return with_code(facts, facts.driver, "DRIVER_FAILED")
 
 
-def driver_hung(facts: DoctorFacts) -> Judgement:
+def driver_hung(facts: DoctorFacts) -> CheckOutcome:
     """A call to the driver does not return."""
     return with_code(facts, facts.driver, "DRIVER_HUNG")
 
 
-def no_gpu(facts: DoctorFacts) -> Judgement:
+def no_gpu(facts: DoctorFacts) -> CheckOutcome:
     """The driver answers, but lists no GPU."""
     driver = known(facts.driver)
     return passed(gpus=driver.gpus) if driver.gpus else failed(version=driver.version or "?")
 
 
-def unhealthy(facts: DoctorFacts) -> Judgement:
+def unhealthy(facts: DoctorFacts) -> CheckOutcome:
     """GPUs that the driver reports as lost, or in need of a reset."""
     found: list[str] = []
     if not isinstance(facts.driver, Missing):
@@ -85,7 +85,7 @@ def unhealthy(facts: DoctorFacts) -> Judgement:
     return failed(found, count=len(set(found))) if found else passed()
 
 
-def host_pid_missing(facts: DoctorFacts) -> Judgement:
+def host_pid_missing(facts: DoctorFacts) -> CheckOutcome:
     """The driver lists processes, and none of them is in /proc."""
     if not isinstance(facts.processes, Missing):
         seen, listed = facts.processes.seen, facts.processes.listed
@@ -109,7 +109,7 @@ def host_pid_missing(facts: DoctorFacts) -> Judgement:
     return failed(blind, listed=sum(one.value for one in processes)) if blind else passed(nodes=len(by_node))
 
 
-def mig_without_profiling(facts: DoctorFacts) -> Judgement:
+def mig_without_profiling(facts: DoctorFacts) -> CheckOutcome:
     """MIG instances for which no profiling metric exists: NVML's utilisation is not defined for them."""
     series = known(facts.series)
     theirs = [one for one in series.now if one.labels.get("GPU_I_ID") and one.name.startswith("DCGM_")]
@@ -132,7 +132,7 @@ def _own_instance(labels: dict[str, str]) -> tuple[str, str]:
     return gpu_of(labels), labels.get("gpu_instance", "")
 
 
-def container_sm_zero(facts: DoctorFacts) -> Judgement:
+def container_sm_zero(facts: DoctorFacts) -> CheckOutcome:
     """A GPU is busy, and HAMi's monitor shows 0 for every container on it."""
     series = known(facts.series)
     mine = ours(series)

@@ -4,7 +4,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import HAMI_CONTAINER_MEMORY, HAMI_CONTAINER_SM
 from vgpuscope.logic.doctor.judging import failed, named, nothing, passed, skipped, tenant_of, warned
 from vgpuscope.model.cluster import Finding
-from vgpuscope.model.doctor import DoctorFacts, Job, Judgement, Missing, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Job, Missing, known
 from vgpuscope.model.quantity import Seconds
 
 _LATE: Seconds = 120.0
@@ -13,7 +13,7 @@ _SKEW: Seconds = 5.0
 _FUTURE: Seconds = 60.0  # a sample's time in Prometheus
 
 
-def series_old(facts: DoctorFacts) -> Judgement:
+def series_old(facts: DoctorFacts) -> CheckOutcome:
     """A target answers, and its GPU series are old: the exporter repeats them with a timestamp, or has lost them."""
     jobs = [job for job in known(facts.prometheus).jobs if job.age is not None]
     if not jobs:
@@ -26,7 +26,7 @@ def _is_old(job: Job) -> bool:
     return job.age is not None and job.age > max(_LATE, _MISSED * (job.interval or 0.0))
 
 
-def completed_pods(facts: DoctorFacts) -> Judgement:
+def completed_pods(facts: DoctorFacts) -> CheckOutcome:
     """Series of pods that have ended."""
     series = known(facts.series)
     ended = _ended(facts)
@@ -53,7 +53,7 @@ def _ended(facts: DoctorFacts) -> set[tuple[str, str]]:
     }
 
 
-def ghost_allocation(facts: DoctorFacts) -> Judgement:
+def ghost_allocation(facts: DoctorFacts) -> CheckOutcome:
     """Devices that are held for pods that do not use them, or cannot."""
     known(facts.cluster)
     ghosts = [one for one in _findings(facts) if one.kind == "ghost"]
@@ -67,7 +67,7 @@ def _findings(facts: DoctorFacts) -> list[Finding]:
     return [one for node in facts.cluster.nodes for one in node.findings]
 
 
-def clock_skew(facts: DoctorFacts) -> Judgement:
+def clock_skew(facts: DoctorFacts) -> CheckOutcome:
     """Clocks that differ."""
     found = []
     if not isinstance(facts.agents, Missing):

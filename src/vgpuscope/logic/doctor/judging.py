@@ -6,34 +6,34 @@ from typing import TypeVar
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DEVICES, UUID_LABELS
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, SeriesFacts, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
 
 K = TypeVar("K")
 V = TypeVar("V")
-Judge = Callable[[DoctorFacts], Judgement]
+Judge = Callable[[DoctorFacts], CheckOutcome]
 
 _EXAMPLES = 5  # objects that a finding names
 _TENANT = (("namespace", "podnamespace"), ("pod", "podname"), ("container", "ctrname"))
 
 
-def passed(**numbers: float | str) -> Judgement:
+def passed(**numbers: float | str) -> CheckOutcome:
     """In order."""
-    return Judgement(status="pass", numbers=numbers)
+    return CheckOutcome(status="pass", numbers=numbers)
 
 
-def warned(examples: Iterable[str] = (), **numbers: float | str) -> Judgement:
+def warned(examples: Iterable[str] = (), **numbers: float | str) -> CheckOutcome:
     """It works, but numbers can mislead."""
-    return Judgement(status="warn", numbers=numbers, examples=few(examples))
+    return CheckOutcome(status="warn", numbers=numbers, examples=few(examples))
 
 
-def failed(examples: Iterable[str] = (), **numbers: float | str) -> Judgement:
+def failed(examples: Iterable[str] = (), **numbers: float | str) -> CheckOutcome:
     """Something is broken."""
-    return Judgement(status="fail", numbers=numbers, examples=few(examples))
+    return CheckOutcome(status="fail", numbers=numbers, examples=few(examples))
 
 
-def skipped(missing: Missing) -> Judgement:
+def skipped(missing: Missing) -> CheckOutcome:
     """It could not be looked at."""
-    return Judgement(status="skipped", missing=missing)
+    return CheckOutcome(status="skipped", missing=missing)
 
 
 def few(examples: Iterable[str]) -> tuple[str, ...]:
@@ -41,13 +41,13 @@ def few(examples: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(examples))[:_EXAMPLES])
 
 
-def nothing(facts: SeriesFacts, *names: str) -> Judgement:
+def nothing(facts: SeriesFacts, *names: str) -> CheckOutcome:
     """Skipped: there is no series of these names to judge."""
     shown = ", ".join(sorted(names)[:3])
     return skipped(Missing(fact="series", reason="no-data", detail=shown, place=facts.origin))
 
 
-def named(facts: SeriesFacts, *names: str) -> list[Series]:
+def named(facts: SeriesFacts, *names: str) -> list[SeriesValue]:
     """The series of these metrics."""
     wanted = frozenset(names)
     return [one for one in facts.now if one.name in wanted]
@@ -98,7 +98,7 @@ def nodes_with_series(facts: SeriesFacts) -> frozenset[str]:
     )
 
 
-def with_code(facts: DoctorFacts, here: object, code: str) -> Judgement:
+def with_code(facts: DoctorFacts, here: object, code: str) -> CheckOutcome:
     """Failed where a source has this error code: on this machine, whose fact is `here`, or for an agent.
 
     Raises Absent if neither is known.
@@ -143,7 +143,7 @@ def sources_down(facts: DoctorFacts, source: str) -> list[str]:
     return found
 
 
-def _absent(series: SeriesFacts, up: Series, nodes: set[str | None]) -> bool:
+def _absent(series: SeriesFacts, up: SeriesValue, nodes: set[str | None]) -> bool:
     if up.labels.get("node") not in nodes:
         return False
     same = ("node", "source")

@@ -10,14 +10,14 @@ from vgpuscope.catalog.gpu_series import (
     UUID_LABELS,
 )
 from vgpuscope.logic.doctor.judging import failed, gpu_of, grouped, named, nothing, passed, skipped, tenant_of, warned
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesValue, known
 
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z-]{4,}|[A-Za-z][\w .:/-]{2,}")
 _EXPORTER = re.compile(r"(nvidia-)?dcgm-exporter|vgpuscope-agent|hami-device-plugin|vgpu-monitor")
 _SHARERS = 2
 
 
-def honor_labels_off(facts: DoctorFacts) -> Judgement:
+def honor_labels_off(facts: DoctorFacts) -> CheckOutcome:
     """`pod` is the exporter's pod, and the tenant is in `exported_pod`."""
     series = known(facts.series)
     if not any(one.job for one in series.now):
@@ -26,7 +26,7 @@ def honor_labels_off(facts: DoctorFacts) -> Judgement:
     return warned(off, jobs=", ".join(sorted(off))) if off else passed(jobs=len({one.job for one in series.now}))
 
 
-def pod_labels_missing(facts: DoctorFacts) -> Judgement:
+def pod_labels_missing(facts: DoctorFacts) -> CheckOutcome:
     """Busy GPUs of dcgm-exporter, and not one series of the job names a pod."""
     series = known(facts.series)
     shown = named(series, DCGM_UTILIZATION, *DCGM_PROFILING)
@@ -39,7 +39,7 @@ def pod_labels_missing(facts: DoctorFacts) -> Judgement:
     return failed(nameless, count=len(nameless)) if nameless else passed(count=len(shown))
 
 
-def _tenant(one: Series) -> bool:
+def _tenant(one: SeriesValue) -> bool:
     """Whether a tenant is named; without honor_labels the exporter's own pod is none."""
     _, pod, container = tenant_of(one.labels)
     return bool(pod) and not (
@@ -47,7 +47,7 @@ def _tenant(one: Series) -> bool:
     )
 
 
-def flapping(facts: DoctorFacts) -> Judgement:
+def flapping(facts: DoctorFacts) -> CheckOutcome:
     """GPUs whose series change between labels with a pod and labels without."""
     series = known(facts.series)
     if series.flapping is None:
@@ -55,7 +55,7 @@ def flapping(facts: DoctorFacts) -> Judgement:
     return failed(series.flapping, count=len(series.flapping)) if series.flapping else passed(gpus=series.gpus)
 
 
-def shared_same_number(facts: DoctorFacts) -> Judgement:
+def shared_same_number(facts: DoctorFacts) -> CheckOutcome:
     """Several pods on one GPU, and all show the same numbers: those of the whole GPU."""
     series = known(facts.series)
     shown = [one for one in named(series, DCGM_UTILIZATION, *DCGM_PROFILING) if _tenant(one)]
@@ -72,7 +72,7 @@ def shared_same_number(facts: DoctorFacts) -> Judgement:
     return warned(same, count=len({text.partition(":")[0] for text in same})) if same else passed(count=len(by_gpu))
 
 
-def hostname_is_pod(facts: DoctorFacts) -> Judgement:
+def hostname_is_pod(facts: DoctorFacts) -> CheckOutcome:
     """`Hostname` is the name of the exporter's pod, not of the node."""
     series = known(facts.series)
     shown = [
@@ -84,7 +84,7 @@ def hostname_is_pod(facts: DoctorFacts) -> Judgement:
     return warned(wrong, count=len(wrong)) if wrong else passed(count=len(shown))
 
 
-def condition_matches_nothing(facts: DoctorFacts) -> Judgement:
+def condition_matches_nothing(facts: DoctorFacts) -> CheckOutcome:
     """prometheus.query_condition excludes every GPU series."""
     found = known(facts.prometheus)
     if found.matched is None:
@@ -96,7 +96,7 @@ def condition_matches_nothing(facts: DoctorFacts) -> Judgement:
     return failed([found.condition], count=found.unmatched)
 
 
-def uuid_unreadable(facts: DoctorFacts) -> Judgement:
+def uuid_unreadable(facts: DoctorFacts) -> CheckOutcome:
     """UUIDs that are no text: HAMi read its region at the wrong place."""
     series = known(facts.series)
     shown = [(one, one.labels[name]) for one in series.now for name in UUID_LABELS if one.labels.get(name)]
@@ -110,7 +110,7 @@ def _readable(uuid: str) -> bool:
     return uuid.isprintable() and uuid.isascii() and _UUID.fullmatch(uuid) is not None
 
 
-def agent_containers_nameless(facts: DoctorFacts) -> Judgement:
+def agent_containers_nameless(facts: DoctorFacts) -> CheckOutcome:
     """Containers that an agent found by their cgroup, and whose pod it cannot name."""
     series = known(facts.series)
     shown = named(series, m.CONTAINER_STATE.name)

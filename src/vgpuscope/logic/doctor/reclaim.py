@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from vgpuscope.logic.doctor.judging import failed, passed, skipped, warned
-from vgpuscope.model.doctor import DoctorFacts, FactName, Judgement, Missing, Reason, ReclaimFacts, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, FactName, Missing, Reason, ReclaimFacts, known
 
 
-def model_failing(facts: DoctorFacts) -> Judgement:
+def model_failing(facts: DoctorFacts) -> CheckOutcome:
     """The language model fails."""
     found = known(facts.analyzer)
     if not found.asks_model:
@@ -16,7 +16,7 @@ def model_failing(facts: DoctorFacts) -> Judgement:
     return passed() if found.leader else skipped(_missing(facts, "model", "no-data"))  # only the leader asks
 
 
-def channel_failing(facts: DoctorFacts) -> Judgement:
+def channel_failing(facts: DoctorFacts) -> CheckOutcome:
     """A service does not take the notices of its channel."""
     channels = known(facts.analyzer).channels
     if channels is None:
@@ -30,19 +30,19 @@ def channel_failing(facts: DoctorFacts) -> Judgement:
     return passed(used=used) if used else skipped(_missing(facts, "channels", "no-data"))
 
 
-def without_history(facts: DoctorFacts) -> Judgement:
+def without_history(facts: DoctorFacts) -> CheckOutcome:
     """GPUs should be taken back, and nothing remembers the cases."""
     found = _live(facts)
     return passed() if found.stored else failed(place=known(facts.analyzer).url)
 
 
-def without_kube(facts: DoctorFacts) -> Judgement:
+def without_kube(facts: DoctorFacts) -> CheckOutcome:
     """GPUs are taken back without a look at annotations, owners and priority classes."""
     found = _stored(facts)
     return warned(place=known(facts.analyzer).url) if found.kube == "none" else passed()
 
 
-def held_back(facts: DoctorFacts) -> Judgement:
+def held_back(facts: DoctorFacts) -> CheckOutcome:
     """A brake holds every workload back."""
     found = _stored(facts)
     if not known(facts.analyzer).leader:  # the leader's breaker counts

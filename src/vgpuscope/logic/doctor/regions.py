@@ -19,18 +19,18 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     with_code,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, SeriesFacts, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
 
 _OVER = 1.01  # rounding is not a finding
 _WHOLE = 100.0
 
 
-def unreadable(facts: DoctorFacts) -> Judgement:
+def unreadable(facts: DoctorFacts) -> CheckOutcome:
     """The directory of regions exists, and cannot be listed."""
     return with_code(facts, facts.regions, "REGIONS_UNREADABLE")
 
 
-def not_mounted(facts: DoctorFacts) -> Judgement:
+def not_mounted(facts: DoctorFacts) -> CheckOutcome:
     """An agent sees no directory of regions on a node whose GPUs HAMi shares."""
     agents = known(facts.agents)
     shared = _shared_nodes(facts)
@@ -51,7 +51,7 @@ def _shared_nodes(facts: DoctorFacts) -> set[str]:
     return {node.name for node in facts.cluster.nodes if node.devices}
 
 
-def layout_unknown(facts: DoctorFacts) -> Judgement:
+def layout_unknown(facts: DoctorFacts) -> CheckOutcome:
     """Region files of no known layout."""
     found: list[str] = []
     if not isinstance(facts.regions, Missing):
@@ -69,7 +69,7 @@ def layout_unknown(facts: DoctorFacts) -> Judgement:
     return passed()
 
 
-def not_made(facts: DoctorFacts) -> Judgement:
+def not_made(facts: DoctorFacts) -> CheckOutcome:
     """Containers that hold a GPU and have not started CUDA: the region file is made by the first call."""
     found: list[str] = []
     if not isinstance(facts.regions, Missing):
@@ -86,7 +86,7 @@ def not_made(facts: DoctorFacts) -> Judgement:
     return warned(found, count=len(set(found))) if found else passed()
 
 
-def whole_gpu_unseen(facts: DoctorFacts) -> Judgement:
+def whole_gpu_unseen(facts: DoctorFacts) -> CheckOutcome:
     """Pods with whole GPUs, which HAMi's monitor does not show, and no agent that would."""
     series = known(facts.series)
     if named(series, m.CONTAINER_STATE.name):
@@ -115,7 +115,7 @@ def _unseen(series: SeriesFacts) -> dict[str, bool]:
     return unseen
 
 
-def over_limit(facts: DoctorFacts) -> Judgement:
+def over_limit(facts: DoctorFacts) -> CheckOutcome:
     """Containers that use more memory than their limit."""
     series = known(facts.series)
     limits = {
@@ -133,7 +133,7 @@ def over_limit(facts: DoctorFacts) -> Judgement:
     return warned(over, count=len(set(over))) if over else passed(count=len(judged))
 
 
-def orphaned(facts: DoctorFacts) -> Judgement:
+def orphaned(facts: DoctorFacts) -> CheckOutcome:
     """Directories of pods that are gone."""
     series = known(facts.series)
     shown = named(series, m.REGIONS_ORPHANED.name)
@@ -143,11 +143,11 @@ def orphaned(facts: DoctorFacts) -> Judgement:
     return warned(found, count=sum(one.value for one in shown)) if found else passed(nodes=len(shown))
 
 
-def _vgpu(one: Series) -> tuple[str, ...]:
+def _vgpu(one: SeriesValue) -> tuple[str, ...]:
     """A container's part of a GPU. HAMi's names have no UID, and old ones no UUID everywhere."""
     index = one.labels.get("vdevice_index") or one.labels.get("vdeviceid", "")
     return (*tenant_of(one.labels), gpu_of(one.labels), index)
 
 
-def _name(one: Series) -> str:
+def _name(one: SeriesValue) -> str:
     return "/".join(part for part in tenant_of(one.labels) if part)

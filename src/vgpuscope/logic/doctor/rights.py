@@ -2,10 +2,10 @@
 
 from vgpuscope.catalog import cluster as c
 from vgpuscope.logic.doctor.judging import failed, gpu_nodes, named, passed, skipped, warned
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
 
 
-def api_down(facts: DoctorFacts) -> Judgement:
+def api_down(facts: DoctorFacts) -> CheckOutcome:
     """The API server does not answer."""
     found = facts.kubernetes
     if not isinstance(found, Missing):
@@ -13,7 +13,7 @@ def api_down(facts: DoctorFacts) -> Judgement:
     return failed([found.detail], place=found.place) if found.reason == "no-answer" else skipped(found)
 
 
-def rights_missing(facts: DoctorFacts) -> Judgement:
+def rights_missing(facts: DoctorFacts) -> CheckOutcome:
     """Requests that the API server rejects."""
     found: list[str] = []
     looked = False
@@ -48,7 +48,7 @@ def _watches(facts: DoctorFacts) -> dict[str, bool]:
     return {}
 
 
-def cluster_exporter_missing(facts: DoctorFacts) -> Judgement:
+def cluster_exporter_missing(facts: DoctorFacts) -> CheckOutcome:
     """Nothing tells why pods wait, and what is allocated."""
     found = facts.cluster
     if not isinstance(found, Missing):
@@ -62,7 +62,7 @@ def cluster_exporter_missing(facts: DoctorFacts) -> Judgement:
     return passed() if named(facts.series, c.WATCH_UP.name) else warned([found.place] if found.place else ())
 
 
-def credentials_refused(facts: DoctorFacts) -> Judgement:
+def credentials_refused(facts: DoctorFacts) -> CheckOutcome:
     """Services that reject the credentials of this caller."""
     asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins, facts.prometheus)
     refused = [f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "refused"]
@@ -77,7 +77,7 @@ def _first_missing(facts: DoctorFacts) -> Missing:
     return facts.analyzer
 
 
-def not_registered(facts: DoctorFacts) -> Judgement:
+def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """GPU nodes that do not register their GPUs with HAMi, or whose kubelet offers none."""
     found = []
     if not isinstance(facts.kubernetes, Missing):

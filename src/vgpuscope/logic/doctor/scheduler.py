@@ -4,13 +4,13 @@ from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import plugin as d
 from vgpuscope.logic.doctor.judging import failed, few, named, passed, skipped, target_of, warned
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesValue, known
 
 _LEASE = "lease:"  # how an extender begins to say that it does not lead
 _WAITED = 60.0  # seconds; kube-scheduler tries a new pod at once
 
 
-def extender_down(facts: DoctorFacts) -> Judgement:
+def extender_down(facts: DoctorFacts) -> CheckOutcome:
     """The extender does not answer."""
     found = facts.extender
     if not isinstance(found, Missing):
@@ -20,14 +20,14 @@ def extender_down(facts: DoctorFacts) -> Judgement:
     return passed(place=found.place) if found.reason in {"refused", "wrong-service"} else skipped(found)
 
 
-def extender_not_ready(facts: DoctorFacts) -> Judgement:
+def extender_not_ready(facts: DoctorFacts) -> CheckOutcome:
     """The extender answers and cannot decide, though it leads or could."""
     found = known(facts.extender)
     lacks = [one for one in found.missing if not one.startswith(_LEASE)]
     return failed(lacks, count=len(lacks)) if lacks else passed()
 
 
-def no_leader(facts: DoctorFacts) -> Judgement:
+def no_leader(facts: DoctorFacts) -> CheckOutcome:
     """No replica leads, so no pod with GPUs is scheduled; or only this replica does not."""
     if not isinstance(facts.series, Missing) and (shown := named(facts.series, x.LEADER.name)):
         if any(one.value == 1 for one in shown):
@@ -39,7 +39,7 @@ def no_leader(facts: DoctorFacts) -> Judgement:
     return passed(replicas=1) if found.leader else warned([*found.missing] or [found.url], count=1)
 
 
-def not_asked(facts: DoctorFacts) -> Judgement:
+def not_asked(facts: DoctorFacts) -> CheckOutcome:
     """Pods with GPUs wait, and kube-scheduler has never asked the extender."""
     found = known(facts.extender)
     if found.filters:
@@ -54,7 +54,7 @@ def not_asked(facts: DoctorFacts) -> Judgement:
     return failed(waiting, count=len(waiting))
 
 
-def metrics_double(facts: DoctorFacts) -> Judgement:
+def metrics_double(facts: DoctorFacts) -> CheckOutcome:
     """The cluster exporter estimates what the extender measures, under the same names."""
     series = known(facts.series)
     if not named(series, x.LEADER.name):
@@ -67,14 +67,14 @@ def metrics_double(facts: DoctorFacts) -> Judgement:
 # ── device plugins ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def not_registered(facts: DoctorFacts) -> Judgement:
+def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """The kubelet of a node does not know its GPUs."""
     shown = _of_plugins(facts, d.KUBELET_UP.name)
     found = {one.labels.get("node", "?") for one in shown if one.value == 0}
     return failed(found, count=len(found)) if found else passed(nodes=len(shown))
 
 
-def gpu_unhealthy(facts: DoctorFacts) -> Judgement:
+def gpu_unhealthy(facts: DoctorFacts) -> CheckOutcome:
     """GPUs that a device plugin does not hand out."""
     shown = _of_plugins(facts, d.HEALTHY.name)
     reasons = {
@@ -89,16 +89,16 @@ def gpu_unhealthy(facts: DoctorFacts) -> Judgement:
     return failed(found, count=len(found)) if found else passed(gpus=len(shown))
 
 
-def without_library(facts: DoctorFacts) -> Judgement:
+def without_library(facts: DoctorFacts) -> CheckOutcome:
     """Nodes without HAMi's library: nothing enforces the limits of containers."""
     shown = _of_plugins(facts, d.LIMITS.name)
     found = {one.labels.get("node", "?") for one in shown if one.value == 0}
     return warned(found, count=len(found)) if found else passed(nodes=len(shown))
 
 
-def _of_plugins(facts: DoctorFacts, name: str, least: int = 1) -> list[Series]:
+def _of_plugins(facts: DoctorFacts, name: str, least: int = 1) -> list[SeriesValue]:
     """Series of device plugins, asked themselves or by Prometheus; Absent if there are fewer than `least`."""
-    found: dict[tuple[str, ...], Series] = {}
+    found: dict[tuple[str, ...], SeriesValue] = {}
     for part in (facts.series, facts.plugins):
         if not isinstance(part, Missing):
             found |= {_same(one): one for one in named(part, name)}
@@ -108,10 +108,10 @@ def _of_plugins(facts: DoctorFacts, name: str, least: int = 1) -> list[Series]:
     return list(found.values())
 
 
-def _same(one: Series) -> tuple[str, ...]:
+def _same(one: SeriesValue) -> tuple[str, ...]:
     """What tells two series of one metric apart, whoever was asked."""
     return tuple(one.labels.get(label, "") for label in ("cluster", "node", "device", "gpu_uuid", "reason"))
 
 
-def _target(one: Series) -> str:
+def _target(one: SeriesValue) -> str:
     return few([" ".join(filter(None, target_of(one.labels)))])[0]

@@ -18,7 +18,7 @@ from vgpuscope.logic.doctor.judging import (
     tenant_of,
     warned,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, KubeNode, Missing, Series, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, KubeNode, Missing, SeriesValue, known
 from vgpuscope.model.quantity import Seconds
 
 _FEWEST = 5  # samples in the analyzer's window
@@ -27,7 +27,7 @@ _SELECTED = {"gpu": "on"}  # the label by which HAMi's and our DaemonSets choose
 _TOLERATED = ("nvidia.com/gpu", "node.kubernetes.io/", "node-role.kubernetes.io/")
 
 
-def prometheus_down(facts: DoctorFacts) -> Judgement:
+def prometheus_down(facts: DoctorFacts) -> CheckOutcome:
     """Prometheus does not answer."""
     found = facts.prometheus
     if not isinstance(found, Missing):
@@ -37,7 +37,7 @@ def prometheus_down(facts: DoctorFacts) -> Judgement:
     return skipped(found) if found.reason in {"not-given", "elsewhere"} else passed(place=found.place)
 
 
-def wrong_prometheus(facts: DoctorFacts) -> Judgement:
+def wrong_prometheus(facts: DoctorFacts) -> CheckOutcome:
     """Something answers at the address of Prometheus that is none."""
     found = facts.prometheus
     if isinstance(found, Missing) and found.reason in {"wrong-service", "unreadable"}:
@@ -51,13 +51,13 @@ def wrong_prometheus(facts: DoctorFacts) -> Judgement:
     return passed()
 
 
-def empty(facts: DoctorFacts) -> Judgement:
+def empty(facts: DoctorFacts) -> CheckOutcome:
     """Prometheus scrapes nothing at all."""
     found = known(facts.prometheus)
     return passed(targets=found.targets) if found.targets or found.names else failed(place=found.url)
 
 
-def gpu_metrics_absent(facts: DoctorFacts) -> Judgement:
+def gpu_metrics_absent(facts: DoctorFacts) -> CheckOutcome:
     """Prometheus has targets, and no GPU metric."""
     if isinstance(facts.prometheus, Missing):
         analyzer = facts.analyzer
@@ -70,7 +70,7 @@ def gpu_metrics_absent(facts: DoctorFacts) -> Judgement:
     return passed(names=len(found.names)) if found.names else failed(targets=found.targets)
 
 
-def targets_down(facts: DoctorFacts) -> Judgement:
+def targets_down(facts: DoctorFacts) -> CheckOutcome:
     """Targets with GPUs that do not answer."""
     if not isinstance(facts.prometheus, Missing):
         jobs = facts.prometheus.jobs
@@ -86,7 +86,7 @@ def targets_down(facts: DoctorFacts) -> Judgement:
     return failed(analyzer.down, count=down) if down else passed(count=analyzer.targets_up)
 
 
-def nodes_without_agent(facts: DoctorFacts) -> Judgement:
+def nodes_without_agent(facts: DoctorFacts) -> CheckOutcome:
     """Nodes with GPUs of which no series is scraped."""
     series = known(facts.series)
     if not series.whole:
@@ -126,7 +126,7 @@ def _why(node: KubeNode) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def hami_beside_ours(facts: DoctorFacts) -> Judgement:
+def hami_beside_ours(facts: DoctorFacts) -> CheckOutcome:
     """The same HAMi series from HAMi's exporters and from ours: a sum counts them twice."""
     series = known(facts.series)
     mine = ours(series)
@@ -142,7 +142,7 @@ def hami_beside_ours(facts: DoctorFacts) -> Judgement:
     return warned(double, count=len(double)) if double else passed(count=len(by_thing))
 
 
-def scraped_twice(facts: DoctorFacts) -> Judgement:
+def scraped_twice(facts: DoctorFacts) -> CheckOutcome:
     """One exporter that two jobs scrape."""
     series = known(facts.series)
     names = (DCGM_UTILIZATION, m.GPU_UTILIZATION.name)
@@ -161,7 +161,7 @@ def scraped_twice(facts: DoctorFacts) -> Judgement:
     return warned(double, count=len(double), jobs=", ".join(sorted(jobs))) if double else passed(count=len(by_gpu))
 
 
-def replicas_double(facts: DoctorFacts) -> Judgement:
+def replicas_double(facts: DoctorFacts) -> CheckOutcome:
     """Series that differ only in the label of a Prometheus replica."""
     series = known(facts.series)
     shown = [one for one in series.now if one.name in DEVICES]
@@ -176,7 +176,7 @@ def replicas_double(facts: DoctorFacts) -> Judgement:
     return passed(count=len(by_series))
 
 
-def clusters_without_label(facts: DoctorFacts) -> Judgement:
+def clusters_without_label(facts: DoctorFacts) -> CheckOutcome:
     """Two machines of one name: two clusters are in one Prometheus, and no label tells them apart."""
     series = known(facts.series)
     shown = [one for one in named(series, DCGM_UTILIZATION, m.GPU_INFO.name) if one.labels.get("gpu", _index(one))]
@@ -191,7 +191,7 @@ def clusters_without_label(facts: DoctorFacts) -> Judgement:
     return failed(twice, count=len(twice)) if twice else passed(count=len(by_card))
 
 
-def interval_long(facts: DoctorFacts) -> Judgement:
+def interval_long(facts: DoctorFacts) -> CheckOutcome:
     """Scrapes are too rare for the analyzer's window."""
     window = _WINDOW
     if not isinstance(facts.analyzer, Missing) and facts.analyzer.window:
@@ -205,7 +205,7 @@ def interval_long(facts: DoctorFacts) -> Judgement:
     return failed(slow, count=len(slow), **numbers) if slow else passed(jobs=len(jobs))
 
 
-def rule_names_unknown(facts: DoctorFacts) -> Judgement:
+def rule_names_unknown(facts: DoctorFacts) -> CheckOutcome:
     """Rules that use GPU metrics which nothing exports: their panels and alerts stay empty."""
     found = known(facts.prometheus)
     if found.unknown_names is None:
@@ -216,23 +216,23 @@ def rule_names_unknown(facts: DoctorFacts) -> Judgement:
     return warned(shown, count=len(shown)) if shown else passed()
 
 
-def _without(one: Series, names: tuple[str, ...]) -> dict[str, str]:
+def _without(one: SeriesValue, names: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in one.labels.items() if name not in names}
 
 
-def _replica(one: Series) -> str:
+def _replica(one: SeriesValue) -> str:
     return next((one.labels[name] for name in REPLICA_LABELS if name in one.labels), "")
 
 
-def _place(one: Series) -> str:
+def _place(one: SeriesValue) -> str:
     return next((one.labels[name] for name in CLUSTER_LABELS if name in one.labels), "")
 
 
-def _host(one: Series) -> str:
+def _host(one: SeriesValue) -> str:
     return next(
         (one.labels[name] for name in ("Hostname", "hostname", "exported_node", "node") if name in one.labels), ""
     )
 
 
-def _index(one: Series) -> str:
+def _index(one: SeriesValue) -> str:
     return one.labels.get("gpu_index", one.labels.get("index", ""))

@@ -16,7 +16,7 @@ from vgpuscope.logic.doctor.judging import (
     target_of,
     warned,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, SeriesFacts, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, known
 from vgpuscope.model.errors import (
     CgroupsAbsent,
     CgroupsHung,
@@ -44,27 +44,27 @@ _FOREIGN = frozenset(  # what an agent counts of an exporter's page that has oth
 # ── the driver's counters ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def gpm_unsupported(facts: DoctorFacts) -> Judgement:
+def gpm_unsupported(facts: DoctorFacts) -> CheckOutcome:
     """GPUs without GPM, for which no dcgm-exporter has profiling fields either."""
     return _blind(facts, warned, "unsupported")
 
 
-def gpm_refused(facts: DoctorFacts) -> Judgement:
+def gpm_refused(facts: DoctorFacts) -> CheckOutcome:
     """GPUs whose counters the driver does not let the agent read."""
     return _blind(facts, warned, "no-symbols", "no-permission", "failed", "no-values")
 
 
-def gpm_hung(facts: DoctorFacts) -> Judgement:
+def gpm_hung(facts: DoctorFacts) -> CheckOutcome:
     """A call for counters did not return, so the agent has switched them off."""
     return _blind(facts, failed, "hung", always=True)
 
 
-def gpm_disturbs_memory(facts: DoctorFacts) -> Judgement:
+def gpm_disturbs_memory(facts: DoctorFacts) -> CheckOutcome:
     """The memory of MIG instances could not be read any more, so the agent has switched the counters off."""
     return _blind(facts, warned, "disturbs-memory", always=True)
 
 
-def _blind(facts: DoctorFacts, found: Callable[..., Judgement], *reasons: str, always: bool = False) -> Judgement:
+def _blind(facts: DoctorFacts, found: Callable[..., CheckOutcome], *reasons: str, always: bool = False) -> CheckOutcome:
     """GPUs without counters for one of these reasons; unless `always`, only those that no exporter measures."""
     series = known(facts.series)
     shown = named(series, m.GPU_PROFILING_INFO.name)
@@ -89,22 +89,22 @@ def _measured_by_exporters(series: SeriesFacts) -> frozenset[str]:
 # ── the dcgm-exporter of --dcgm ──────────────────────────────────────────────────────────────────────────────────
 
 
-def dcgm_no_answer(facts: DoctorFacts) -> Judgement:
+def dcgm_no_answer(facts: DoctorFacts) -> CheckOutcome:
     """--dcgm names an exporter that does not answer."""
     return _coded(facts, "dcgm", failed, DcgmUnreadable.code)
 
 
-def dcgm_not_found(facts: DoctorFacts) -> Judgement:
+def dcgm_not_found(facts: DoctorFacts) -> CheckOutcome:
     """--dcgm auto has found no exporter, or several."""
     return _coded(facts, "dcgm", warned, DcgmNotFound.code)
 
 
-def dcgm_without_fields(facts: DoctorFacts) -> Judgement:
+def dcgm_without_fields(facts: DoctorFacts) -> CheckOutcome:
     """The exporter has no profiling fields."""
     return _coded(facts, "dcgm", failed, DcgmWithoutFields.code)
 
 
-def dcgm_unusable(facts: DoctorFacts) -> Judgement:
+def dcgm_unusable(facts: DoctorFacts) -> CheckOutcome:
     """The exporter's fields have other labels, units or GPUs; also if only some of them are rejected."""
     found = with_code(facts, DcgmUnusable.code)
     rejected: dict[str, float] = {}
@@ -120,27 +120,27 @@ def dcgm_unusable(facts: DoctorFacts) -> Judgement:
 # ── cgroups ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cgroups_absent(facts: DoctorFacts) -> Judgement:
+def cgroups_absent(facts: DoctorFacts) -> CheckOutcome:
     """The host's cgroups are not mounted."""
     return _coded(facts, "cgroup", warned, CgroupsAbsent.code)
 
 
-def cgroups_unreadable(facts: DoctorFacts) -> Judgement:
+def cgroups_unreadable(facts: DoctorFacts) -> CheckOutcome:
     """The host's cgroups are mounted, and cannot be read."""
     return _coded(facts, "cgroup", warned, CgroupsUnreadable.code, CgroupsHung.code)
 
 
-def cgroups_unknown(facts: DoctorFacts) -> Judgement:
+def cgroups_unknown(facts: DoctorFacts) -> CheckOutcome:
     """The directory is not a hierarchy of a known version."""
     return _coded(facts, "cgroup", warned, CgroupsUnknown.code)
 
 
-def _coded(facts: DoctorFacts, source: str, judgement: Callable[..., Judgement], *codes: str) -> Judgement:
+def _coded(facts: DoctorFacts, source: str, judgement: Callable[..., CheckOutcome], *codes: str) -> CheckOutcome:
     found = with_code(facts, *codes)
     return judgement(found, count=len(found)) if found else _in_order(facts, source)
 
 
-def _in_order(facts: DoctorFacts, source: str) -> Judgement:
+def _in_order(facts: DoctorFacts, source: str) -> CheckOutcome:
     """Passed, or skipped if no agent is configured to read the source."""
     used = False
     if not isinstance(facts.series, Missing):

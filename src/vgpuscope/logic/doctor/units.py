@@ -26,14 +26,14 @@ from vgpuscope.logic.doctor.judging import (
     tenant_of,
     warned,
 )
-from vgpuscope.model.doctor import DoctorFacts, Judgement, Series, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, SeriesValue, known
 
 _ROUNDING = 1.001
 _ABSURD = 1e6  # no percent, ratio or watts comes near
 _SLACK = 2**30  # bytes that contexts may take beyond an allocation
 
 
-def ratio_scale_mixed(facts: DoctorFacts) -> Judgement:
+def ratio_scale_mixed(facts: DoctorFacts) -> CheckOutcome:
     """HAMi's `_ratio` names, of which some hold 0-1 and others 0-100."""
     series = known(facts.series)
     mine = ours(series)
@@ -47,7 +47,7 @@ def ratio_scale_mixed(facts: DoctorFacts) -> Judgement:
     return warned(shown, small=len(small), large=len(large)) if small and large else passed(names=len(highest))
 
 
-def dcgm_ratio_is_percent(facts: DoctorFacts) -> Judgement:
+def dcgm_ratio_is_percent(facts: DoctorFacts) -> CheckOutcome:
     """A `_RATIO` name of DCGM that holds 0-100."""
     series = known(facts.series)
     shown = [one for one in named(series, *DCGM_RATIOS) if not _absurd(one.value)]
@@ -57,7 +57,7 @@ def dcgm_ratio_is_percent(facts: DoctorFacts) -> Judgement:
     return warned(wrong, count=len({text.partition(":")[0] for text in wrong})) if wrong else passed(count=len(shown))
 
 
-def above_100(facts: DoctorFacts) -> Judgement:
+def above_100(facts: DoctorFacts) -> CheckOutcome:
     """Utilisation above 100 percent."""
     series = known(facts.series)
     scales = (
@@ -71,7 +71,7 @@ def above_100(facts: DoctorFacts) -> Judgement:
     return warned(over, count=len(over)) if over else passed(count=len(judged))
 
 
-def absurd_value(facts: DoctorFacts) -> Judgement:
+def absurd_value(facts: DoctorFacts) -> CheckOutcome:
     """Blank values of DCGM, and numbers that no GPU reaches."""
     series = known(facts.series)
     names = (*DCGM_PERCENTS, *DCGM_RATIOS, *DCGM_PROFILING, DCGM_POWER, *HAMI_CONTAINER_SM)
@@ -82,7 +82,7 @@ def absurd_value(facts: DoctorFacts) -> Judgement:
     return failed(wrong, count=len(wrong)) if wrong else passed(count=len(shown))
 
 
-def mig_repeated(facts: DoctorFacts) -> Judgement:
+def mig_repeated(facts: DoctorFacts) -> CheckOutcome:
     """A number of the whole GPU that is repeated for each MIG instance."""
     series = known(facts.series)
     shown = [one for one in named(series, DCGM_POWER) if one.labels.get("GPU_I_ID")]
@@ -97,7 +97,7 @@ def mig_repeated(facts: DoctorFacts) -> Judgement:
     return warned(repeated, count=len(repeated)) if repeated else passed(count=len(by_gpu))
 
 
-def used_above_allocated(facts: DoctorFacts) -> Judgement:
+def used_above_allocated(facts: DoctorFacts) -> CheckOutcome:
     """Memory in use on GPUs of which the scheduler has allocated less."""
     series = known(facts.series)
     allocated = {gpu_of(one.labels): one.value for one in named(series, *HAMI_ALLOCATED)}
@@ -118,6 +118,6 @@ def _absurd(value: float) -> bool:
     return math.isnan(value) or value < 0 or value > _ABSURD or blank
 
 
-def _whose(one: Series) -> str:
+def _whose(one: SeriesValue) -> str:
     tenant = "/".join(part for part in tenant_of(one.labels)[:2] if part)
     return tenant or gpu_of(one.labels) or "?"

@@ -11,8 +11,8 @@ from vgpuscope.logic.fleet.scoring import (
     DEFAULT_POWER,
     WORK,
     WORK_OF_INSTANCE,
+    ScoreWeights,
     Thresholds,
-    Weights,
     believable,
     measured_value,
     score,
@@ -21,8 +21,8 @@ from vgpuscope.logic.fleet.scoring import (
 from vgpuscope.logic.fleet.sightings import (
     NEW,
     UNUSABLE,
-    Case,
-    Context,
+    AnalysisContext,
+    JudgedGpu,
     Key,
     PreviousVerdict,
     Tenancy,
@@ -39,7 +39,7 @@ def assemble(
     reading: Reading,
     *,
     previous: Mapping[Key, PreviousVerdict],
-    weights: Weights,
+    weights: ScoreWeights,
     thresholds: Thresholds,
     rules: VerdictRules,
     owners: Mapping[tuple[str, str], str],
@@ -47,7 +47,7 @@ def assemble(
     default_memory: Bytes | None = None,
 ) -> tuple[GpuUse, ...]:
     """All GPUs and MIG instances that the reading shows to be there now, ordered by node and index."""
-    context = Context(
+    context = AnalysisContext(
         source=reading.source,
         window=reading.window,
         previous=previous,
@@ -104,7 +104,7 @@ def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
 # ── conclusions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def conclude(unit: list[Track], context: Context) -> GpuUse | None:
+def conclude(unit: list[Track], context: AnalysisContext) -> GpuUse | None:
     """One GPU or MIG instance, from its tracks to its verdict; None if it is no longer there."""
     case = case_of(unit, context)
     if case is None:
@@ -113,7 +113,7 @@ def conclude(unit: list[Track], context: Context) -> GpuUse | None:
     return _use(case, found, _judged(case, found, context), context)
 
 
-def conclude_all(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
+def conclude_all(units: Iterable[list[Track]], context: AnalysisContext) -> list[GpuUse]:
     """`conclude` for many: each step for all of a block, which takes Python half the time in large fleets."""
     cases = [case for unit in units if (case := case_of(unit, context)) is not None]
     scores = [_score(case, context) for case in cases]
@@ -124,7 +124,7 @@ def conclude_all(units: Iterable[list[Track]], context: Context) -> list[GpuUse]
 _BLOCK = 500  # GPUs in one block
 
 
-def _score(case: Case, context: Context) -> Score:
+def _score(case: JudgedGpu, context: AnalysisContext) -> Score:
     base = case.base
     found = score(
         _of_instance(case.shown) if base.mig else case.shown,
@@ -138,7 +138,7 @@ def _score(case: Case, context: Context) -> Score:
     return replace(found, value=None) if base.health in UNUSABLE else found  # its earlier work says nothing now
 
 
-def _judged(case: Case, found: Score, context: Context) -> Concluded:
+def _judged(case: JudgedGpu, found: Score, context: AnalysisContext) -> Concluded:
     base, tenancies = case.base, case.tenancies
     past = context.previous.get((base.gpu_id, base.mig), NEW)
     cpu = busiest_cpu(tenancies)
@@ -200,14 +200,14 @@ def _of_its_own(concluded: Concluded) -> Concluded:
     return concluded
 
 
-def _with_span(concluded: Concluded, case: Case) -> Concluded:
+def _with_span(concluded: Concluded, case: JudgedGpu) -> Concluded:
     """The same conclusion, with a reason code: the numbers of the GPU and of its tenants cover different times."""
     verdict, use_class, evidence = concluded
     came = _latest([tenancy.track.first for tenancy in case.tenancies])
     return verdict, use_class, replace(evidence, reasons=(*evidence.reasons, case.span), held_since=came)
 
 
-def _use(case: Case, found: Score, concluded: Concluded, context: Context) -> GpuUse:
+def _use(case: JudgedGpu, found: Score, concluded: Concluded, context: AnalysisContext) -> GpuUse:
     base, (verdict, use_class, evidence) = case.base, concluded
     past = context.previous.get((base.gpu_id, base.mig), NEW) if verdict == "idle" else NEW
     return GpuUse(
@@ -233,7 +233,7 @@ def _use(case: Case, found: Score, concluded: Concluded, context: Context) -> Gp
 
 
 def _handover(
-    base: Track, tenancies: Iterable[Tenancy], seen_since: UnixTime | None, context: Context
+    base: Track, tenancies: Iterable[Tenancy], seen_since: UnixTime | None, context: AnalysisContext
 ) -> UnixTime | None:
     """When the GPU last changed tenants, if the GPU was seen before that."""
     began = (base.first, *(tenancy.since for tenancy in tenancies))

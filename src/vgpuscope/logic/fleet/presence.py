@@ -20,14 +20,14 @@ _FEW = 2  # intervals from the first analysis to the third
 _Key: TypeAlias = tuple[str, str]
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class GpuPresence(Struct, frozen=True, kw_only=True):
     """The GPUs of one analysis in two groups: those that report, and those that no longer do."""
 
     reporting: tuple[GpuUse, ...]
     away: tuple[GpuUse, ...]
 
 
-def split(found: Iterable[GpuUse], *, before: Analysis | None, window: Window) -> Present:
+def split(found: Iterable[GpuUse], *, before: Analysis | None, window: Window) -> GpuPresence:
     """Separate the GPUs that report in this window from those that reported only earlier.
 
     GPUs that no longer report are known from the beginning of the window or from the analysis before.
@@ -40,11 +40,11 @@ def split(found: Iterable[GpuUse], *, before: Analysis | None, window: Window) -
     away = [_away(gpu, window, was=known.get(_key(gpu))) for gpu in silent]
     there = {_key(gpu) for gpu in reporting} | {_key(gpu) for gpu in silent}
     away += [_remembered(gpu, window, before) for key, gpu in known.items() if key not in there] if before else []
-    return Present(reporting=tuple(reporting), away=tuple(away))
+    return GpuPresence(reporting=tuple(reporting), away=tuple(away))
 
 
 def kept(
-    present: Present,
+    present: GpuPresence,
     *,
     reading: Reading,
     interval: Seconds,

@@ -19,7 +19,7 @@ _FUNCTIONS: Final[dict[Statistic, str]] = {
 _RATE: Final = "rate({series}[{window}])"
 
 
-class Ask(NamedTuple):
+class StatisticsQuery(NamedTuple):
     """The statistics that are wanted of one quantity. If there are several, its samples are queried instead."""
 
     group: Group
@@ -57,7 +57,7 @@ class Ask(NamedTuple):
 
 def plan(
     group: Group, *, present: Iterable[str], condition: tuple[Matcher, ...], expected: float, recorded: bool = False
-) -> Iterator[Ask]:
+) -> Iterator[StatisticsQuery]:
     """The queries for a group, by the metrics that exist and the number of samples that a series may have.
 
     `recorded`: if the result of a recording rule exists, it is read.
@@ -71,9 +71,9 @@ def plan(
                 continue
             rule = record_name(name, statistic)
             if recorded and statistic in RECORDED and rule in there:
-                yield Ask(group, index, (statistic,), rule, matchers, recorded=True)
+                yield StatisticsQuery(group, index, (statistic,), rule, matchers, recorded=True)
             else:
-                yield Ask(group, index, (statistic,), name, matchers)
+                yield StatisticsQuery(group, index, (statistic,), name, matchers)
 
 
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +90,7 @@ def record_name(name: str, statistic: Statistic) -> str:
     return f"vgpuscope:{name}:{statistic}_10m"
 
 
-class Rule(NamedTuple):
+class RecordingRule(NamedTuple):
     """A recording rule that the analyzer uses."""
 
     group: Group
@@ -99,23 +99,23 @@ class Rule(NamedTuple):
     expression: str
 
 
-def recording_rules() -> Iterator[Rule]:
+def recording_rules() -> Iterator[RecordingRule]:
     """All recording rules that the analyzer uses."""
     for group in GROUPS:
         for quantity in [one for one in group.quantities if not (one.twin or one.counter)]:
             for statistic in RECORDED:
                 for name in quantity.names(statistic, many=False)[:1]:
                     expression = _FUNCTIONS[statistic].format(series=name, window=window(RECORDED_SECONDS))
-                    yield Rule(group, name, record_name(name, statistic), expression)
+                    yield RecordingRule(group, name, record_name(name, statistic), expression)
 
 
-def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:
+def gathered(asks: Iterable[StatisticsQuery]) -> Iterator[StatisticsQuery]:
     """The same statistics in fewer queries: several statistics of one metric become one query for its samples.
 
     An engine takes about as long to return twenty samples of a series as to return one statistic of them.
     """
     for _, quantity in groupby(asks, key=lambda ask: (id(ask.group), ask.quantity)):
-        by_name: dict[str, list[Ask]] = {}
+        by_name: dict[str, list[StatisticsQuery]] = {}
         for ask in quantity:
             by_name.setdefault(ask.name, []).append(ask)
         for together in by_name.values():

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.prom.promql import Line, VectorRow, decode_named, one_of, selector
-from vgpuscope.logic.fleet.queries import Ask
+from vgpuscope.formats.prom.promql import MatrixRow, VectorRow, decode_named, one_of, selector
+from vgpuscope.logic.fleet.queries import StatisticsQuery
 
 T = TypeVar("T")
 
@@ -19,10 +19,10 @@ _MARK = f'"{_LABEL}":"'.encode()
 _NAME = b'"__name__":"'
 
 
-class Bundle(NamedTuple):
+class QueryBatch(NamedTuple):
     """Queries that are sent in one request: all for samples with the same matchers, or all for statistics."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[StatisticsQuery, ...]
 
     @property
     def raw(self) -> bool:
@@ -44,29 +44,36 @@ class Bundle(NamedTuple):
 
 
 def bundled(
-    asks: Sequence[Ask], *, size: Callable[[Ask], int], most_rows: int, most_samples: int, expected: float
-) -> list[Bundle]:
+    asks: Sequence[StatisticsQuery],
+    *,
+    size: Callable[[StatisticsQuery], int],
+    most_rows: int,
+    most_samples: int,
+    expected: float,
+) -> list[QueryBatch]:
     """The same queries in as few requests as the limits on answer size allow; `size`: series of a query."""
     raw = _parcels([ask for ask in asks if ask.raw], lambda ask: round(size(ask) * expected), most_samples)
     return [*raw, *_parcels([ask for ask in asks if not ask.raw], size, most_rows)]
 
 
-def _parcels(asks: Iterable[Ask], weight: Callable[[Ask], int], most: int) -> Iterator[Bundle]:
+def _parcels(
+    asks: Iterable[StatisticsQuery], weight: Callable[[StatisticsQuery], int], most: int
+) -> Iterator[QueryBatch]:
     """Bundles of queries of one kind, each as large as the limit allows."""
-    kinds: dict[object, list[Ask]] = {}
+    kinds: dict[object, list[StatisticsQuery]] = {}
     for ask in asks:
         kinds.setdefault(ask.matchers if ask.raw else None, []).append(ask)
     for alike in kinds.values():
-        parcel: list[Ask] = []
+        parcel: list[StatisticsQuery] = []
         filled = 0
         for ask in alike:
             if parcel and filled + weight(ask) > most:
-                yield Bundle(tuple(parcel))
+                yield QueryBatch(tuple(parcel))
                 parcel, filled = [], 0
             parcel.append(ask)
             filled += weight(ask)
         if parcel:
-            yield Bundle(tuple(parcel))
+            yield QueryBatch(tuple(parcel))
 
 
 def _union(parts: Sequence[str]) -> str:
@@ -77,7 +84,7 @@ def _union(parts: Sequence[str]) -> str:
     return f"({_union(parts[:half])} or {_union(parts[half:])})"
 
 
-def rows_by_ask(bundle: Bundle, rows: Iterable[VectorRow]) -> dict[int, list[VectorRow]]:
+def rows_by_ask(bundle: QueryBatch, rows: Iterable[VectorRow]) -> dict[int, list[VectorRow]]:
     """The rows of each query, by its position in the bundle, without the label that marks the query."""
     found: dict[int, list[VectorRow]] = {at: [] for at in range(len(bundle.asks))}
     for row in rows:
@@ -87,9 +94,9 @@ def rows_by_ask(bundle: Bundle, rows: Iterable[VectorRow]) -> dict[int, list[Vec
     return found
 
 
-def lines_by_name(lines: Iterable[Line]) -> dict[str, list[Line]]:
+def lines_by_name(lines: Iterable[MatrixRow]) -> dict[str, list[MatrixRow]]:
     """The series of each metric."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[MatrixRow]] = {}
     for line in lines:
         found.setdefault(_name(bytes(line.metric)), []).append(line)
     return found

@@ -25,7 +25,7 @@ _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 _LAST_BITS = 5e-10  # rounding error of a sum that should be exactly at a bound
 
 
-class Weights(Struct, frozen=True, kw_only=True):
+class ScoreWeights(Struct, frozen=True, kw_only=True):
     """The weight of each term; only the proportions matter."""
 
     gpu_util: float = 0.5
@@ -57,7 +57,7 @@ def score(
     terms: Mapping[Term, Stat],
     *,
     model: str,
-    weights: Weights,
+    weights: ScoreWeights,
     work: Sequence[Signal] = WORK,
     default_power: Watts = DEFAULT_POWER,
     default_memory: Bytes | None = None,
@@ -94,7 +94,12 @@ def score(
 
 
 def tenant_score(
-    terms: Mapping[Term, Stat], *, total: Stat | None, weights: Weights, default_memory: Bytes | None, expected: int
+    terms: Mapping[Term, Stat],
+    *,
+    total: Stat | None,
+    weights: ScoreWeights,
+    default_memory: Bytes | None,
+    expected: int,
 ) -> Score:
     """A tenant's score, by the SM time of its processes and its memory as a share of the GPU's `total`.
 
@@ -188,7 +193,7 @@ def share(stat: Stat | None) -> Ratio | None:
 
 
 @lru_cache(maxsize=16)
-def normal(weights: Weights) -> tuple[float, float, float, float]:
+def normal(weights: ScoreWeights) -> tuple[float, float, float, float]:
     """The weights, scaled to a sum of 1."""
     total = fsum((weights.gpu_util, weights.mem_copy, weights.mem_used, weights.power))
     return (weights.gpu_util / total, weights.mem_copy / total, weights.mem_used / total, weights.power / total)
@@ -226,7 +231,7 @@ def _memory_default(amount: Bytes) -> str:
     return f"{amount / 2**30:.4g} GiB (default)"
 
 
-class Drawn(NamedTuple):
+class PowerShare(NamedTuple):
     """Mean power as a share of a limit."""
 
     share: Ratio
@@ -237,7 +242,7 @@ class Drawn(NamedTuple):
 _MOST_DRAWN = 2.0  # of the limit; no GPU draws more on average
 
 
-def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
+def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> PowerShare | None:
     """Mean power as a share of the GPU's own limit, else its model's, else the default; None if not measured."""
     drawn, counted = _amount(terms.get("power")), _amount(terms.get("energy"))
     measured = _limit(terms)
@@ -251,7 +256,7 @@ def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Dr
     if drawn is None and counted is None:
         return None
     power = max(drawn or 0.0, counted or 0.0)  # power drawn between two scrapes is only in the counter
-    return Drawn(power / limit, reference, guessed)
+    return PowerShare(power / limit, reference, guessed)
 
 
 def _limit(terms: Mapping[Term, Stat]) -> Watts | None:

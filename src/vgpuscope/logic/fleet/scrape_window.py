@@ -67,7 +67,7 @@ Meaning: TypeAlias = Cell | Flag | XidSamples | SampleTime
 _SAMPLE_TIME: Final = SampleTime()
 
 
-class Choice:
+class SeriesFilter:
     """Which series the configured condition selects. ConfigInvalid if only an engine could decide that."""
 
     def __init__(self, condition: Iterable[Matcher] = ()) -> None:
@@ -81,7 +81,7 @@ class Choice:
 class Pages:
     """Recent samples of one target's pages, of selected series only; `instance` is the target's label."""
 
-    def __init__(self, choice: Choice | None = None, *, instance: str = "") -> None:
+    def __init__(self, choice: SeriesFilter | None = None, *, instance: str = "") -> None:
         self._choice, self._instance = choice, instance
         self._pages = 0  # pages taken
         self._rows: dict[tuple[_Layout, SeriesIdentity], _Row] = {}  # rows that have samples

@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.formats.prom.promql import (
-    Line,
     Matcher,
+    MatrixRow,
     Sample,
     VectorRow,
     decode_labels,
@@ -31,7 +31,7 @@ from vgpuscope.formats.prom.promql import (
 from vgpuscope.knowledge.exporters import SENTINELS, STATISTICS, Group
 from vgpuscope.knowledge.series_labels import SeriesIdentity, displaced_jobs, place
 from vgpuscope.logic.fleet import pace
-from vgpuscope.logic.fleet.queries import Ask
+from vgpuscope.logic.fleet.queries import StatisticsQuery
 from vgpuscope.model.analysis import Hole, Stat, Tenant
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -61,7 +61,7 @@ class SeriesLabels(NamedTuple):
     target: str  # cluster and instance
 
 
-class Series(Struct, gc=False, eq=False):
+class WindowSeries(Struct, gc=False, eq=False):
     """One series: what its labels say, its row of the table, and what was found out about it."""
 
     raw: bytes
@@ -132,10 +132,10 @@ class Table:
     ) -> None:
         self.group, self.begin, self.end = group, begin, end
         self._places = places or LabelCache(group)
-        self.seen: list[Series] = []
+        self.seen: list[WindowSeries] = []
         self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
         self.marked: dict[bytes, set[int]] = {}  # quantities with an impossible value, by series
-        self.marked_series: dict[bytes, Series] = {}  # the series in `marked`
+        self.marked_series: dict[bytes, WindowSeries] = {}  # the series in `marked`
         self.intervals: dict[Scope, Seconds] = {}  # between samples, as observed; absent if none were observed
         self.xids: dict[str, set[int]] = {}  # by GPU
         self.frozen: set[str] = set()  # targets that still serve pages, but always with the same sample
@@ -155,7 +155,7 @@ class Table:
 
     # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, ask: Ask, rows: Sequence[VectorRow], *, missing: str = "") -> None:
+    def take(self, ask: StatisticsQuery, rows: Sequence[VectorRow], *, missing: str = "") -> None:
         """The rows of an answer become a column."""
         [column], quantity = ask.columns, self.group.quantities[ask.quantity]
         self._note(ask, missing)
@@ -169,7 +169,7 @@ class Table:
                 cells[column] = ours
                 self.marked.setdefault(raw, set()).add(ask.quantity)
 
-    def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
+    def take_samples(self, ask: StatisticsQuery, lines: Sequence[MatrixRow], *, missing: str = "") -> None:
         """Series with all their samples become several columns; AnswerUnreadable if a sample is not a number."""
         quantity, columns = self.group.quantities[ask.quantity], ask.columns
         at = ask.quantity * WIDTH
@@ -199,7 +199,7 @@ class Table:
                 self.marked.setdefault(raw, set()).add(ask.quantity)
                 self._fixed.setdefault(raw, {})[ask.quantity] = stat
 
-    def forget(self, ask: Ask) -> None:
+    def forget(self, ask: StatisticsQuery) -> None:
         """Remove the columns of an answer that turned out to be unusable."""
         for column in ask.columns:
             if self.states.pop(column, None):
@@ -208,12 +208,14 @@ class Table:
         for times in self._times.values():
             times.pop(ask.quantity, None)
 
-    def _note(self, ask: Ask, missing: str) -> None:
+    def _note(self, ask: StatisticsQuery, missing: str) -> None:
         for column in ask.columns:
             self.states[column] = "partial" if missing else "whole"
             self._names[column] = ask.name
 
-    def _found(self, ask: Ask, series: Sequence[VectorRow] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
+    def _found(
+        self, ask: StatisticsQuery, series: Sequence[VectorRow] | Sequence[MatrixRow]
+    ) -> tuple[list[bytes], list[Cells]]:
         """Labels and cells of the next series of an answer. Engines keep their order, so most need no lookup."""
         raws, begin = _keys(ask.name, series), self._taken.get(ask.columns, 0)
         end = self._taken[ask.columns] = begin + len(raws)
@@ -256,7 +258,7 @@ class Table:
             where, scope, target = known[raw]
             if where is None:
                 continue
-            seen = Series(raw, cells, where, scope, target)
+            seen = WindowSeries(raw, cells, where, scope, target)
             if raw in self._spans:
                 seen.first, seen.last = self._spans[raw]
                 seen.exact = True
@@ -317,7 +319,7 @@ class Table:
                 paces += [own for times in seen.times.values() if (own := pace.pace(times))]
         return {scope: usual for scope, paces in found.items() if (usual := pace.usual(paces))}
 
-    def _miss(self, seen: Series) -> None:
+    def _miss(self, seen: WindowSeries) -> None:
         """Note where samples are missing, of quantities whose samples were seen.
 
         If the sample interval is unknown, or the target always shows the same sample, the whole window may be missing.
@@ -332,7 +334,7 @@ class Table:
             }
             seen.times = {}
 
-    def _estimate(self, seen: Series) -> None:
+    def _estimate(self, seen: WindowSeries) -> None:
         """Estimate the first and last sample from the count and the time of the last one."""
         interval = self.interval(seen)
         if self.steady(seen) and seen.last is not None:
@@ -340,14 +342,14 @@ class Table:
         elif seen.gone:  # as if it began with the window: the series ended at this time or later
             seen.last = min(self.end, self.begin + seen.count * interval)
 
-    def steady(self, seen: Series) -> bool:
+    def steady(self, seen: WindowSeries) -> bool:
         """Whether the series is there now and was there all the time."""
         return not seen.gone and seen.last is not None and seen.count >= _NEARLY * self.expected(seen)
 
-    def expected(self, seen: Series) -> float:
+    def expected(self, seen: WindowSeries) -> float:
         return (self.end - self.begin) / self.interval(seen)
 
-    def interval(self, seen: Series) -> Seconds:
+    def interval(self, seen: WindowSeries) -> Seconds:
         """Between two samples of the series; the configured interval if samples do not show it."""
         return self.intervals.get(seen.scope, self._step)
 
@@ -367,7 +369,7 @@ class Table:
         wanted = tuple(dict.fromkeys(device for some in devices.values() for device in some))[:_BATCH]
         return (SampleQuery(self.group, names, wanted),) if names and wanted else ()
 
-    def probe(self, lines: Iterable[Line]) -> None:
+    def probe(self, lines: Iterable[MatrixRow]) -> None:
         """Take the samples that `probes` queried."""
         scopes = {_identity(seen.raw): seen.scope for seen in self.seen}
         for line in lines:
@@ -394,18 +396,18 @@ class Table:
         batches = [devices[at : at + _BATCH] for at in range(0, len(devices), _BATCH)]
         return tuple(SampleQuery(self.group, tuple(sorted(names)), batch) for batch in batches)
 
-    def look(self, sample_query: SampleQuery, lines: Iterable[Line]) -> None:
+    def look(self, sample_query: SampleQuery, lines: Iterable[MatrixRow]) -> None:
         """Explain the unclear series by their raw samples."""
         devices = frozenset(sample_query.devices)
         wanted = {_identity(s.raw): s for s in self.seen if s.place.gpu_id in devices}
-        found: dict[Identity, dict[str, Line]] = defaultdict(dict)
+        found: dict[Identity, dict[str, MatrixRow]] = defaultdict(dict)
         for line in lines:
             name, labels = decode_named(line.metric)
             found[frozenset(labels.items())][name] = line
         for identity, seen in wanted.items():
             self._explain(seen, found.get(identity, {}))
 
-    def _explain(self, seen: Series, lines: Mapping[str, Line]) -> None:
+    def _explain(self, seen: WindowSeries, lines: Mapping[str, MatrixRow]) -> None:
         clocks = [line for c in self._of(LAST) if (line := lines.get(self._names[c]))]
         times = [at for line in clocks for at, value in line.samples() if not math.isnan(value)]  # NaN: marks an end
         if times:
@@ -418,7 +420,7 @@ class Table:
         seen.times = self._true_times(lines)
         self._miss(seen)
 
-    def _true_times(self, lines: Mapping[str, Line]) -> dict[int, Times]:
+    def _true_times(self, lines: Mapping[str, MatrixRow]) -> dict[int, Times]:
         """The times of valid samples, by quantity."""
         found: dict[int, Times] = {}
         for column in self._of(SAMPLES):
@@ -428,7 +430,7 @@ class Table:
                 found[index] = array("d", [at for at, value in line.samples() if plausible(value)])
         return found
 
-    def _exact(self, index: int, lines: Mapping[str, Line], *, most: float) -> Stat:
+    def _exact(self, index: int, lines: Mapping[str, MatrixRow], *, most: float) -> Stat:
         """Statistics of a quantity without its impossible samples; `most`: the number of samples at most."""
         quantity = self.group.quantities[index]
         good: dict[int, list[float]] = {}
@@ -451,12 +453,12 @@ class Table:
         columns = range(index * WIDTH, index * WIDTH + LAST)
         return [column for column in columns if column in self._names]
 
-    def mixed(self, seen: Series) -> bool:
+    def mixed(self, seen: WindowSeries) -> bool:
         """Whether some samples of a series are impossible and others may be valid."""
         marked = self.marked.get(seen.raw, ())
         return any(index not in seen.fixed and not self._all_false(seen, index) for index in marked)
 
-    def _all_false(self, seen: Series, index: int) -> bool:
+    def _all_false(self, seen: WindowSeries, index: int) -> bool:
         """Whether every sample was the same impossible value, so that raw samples would show nothing else."""
         quantity, at = self.group.quantities[index], index * WIDTH
         mean, top = seen.cells[at + MEAN], seen.cells[at + MAX]
@@ -466,10 +468,10 @@ class Table:
             return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
         return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
 
-    def _odd(self, seen: Series) -> bool:
+    def _odd(self, seen: WindowSeries) -> bool:
         return not seen.exact and bool(seen.count and (seen.gone or seen.last)) and not self.steady(seen)
 
-    def _unclear(self) -> list[Series]:
+    def _unclear(self) -> list[WindowSeries]:
         """Series whose first and last sample do not follow from count and time: handovers first, then ended series."""
         odd = [seen for seen in self.seen if self._odd(seen)]
         if not odd:
@@ -478,7 +480,7 @@ class Table:
         for seen in self.seen:
             tenants[seen.place.gpu_id, seen.place.mig].add(seen.place.tenant)
 
-        def urgency(seen: Series) -> int:
+        def urgency(seen: WindowSeries) -> int:
             return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
 
         return sorted(odd, key=urgency)
@@ -498,7 +500,7 @@ def _numbers(stat: Stat | None) -> tuple[float | None, ...]:
     return (stat.mean, stat.max, stat.p95) if stat else ()
 
 
-def _divide(seen: Series, columns: Iterable[int], index: int) -> None:
+def _divide(seen: WindowSeries, columns: Iterable[int], index: int) -> None:
     """From percent to a ratio."""
     for column in columns:
         value = seen.cells[column]
@@ -514,7 +516,7 @@ def _ended(samples: list[Sample]) -> list[Sample]:
     return samples[:-1] if marked else samples
 
 
-def _keys(name: str, series: Sequence[VectorRow] | Sequence[Line]) -> list[bytes]:
+def _keys(name: str, series: Sequence[VectorRow] | Sequence[MatrixRow]) -> list[bytes]:
     """The labels of each series, written the same way for all metrics.
 
     Engines write labels in order, except VictoriaMetrics in answers with samples. VictoriaMetrics also keeps metric
@@ -527,7 +529,7 @@ def _keys(name: str, series: Sequence[VectorRow] | Sequence[Line]) -> list[bytes
     return raws if ordered else [in_order(raw) for raw in raws]
 
 
-def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed | None:
+def _weighed(line: MatrixRow, most: float, scale: float, *, tail: bool) -> _Weighed | None:
     """A series' statistics; None if it has no samples. `tail`: p95 is wanted, which needs sorted samples.
 
     `most` is in the samples' own unit: there are many samples, so only the results are scaled.

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.pace import common
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules, allowed_gap, best_signal, measured, window_of
 from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
@@ -32,13 +32,13 @@ NEW = PreviousVerdict()
 UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a GPU that cannot compute
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class AnalysisContext(Struct, frozen=True, kw_only=True):
     """The data and settings that all GPUs of one analysis share."""
 
     source: str
     window: Window
     previous: Mapping[Key, PreviousVerdict]
-    weights: Weights
+    weights: ScoreWeights
     thresholds: Thresholds
     rules: VerdictRules
     owners: Mapping[tuple[str, str], str]
@@ -46,14 +46,16 @@ class Context(Struct, frozen=True, kw_only=True):
     default_memory: Bytes | None
     partial: bool
     faults: tuple[Fault, ...]  # faults that cost some tracks a term
-    paces: dict[Seconds | None, "Pace"] = {}  # by the sample interval of tracks
+    paces: dict[Seconds | None, "SampleTiming"] = {}  # by the sample interval of tracks
 
-    def pace(self, track: Track) -> "Pace":
+    def pace(self, track: Track) -> "SampleTiming":
         found = self.paces.get(track.interval)
         if found is None:
             window = window_of(track, self.window)
             slack = self.rules.max_age_intervals * window.interval
-            found = Pace(window=window, expected=window.expected, ended=window.end - slack, began=window.begin + slack)
+            found = SampleTiming(
+                window=window, expected=window.expected, ended=window.end - slack, began=window.begin + slack
+            )
             self.paces[track.interval] = found
         return found
 
@@ -96,7 +98,7 @@ class Context(Struct, frozen=True, kw_only=True):
 _NONE_FAILED: frozenset[Term] = frozenset()
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class SampleTiming(Struct, frozen=True, kw_only=True):
     """What follows from the sample interval of a track."""
 
     window: Window
@@ -114,7 +116,7 @@ class Tenancy(Struct, kw_only=True, gc=False):
     most: Ratio = 0.0  # the highest activity of its own processes
 
 
-class Case(Struct, kw_only=True, gc=False):
+class JudgedGpu(Struct, kw_only=True, gc=False):
     """The data by which a GPU or MIG instance is judged."""
 
     base: Track  # the GPU's own numbers, by which it is judged
@@ -131,7 +133,7 @@ class Case(Struct, kw_only=True, gc=False):
 # ── which tracks are of one GPU or instance ─────────────────────────────────────────────────────────────────────
 
 
-def units_of(tracks: list[Track], context: Context) -> Iterable[list[Track]]:
+def units_of(tracks: list[Track], context: AnalysisContext) -> Iterable[list[Track]]:
     """The tracks of the GPU, or those of each MIG instance if the GPU is divided now."""
     if len(tracks) == 1 or not any(track.mig for track in tracks):
         return (tracks,)
@@ -181,7 +183,7 @@ def _same_instance(track: Track, named: Iterable[Track], tracks: Iterable[Track]
     return {other.mig for other in named if other.profile == track.profile} if len(numbers) == 1 else set()
 
 
-def _one_of_each(tracks: list[Track], context: Context) -> list[Track]:
+def _one_of_each(tracks: list[Track], context: AnalysisContext) -> list[Track]:
     """One track for replicas of the same numbers: consecutive parts are joined, else the best track is kept."""
     alike: dict[tuple[object, ...], list[Track]] = {}
     for track in tracks:
@@ -189,7 +191,7 @@ def _one_of_each(tracks: list[Track], context: Context) -> list[Track]:
     return [_combined(same, context) if len(same) > 1 else same[0] for same in alike.values()]
 
 
-def _combined(tracks: list[Track], context: Context) -> Track:
+def _combined(tracks: list[Track], context: AnalysisContext) -> Track:
     ordered = sorted(tracks, key=lambda track: (track.first or 0.0, track.last or 0.0, repr(track)))
     joined = ordered[:1]
     for track in ordered[1:]:
@@ -225,7 +227,7 @@ def _sum(one: Stat, two: Stat) -> Stat:
     )
 
 
-def case_of(tracks: list[Track], context: Context) -> Case | None:
+def case_of(tracks: list[Track], context: AnalysisContext) -> JudgedGpu | None:
     """The case of one GPU or instance; None if only pods that have ended were seen on it."""
     if len(tracks) == 1 and not tracks[0].own:
         return _plain_case(tracks[0], context)
@@ -236,7 +238,7 @@ def case_of(tracks: list[Track], context: Context) -> Case | None:
     base, origins = _device(tracks, present, context)
     tenancies, gone = _guests([track for track in tracks if track.tenant is not None], context)
     shown, span = _shown(base, present, tenancies, context)
-    return Case(
+    return JudgedGpu(
         base=base,
         shown=shown,
         span=span,
@@ -249,14 +251,14 @@ def case_of(tracks: list[Track], context: Context) -> Case | None:
     )
 
 
-def _plain_case(track: Track, context: Context) -> Case | None:
+def _plain_case(track: Track, context: AnalysisContext) -> JudgedGpu | None:
     """The usual case: numbers of the whole GPU, and at most one tenant."""
     tenancies = _NOBODY
     if track.tenant is not None:
         if not context.goes_on(track):
             return None
         tenancies = [Tenancy(tenant=track.tenant, track=track, since=context.since(track))]
-    return Case(
+    return JudgedGpu(
         base=track,
         shown=track.terms,
         span="",
@@ -269,7 +271,7 @@ def _plain_case(track: Track, context: Context) -> Case | None:
     )
 
 
-def _device(tracks: list[Track], present: list[Track], context: Context) -> tuple[Track, Mapping[Term, Track]]:
+def _device(tracks: list[Track], present: list[Track], context: AnalysisContext) -> tuple[Track, Mapping[Term, Track]]:
     """The whole GPU's numbers, and which of its terms come from other tracks."""
     device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
     if device:
@@ -294,7 +296,7 @@ _NO_ORIGINS: Mapping[Term, Track] = {}
 
 
 def _shown(
-    base: Track, present: list[Track], tenancies: list[Tenancy], context: Context
+    base: Track, present: list[Track], tenancies: list[Tenancy], context: AnalysisContext
 ) -> tuple[dict[Term, Stat], str]:
     """The GPU's numbers to show beside its tenants' own, and the code for how they differ in time.
 
@@ -331,7 +333,7 @@ _LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on th
 # ── which numbers are the GPU's ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
+def _rank(track: Track, context: AnalysisContext) -> tuple[bool, bool, float, str]:
     """Sort key, best first: tracks that cover the window, our own schema, higher coverage."""
     seen = best_signal(
         track.terms,
@@ -393,7 +395,7 @@ def _said(tracks: Iterable[Track], field: str) -> str:
 # ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _guests(named: list[Track], context: Context) -> tuple[list[Tenancy], list[Tenancy]]:
+def _guests(named: list[Track], context: AnalysisContext) -> tuple[list[Tenancy], list[Tenancy]]:
     """The current and the former tenants of the GPU, sorted by name."""
     here: list[Tenancy] = []
     gone: list[Tenancy] = []
@@ -422,7 +424,7 @@ def _plainness(track: Track) -> tuple[object, ...]:
     return (who.namespace, who.pod, *name, not track.own, track.schema != "vgpuscope", -(track.last or 0.0))
 
 
-def _meet(tenancy: Tenancy, track: Track, context: Context) -> None:
+def _meet(tenancy: Tenancy, track: Track, context: AnalysisContext) -> None:
     """Add another track of the same tenant: it has had the GPU since the earlier start of both."""
     since = context.since(track)
     tenancy.since = None if since is None or tenancy.since is None else min(since, tenancy.since)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.scoring import believable, share, status, tenant_score
-from vgpuscope.logic.fleet.sightings import NEW, Case, Context, Key, Tenancy
+from vgpuscope.logic.fleet.sightings import NEW, AnalysisContext, JudgedGpu, Key, Tenancy
 from vgpuscope.logic.fleet.verdict import CpuUse, cpu_use, highest, holds_memory, idle_class, judge, measured
 from vgpuscope.model.analysis import SIGNALS, Evidence, Score, Stat, Tenant, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio
@@ -14,7 +14,7 @@ from vgpuscope.model.quantity import Bytes, Ratio
 Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
-def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> tuple[TenantUse, ...]:
+def tenant_uses(case: JudgedGpu, card: Concluded, found: Score, context: AnalysisContext) -> tuple[TenantUse, ...]:
     """The current tenants of the GPU. `card` is the conclusion about the GPU, `found` its score."""
     tenancies = case.tenancies
     if len(tenancies) == 1 and not _tells(tenancies[0]):
@@ -38,7 +38,7 @@ def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> 
     return tuple(uses)
 
 
-def former_use(tenancy: Tenancy, context: Context) -> TenantUse:
+def former_use(tenancy: Tenancy, context: AnalysisContext) -> TenantUse:
     """A tenant that had the GPU earlier in the window."""
     track = tenancy.track
     return TenantUse(
@@ -90,7 +90,9 @@ def key_of(gpu_id: str, mig: str, tenant: Tenant) -> Key:
     return (gpu_id, mig, tenant.namespace, tenant.pod, tenant.pod_uid, tenant.container)
 
 
-def _tenant(tenancy: Tenancy, concluded: Concluded, found: Score, case: Case, context: Context) -> TenantUse:
+def _tenant(
+    tenancy: Tenancy, concluded: Concluded, found: Score, case: JudgedGpu, context: AnalysisContext
+) -> TenantUse:
     if not_started(tenancy) and concluded[0] != "in_use" and concluded[2].reasons[0] != "VERDICT_GPU_LOST":
         concluded = "unknown", "not-started", unknown(concluded[2], "VERDICT_NOT_STARTED")[2]
     verdict, use_class, evidence = concluded
@@ -117,7 +119,7 @@ def _tenant(tenancy: Tenancy, concluded: Concluded, found: Score, case: Case, co
 _NO_TERMS: dict[Term, Stat] = {}
 
 
-def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
+def _limit(tenancy: Tenancy, case: JudgedGpu) -> Bytes | None:
     """The tenant's memory limit. The memory of the whole GPU is not a limit; that of a MIG instance is."""
     may, total = tenancy.track.terms.get("mem_total"), case.base.terms.get("mem_total")
     if may is None or may.mean is None:
@@ -141,7 +143,7 @@ def _tells(tenancy: Tenancy) -> bool:
     return any(measured(value) is not None for stat in stats for value in (stat.mean, stat.max))
 
 
-def _own_score(tenancy: Tenancy, case: Case, context: Context) -> Score:
+def _own_score(tenancy: Tenancy, case: JudgedGpu, context: AnalysisContext) -> Score:
     track = tenancy.track
     if not track.own:
         return _NO_SCORE
@@ -157,7 +159,7 @@ def _own_score(tenancy: Tenancy, case: Case, context: Context) -> Score:
 _NO_SCORE = Score(value=None)
 
 
-def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Concluded:
+def _own(tenancy: Tenancy, found: Score, case: JudgedGpu, context: AnalysisContext) -> Concluded:
     """The verdict by the tenant's own numbers. Its power is not compared with the limit, which is the whole GPU's."""
     track = tenancy.track
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
@@ -201,7 +203,7 @@ def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
 _FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproductive": "VERDICT_FEW_SMS"}
 
 
-def _unexplained(case: Case, card: Concluded, context: Context) -> bool:
+def _unexplained(case: JudgedGpu, card: Concluded, context: AnalysisContext) -> bool:
     """Whether the GPU works, or draws power as if it did, and its tenants' own numbers do not show who works.
 
     On some GPUs the driver reports 0 for every process. A process of no known container is missing from all tenants'
@@ -224,7 +226,7 @@ def _unexplained(case: Case, card: Concluded, context: Context) -> bool:
 _DOUBTS = frozenset({"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING", "VERDICT_PCIE_TRAFFIC"})
 
 
-def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
+def _explained(tenancies: Iterable[Tenancy], context: AnalysisContext) -> Ratio:
     """The part of the window in which the tenants' own processes worked."""
     found = 0.0
     for tenancy in tenancies:
@@ -235,7 +237,7 @@ def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
     return found
 
 
-def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
+def _may_do_video(tenancy: Tenancy, case: JudgedGpu, context: AnalysisContext) -> bool:
     """Whether the GPU may encode or decode video, and this tenant's own numbers do not exclude that it does."""
     terms, unread = case.base.terms, context.failed(case.schemas, own=False)
     for name in _VIDEO:
@@ -251,7 +253,7 @@ _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 # ── by the GPU's numbers ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:
+def _by_card(tenancy: Tenancy, case: JudgedGpu, card: Concluded, context: AnalysisContext) -> Concluded:
     """The verdict by the whole GPU's numbers. It applies to an only tenant; to several tenants only if it is idle."""
     verdict, _, evidence = card
     if verdict == "unknown":
@@ -267,7 +269,7 @@ def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) ->
     return _its_idle_class(tenancy, evidence, context)
 
 
-def _its_idle_class(tenancy: Tenancy, evidence: Evidence, context: Context) -> Concluded:
+def _its_idle_class(tenancy: Tenancy, evidence: Evidence, context: AnalysisContext) -> Concluded:
     """One of several tenants of an idle GPU: whether it holds memory or prepares data is its own."""
     holds = _HELD in evidence.reasons and tenancy.track.own and holds_memory(tenancy.track.terms, context.rules)
     cpu = own_cpu(tenancy)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.pace import common
-from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Series, Table
+from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Table, WindowSeries
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -72,7 +72,7 @@ class _Columns:
                 counted = bool(quantity.samples)
                 self._read.append((index, quantity.part, at, counted, sound, there == [MEAN] and not counted))
 
-    def stats(self, seen: Series) -> Stats:
+    def stats(self, seen: WindowSeries) -> Stats:
         """The quantities of a series; impossible values are counted as dropped and not used."""
         found: Stats = {}
         marked = self._marked.get(seen.raw) if self._marked else None

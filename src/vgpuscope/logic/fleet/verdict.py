@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, Drawn, memory_share, power_drawn
+from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, PowerShare, memory_share, power_drawn
 from vgpuscope.model.analysis import (
     SIGNALS,
     Evidence,
@@ -92,7 +92,7 @@ class _Look(NamedTuple):
 
     seen: SignalSeen | None
     work: _Work
-    drawn: Drawn | None
+    drawn: PowerShare | None
     traffic: float  # bytes a second over PCIe
     hole: Seconds | None
     young: bool  # the GPU changed tenants so late that most of the window belongs to the one before
@@ -412,7 +412,7 @@ def highest(stat: Stat) -> Ratio:
 
 
 def _busy_class(
-    terms: Mapping[Term, Stat], status: Status, drawn: Drawn | None, window: Window, rules: VerdictRules
+    terms: Mapping[Term, Stat], status: Status, drawn: PowerShare | None, window: Window, rules: VerdictRules
 ) -> UseClass:
     if drawn is not None and drawn.share <= rules.stalled_power and _stalled(terms, drawn, window, rules):
         return "stalled"
@@ -421,7 +421,7 @@ def _busy_class(
     return "low" if status in ("idle", "low") else "busy"
 
 
-def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: VerdictRules) -> bool:
+def _stalled(terms: Mapping[Term, Stat], drawn: PowerShare, window: Window, rules: VerdictRules) -> bool:
     """Whether kernels ran all the time without progress: a collective that hangs, a kernel that spins.
 
     A guessed power limit proves nothing: a small GPU at full load draws little of 250 W.

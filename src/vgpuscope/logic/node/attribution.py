@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from vgpuscope.knowledge.mig import SLICE_ERROR
-from vgpuscope.logic.node.holdings import Allocation, PodIndex
+from vgpuscope.logic.node.holdings import ContainerAllocation, PodIndex
 from vgpuscope.logic.node.profiling import NO_PROFILE, Profile, share_of
 from vgpuscope.model.device import Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import ProcessOwner
@@ -107,7 +107,7 @@ class _Claim(Struct):
 def attribute(
     *,
     gpus: Collection[Gpu],
-    holdings: Collection[Allocation],
+    holdings: Collection[ContainerAllocation],
     regions: Collection[ContainerRegion],
     owners: Mapping[Pid, ProcessOwner] | None,
     pod_index: PodIndex,
@@ -256,7 +256,7 @@ def _instance_of(process: GpuProcess, pool: GpuPool) -> DeviceUUID:
     return pool.migs[0].uuid
 
 
-def _open_rows(pool: GpuPool, holdings: Collection[Allocation]) -> None:
+def _open_rows(pool: GpuPool, holdings: Collection[ContainerAllocation]) -> None:
     migs = {instance.uuid for instance in pool.migs}
     rows = {}
     for holding in holdings:
@@ -548,7 +548,7 @@ _BY_RULE: frozenset[Method] = frozenset({"podresources", "mig"})
 
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
-def _homeless(gpus: Collection[Gpu], holdings: Collection[Allocation], ownership: _Ownership) -> list[GpuPool]:
+def _homeless(gpus: Collection[Gpu], holdings: Collection[ContainerAllocation], ownership: _Ownership) -> list[GpuPool]:
     """Holdings on GPUs the driver does not show (now): the region's word is all there is.
 
     A holding of a whole GPU that is cut into instances contradicts the driver: it is shown, without numbers.

@@ -1,7 +1,7 @@
 """Joins the kubelet's list with the API server: which GPU the device of a claim is, and whether the claim holds it.
 
 PodResources → driver, pool, device, claim ──┐
-ResourceSlices → driver, pool, device, UUID ─┼──► ClaimBook ──► grants with UUIDs, without admin access
+ResourceSlices → driver, pool, device, UUID ─┼──► ClaimCache ──► grants with UUIDs, without admin access
 ResourceClaims → claim, device, request ─────┘
 
 The kubelet lists devices by name, lists devices with admin access like any other, and lists all devices of a claim for
@@ -22,7 +22,7 @@ DeviceKey: TypeAlias = tuple[str, str, str]  # driver, pool, device
 _Held: TypeAlias = tuple[str, DeviceKey]  # a claim, and one of its devices
 
 
-class ClaimBook:
+class ClaimCache:
     """The slices and claims that concern this node, as they were last read.
 
     A device that was found in a slice is remembered as long as a container has it: drivers stop publishing a GPU that

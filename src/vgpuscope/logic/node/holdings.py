@@ -21,7 +21,7 @@ _SHORT_ID = 12  # digits of the id of a container that no pod source lists, as d
 _Place: TypeAlias = tuple[ContainerKey, DeviceUUID, DeviceUUID | None]
 
 
-class Allocation(Struct, frozen=True, kw_only=True):
+class ContainerAllocation(Struct, frozen=True, kw_only=True):
     """One container was given (a part of) one GPU or instance."""
 
     key: ContainerKey
@@ -47,7 +47,7 @@ class PodIndex:
         self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
         self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
         self._containers: dict[Pid, tuple[ProcessOwner, ContainerKey, bool]] = {}
-        self.annotated: dict[_Place, Allocation] = {}
+        self.annotated: dict[_Place, ContainerAllocation] = {}
         for one in _from_annotations(self):
             self.annotated.setdefault((one.key, one.gpu, one.mig), one)
         self.assigned = _by_container(self.annotated)
@@ -113,7 +113,7 @@ class PodIndex:
 class Holdings(NamedTuple):
     """Who was given what, the regions as far as they may speak, and the claims that were not believed."""
 
-    allocations: tuple[Allocation, ...]
+    allocations: tuple[ContainerAllocation, ...]
     regions: tuple[ContainerRegion, ...]
     disputes: tuple[Dispute, ...]  # of regions
     unknown: tuple[Dispute, ...]  # of annotations: devices that the node does not have
@@ -156,11 +156,11 @@ def named_devices(pod_index: PodIndex, regions: Iterable[ContainerRegion]) -> It
 
 def _annotated(
     pod_index: PodIndex, devices: frozenset[DeviceUUID]
-) -> tuple[dict[_Place, Allocation], tuple[Dispute, ...]]:
+) -> tuple[dict[_Place, ContainerAllocation], tuple[Dispute, ...]]:
     """What annotations assign of the node's devices, and the containers whose annotations name others."""
     if pod_index.named <= devices:  # the usual case
         return pod_index.annotated.copy(), ()
-    found: dict[_Place, Allocation] = {}
+    found: dict[_Place, ContainerAllocation] = {}
     strange: dict[ContainerKey, list[DeviceUUID]] = {}
     for place, allocation in pod_index.annotated.items():
         if allocation.gpu in devices and (allocation.mig is None or allocation.mig in devices):
@@ -221,7 +221,7 @@ def _believed(
 
 def _from_regions(
     gpus: Collection[Gpu], pod_index: PodIndex, regions: Iterable[ContainerRegion], known: Collection[_Place]
-) -> Iterator[Allocation]:
+) -> Iterator[ContainerAllocation]:
     """Allocations that only regions name."""
     parents = {instance.uuid: gpu.uuid for gpu in gpus for instance in gpu.instances}
     for container in regions:
@@ -235,10 +235,10 @@ def _from_regions(
             place = (key, parent, device.uuid) if parent else (key, device.uuid, None)
             if place not in known:
                 _, gpu, mig = place
-                yield Allocation(key=key, gpu=gpu, mig=mig, mode="mig" if mig else "hami", memory_limit=limit)
+                yield ContainerAllocation(key=key, gpu=gpu, mig=mig, mode="mig" if mig else "hami", memory_limit=limit)
 
 
-def _from_annotations(pod_index: PodIndex) -> Iterator[Allocation]:
+def _from_annotations(pod_index: PodIndex) -> Iterator[ContainerAllocation]:
     for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         in_mig = {(m.container_index, m.gpu) for m in pod.migs}
         names = [c.name for c in pod.containers]
@@ -246,16 +246,18 @@ def _from_annotations(pod_index: PodIndex) -> Iterator[Allocation]:
             index = names.index(share.container) if share.container in names else -1
             if (index, share.gpu) not in in_mig:
                 key = pod_index.key(pod.uid, share.container)
-                yield Allocation(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
+                yield ContainerAllocation(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
         for mig in pod.migs:
             if mig.mig and mig.container_index < len(names):
                 key = pod_index.key(pod.uid, names[mig.container_index])
-                yield Allocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
+                yield ContainerAllocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
 
 
-def _granted(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> dict[_Place, Allocation]:
+def _granted(
+    gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]
+) -> dict[_Place, ContainerAllocation]:
     """What the kubelet gave; a container with several claims of one GPU may use the memory of all."""
-    found: dict[_Place, Allocation] = {}
+    found: dict[_Place, ContainerAllocation] = {}
     for one in _from_grants(gpus, pod_index, grants):
         place = (one.key, one.gpu, one.mig)
         known = found.get(place)
@@ -267,7 +269,9 @@ def _granted(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Gran
     return found
 
 
-def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> Iterator[Allocation]:
+def _from_grants(
+    gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]
+) -> Iterator[ContainerAllocation]:
     used = [grant for grant in grants if grant.claim is None or _uses(pod_index, grant)]
     unused = _of_pods(grants, used) if len(used) < len(grants) else []
     shared = _shared_claims(used)  # a container that alone uses a device has it to itself, whoever else may hold it
@@ -281,7 +285,7 @@ def _allocations(
     gpus: Collection[Gpu],
     pod_index: PodIndex,
     shared_claims: Collection[tuple[str | None, ...]],
-) -> Iterator[Allocation]:
+) -> Iterator[ContainerAllocation]:
     for grant in grants:
         key = pod_index.key_of_grant(grant)
         place = _place(grant, gpus)
@@ -290,14 +294,14 @@ def _allocations(
         gpu, mig, replica, hami = place
         limit = _claimed_memory(pod_index, grant)
         if mig is not None:
-            yield Allocation(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
+            yield ContainerAllocation(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
         elif hami:
-            yield Allocation(key=key, gpu=gpu.uuid, mode="hami", memory_limit=limit)
+            yield ContainerAllocation(key=key, gpu=gpu.uuid, mode="hami", memory_limit=limit)
         elif replica or _claimed_device(grant) in shared_claims:
             mode: Mode = "mps" if _has_mps(gpu) else "time-slicing"
-            yield Allocation(key=key, gpu=gpu.uuid, mode=mode, memory_limit=limit)
+            yield ContainerAllocation(key=key, gpu=gpu.uuid, mode=mode, memory_limit=limit)
         else:
-            yield Allocation(key=key, gpu=gpu.uuid, mode="exclusive")
+            yield ContainerAllocation(key=key, gpu=gpu.uuid, mode="exclusive")
 
 
 def _uses(pod_index: PodIndex, grant: Grant) -> bool:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.node.accounts import Account, Accounts
 from vgpuscope.logic.node.attribution import ContainerShare, GpuPool, attribute
-from vgpuscope.logic.node.beside import sought
 from vgpuscope.logic.node.holdings import PodIndex, holdings, named_devices
+from vgpuscope.logic.node.host_accounts import sought
 from vgpuscope.logic.node.known_devices import KnownDevices
 from vgpuscope.logic.node.process_list import process_list
 from vgpuscope.logic.node.profiling import NO_PROFILE, Profile, own_activity

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from vgpuscope.model.errors import LinkExpired, LinkInvalid
-from vgpuscope.model.notices import Link, LinkAction
+from vgpuscope.model.notices import LinkAction, SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.words import Language
 
@@ -25,20 +25,20 @@ _LANGUAGES: Mapping[str, Language] = {"e": "en", "z": "zh"}
 _SHAPE = re.compile(r"([ksr])([ez])([0-9a-f]{1,12})\.([\w-]{8,64})\.(.+)", re.DOTALL)
 
 
-def signed(link: Link, key: bytes) -> str:
+def signed(link: SignedLink, key: bytes) -> str:
     """The token of a link."""
     said = f"{link.action[0]}{link.language[0]}{link.expires:x}.{link.nonce}.{link.case_id}".encode()
     return base64.urlsafe_b64encode(said + _mac(said, key)).decode().rstrip("=")
 
 
-def read(token: str, key: bytes, *, now: UnixTime) -> Link:
+def read(token: str, key: bytes, *, now: UnixTime) -> SignedLink:
     """The link of a token; LinkInvalid: its signature is wrong. LinkExpired: its time is over."""
     said = _said(token, key)
     shape = _SHAPE.fullmatch(said)
     if shape is None:
         raise LinkInvalid("this link is not valid")
     action, language, expires, nonce, case_id = shape.groups()
-    link = Link(
+    link = SignedLink(
         case_id=case_id,
         action=_ACTIONS[action],
         expires=int(expires, 16),

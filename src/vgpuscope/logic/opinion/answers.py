@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from vgpuscope.model.errors import AiAnswerInvalid
-from vgpuscope.model.opinion import Answer, NoOpinion, Opinion, Reply, Stance
+from vgpuscope.model.opinion import Answer, ModelReply, NoOpinion, Opinion, Stance
 from vgpuscope.model.quantity import Ratio, UnixTime
 
 _TEXT_MOST = 600  # characters of a reason or a recommendation
@@ -13,7 +13,7 @@ _DECODER = msgspec.json.Decoder(Answer)
 Known = Mapping[str, Opinion | NoOpinion]  # by the key of the evidence
 
 
-def answer_of(reply: Reply) -> Answer:
+def answer_of(reply: ModelReply) -> Answer:
     """The answer in a reply: a JSON object, also one within a fence or between sentences."""
     if reply.cut_off:
         raise AiAnswerInvalid("the answer was cut off at ai.max_tokens")

@@ -8,7 +8,7 @@ HOUR = 3600
 _DAY = 24  # hours
 
 
-class Budget:
+class RequestBudget:
     """Requests of the last 24 hours. The running hour and 24 full ones count, so the budget is never exceeded."""
 
     def __init__(self, spent: Mapping[int, int] | None = None) -> None:

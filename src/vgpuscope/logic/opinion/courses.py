@@ -7,14 +7,14 @@ from typing import Literal
 from msgspec.structs import replace
 
 from vgpuscope.model.analysis import Term
-from vgpuscope.model.opinion import Evidence, Level, PartId
+from vgpuscope.model.opinion import PartId, QuantitySummary, TenantEvidence
 
 SLICES = 10
 Courses = Mapping[PartId, Mapping[Term, tuple[float | None, ...]]]
 Trend = Literal["rising", "falling", "steady"]
 
 
-def with_courses(found: Evidence, courses: Courses) -> Evidence:
+def with_courses(found: TenantEvidence, courses: Courses) -> TenantEvidence:
     """The evidence with the course of each quantity, as far as it is known for the tenant or for its GPU."""
     part = found.part
     whole = {} if found.tenants > 1 else courses.get(PartId(part.gpu_id, part.mig, "", "", ""), {})
@@ -24,7 +24,7 @@ def with_courses(found: Evidence, courses: Courses) -> Evidence:
     return replace(found, levels=levels)
 
 
-def trend(level: Level, *, scale: float) -> Trend | None:
+def trend(level: QuantitySummary, *, scale: float) -> Trend | None:
     """Whether the last third of the window is above or below the first by a tenth of `scale`; None: not known."""
     values = [value for value in level.course if value is not None]
     if len(values) < 3 or not scale:
@@ -34,7 +34,7 @@ def trend(level: Level, *, scale: float) -> Trend | None:
     return "rising" if change > 0.1 else "falling" if change < -0.1 else "steady"
 
 
-def bursts(level: Level, *, scale: float) -> int | None:
+def bursts(level: QuantitySummary, *, scale: float) -> int | None:
     """How many parts of the window are a tenth of `scale` above the usual level; None: not known."""
     values: Sequence[float] = [value for value in level.course if value is not None]
     if len(values) < 3 or not scale:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from vgpuscope.model.analysis import Analysis, GpuUse, Stat, Status, TenantUse, Term, UseClass, Window
 from vgpuscope.model.analysis import Score as ScoreOf
-from vgpuscope.model.opinion import Evidence, Level, PartId, Weighed
+from vgpuscope.model.opinion import PartId, QuantitySummary, TenantEvidence, WeightedTerm
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 NEAR = 5.0  # points of the score around a threshold
@@ -68,7 +68,7 @@ def candidates(analysis: Analysis, bounds: Bounds) -> tuple[Candidate, ...]:
     return tuple(sorted(found, key=lambda one: (one.rank, one.part)))
 
 
-def evidence_on(analysis: Analysis, chosen: Sequence[Candidate]) -> list[Evidence]:
+def evidence_on(analysis: Analysis, chosen: Sequence[Candidate]) -> list[TenantEvidence]:
     """The evidence on some candidates of an analysis, in their order."""
     keys = {one.part: one.key for one in chosen}
     gpus = {part.gpu_id for part in keys}
@@ -125,13 +125,13 @@ def _terms(gpu: GpuUse, use: TenantUse | None) -> Mapping[Term, Stat]:
     return use.terms if len(gpu.tenants) > 1 else {**gpu.terms, **use.terms}
 
 
-def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window, *, key: str) -> Evidence:
+def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window, *, key: str) -> TenantEvidence:
     judged, terms = use or gpu, _terms(gpu, use)
     shared = len(gpu.tenants) > 1
     score, status = _score(gpu, use)
     memory, watts = _highest(gpu, "mem_total"), _highest(gpu, "power_limit")
     whole = gpu.terms.get("gpu_util")
-    return Evidence(
+    return TenantEvidence(
         key=key,
         part=part_of(gpu, use),
         uid=use.tenant.pod_uid if use else "",
@@ -144,7 +144,7 @@ def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window, *, key: str) -
         verdict=judged.verdict,
         status=status,
         score=score.value,
-        score_terms=tuple(Weighed(one.name, one.weight, one.value, one.points) for one in score.terms),
+        score_terms=tuple(WeightedTerm(one.name, one.weight, one.value, one.points) for one in score.terms),
         signal=judged.evidence.signal,
         reasons=judged.evidence.reasons,
         coverage=judged.evidence.coverage,
@@ -175,8 +175,8 @@ def _highest(gpu: GpuUse, term: Term) -> float | None:
     return None if stat is None else stat.mean if stat.max is None else stat.max
 
 
-def _level(stat: Stat) -> Level:
-    return Level(mean=stat.mean, p95=stat.p95, max=stat.max)
+def _level(stat: Stat) -> QuantitySummary:
+    return QuantitySummary(mean=stat.mean, p95=stat.p95, max=stat.max)
 
 
 def _idle_for(since: UnixTime | None, end: UnixTime) -> Seconds | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vgpuscope.logic.opinion.courses import bursts, trend
 from vgpuscope.model.analysis import Term
-from vgpuscope.model.opinion import Evidence, Level, Question
+from vgpuscope.model.opinion import Prompt, QuantitySummary, TenantEvidence
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.words import Language
 
@@ -63,13 +63,13 @@ Answer with one JSON object and nothing else, with the keys status, confidence, 
 ai_adjusted_score."""
 
 
-def question(found: Evidence, *, language: Language, names: bool, redact: Callable[[str], str]) -> Question:
+def question(found: TenantEvidence, *, language: Language, names: bool, redact: Callable[[str], str]) -> Prompt:
     """The question about one tenant. `redact` masks secrets; addresses are masked here."""
     facts = json.dumps(_facts(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     texts = {name: clean(text, redact) for name, text in _names(found, names=names).items() if text}
     parts = [f"Measurements (percent, GiB, watts; null: not measured):\n{facts[:MOST]}"]
     parts.append(f"<untrusted>\n{_quoted(texts)}\n</untrusted>")
-    return Question(system=_SYSTEM.format(language=_LANGUAGES[language]), user="\n\n".join(parts))
+    return Prompt(system=_SYSTEM.format(language=_LANGUAGES[language]), user="\n\n".join(parts))
 
 
 def clean(text: str, redact: Callable[[str], str]) -> str:
@@ -85,13 +85,13 @@ def _quoted(texts: dict[str, str]) -> str:
     return json.dumps(texts, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _names(found: Evidence, *, names: bool) -> dict[str, str]:
+def _names(found: TenantEvidence, *, names: bool) -> dict[str, str]:
     part = found.part
     own = {"namespace": part.namespace, "pod": part.pod, "container": part.container, "owner": found.owner}
     return {**(own if names else {}), "gpu_model": found.model, "mig_profile": found.profile}
 
 
-def _facts(found: Evidence) -> dict[str, Any]:
+def _facts(found: TenantEvidence) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "window_minutes": round(found.window / 60, 1),
         "numbers_of": "this tenant" if found.own else "the whole GPU",
@@ -121,7 +121,7 @@ def _facts(found: Evidence) -> dict[str, Any]:
     return facts
 
 
-def _quantity(term: Term, level: Level, found: Evidence) -> dict[str, Any]:
+def _quantity(term: Term, level: QuantitySummary, found: TenantEvidence) -> dict[str, Any]:
     """One quantity: level, course, trend and bursts, in the unit that people use."""
     whole = {"mem_used": found.memory_total, "power": found.power_limit}.get(term, 1.0)
     factor = {"mem_used": 1 / (1024 * MIB), "power": 1.0}.get(term, 100.0)
@@ -136,7 +136,7 @@ def _quantity(term: Term, level: Level, found: Evidence) -> dict[str, Any]:
     return shown
 
 
-def _values(level: Level, factor: float) -> dict[str, Any]:
+def _values(level: QuantitySummary, factor: float) -> dict[str, Any]:
     found = {"mean": level.mean, "p95": level.p95, "max": level.max}
     return {name: _rounded(value * factor) for name, value in found.items() if value is not None}
 

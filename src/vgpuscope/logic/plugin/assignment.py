@@ -15,21 +15,21 @@ from vgpuscope.model.quantity import DeviceUUID, PodUID
 _WAITING = ("allocating", "success")  # success: a container of the same pod may still wait
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class ServedPod(Struct, frozen=True, kw_only=True):
     """The pod that is served now."""
 
     pod: AllocatingPod
     sure: bool  # no other pod can be meant: if it fails, this pod has failed
 
 
-def choose(pods: Iterable[AllocatingPod], *, node: str, owner: tuple[str, str] | None, count: int) -> Choice | None:
+def choose(pods: Iterable[AllocatingPod], *, node: str, owner: tuple[str, str] | None, count: int) -> ServedPod | None:
     """The pod that waits for `count` devices; None if no pod waits. `owner`: namespace and name in the node's lock."""
     waiting = [pod for pod in pods if _waits(pod, node)]
     locked = next((pod for pod in waiting if (pod.namespace, pod.name) == owner), None)
     if locked is not None:
-        return Choice(pod=locked, sure=True)
+        return ServedPod(pod=locked, sure=True)
     ordered = sorted(waiting, key=lambda pod: (_misfit(pod, count), pod.phase != "allocating", pod.bound or 0.0))
-    return Choice(pod=ordered[0], sure=len(ordered) == 1) if ordered else None
+    return ServedPod(pod=ordered[0], sure=len(ordered) == 1) if ordered else None
 
 
 def only_asking(

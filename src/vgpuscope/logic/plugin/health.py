@@ -19,7 +19,7 @@ _SILENT = 2  # reads without an answer of the driver before its GPUs are unhealt
 _NO_UUID = "unknown-"  # a GPU that never answered has a name of our own, which nobody else knows
 
 
-class HealthBook:
+class HealthTracker:
     """The GPUs that were ever seen, and the state of each. A fold: readings in, states out."""
 
     def __init__(self, *, clear_after: Seconds = 0.0, forget_after: Seconds = 0.0) -> None:

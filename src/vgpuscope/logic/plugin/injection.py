@@ -11,7 +11,7 @@ PRELOAD = "/etc/ld.so.preload"
 LOCKS = "/tmp/vgpulock"  # noqa: S108 - where HAMi's library looks for it, in every container
 
 
-class Control(Struct, frozen=True, kw_only=True):
+class HamiCore(Struct, frozen=True, kw_only=True):
     """HAMi's library on this node, and how it is set up."""
 
     hook: str  # the same directory on the host and in the container
@@ -27,7 +27,7 @@ def visible(devices: Sequence[DeviceUUID]) -> Injection:
     return Injection(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(devices)})
 
 
-def controlled(devices: Sequence[Assigned], control: Control, *, directory: str, region: str) -> Injection:
+def controlled(devices: Sequence[Assigned], control: HamiCore, *, directory: str, region: str) -> Injection:
     """Shares of GPUs that HAMi's library limits.
 
     `directory` is the container's own on the host, `region` the name of a file in it that no other container has had.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from vgpuscope.model.allocation import RegisteredDevice
-from vgpuscope.model.plugin import GpuRegistration, GpuState, MigProfile, PluginGpu, StaticInstance
+from vgpuscope.model.plugin import GpuRegistration, GpuState, PluginGpu, PluginMigProfile, StaticInstance
 from vgpuscope.model.quantity import MIB, Bytes
 
 _SLICES = 7  # compute slices of a GPU with MIG
@@ -66,7 +66,7 @@ def _type(model: str) -> str:
     return model if model.startswith("NVIDIA") else f"NVIDIA-{model}"
 
 
-def _profiles(gpu: PluginGpu) -> Iterable[MigProfile]:
+def _profiles(gpu: PluginGpu) -> Iterable[PluginMigProfile]:
     """The profiles of the instances that exist, with their places: the scheduler then chooses one of them."""
     by_name: dict[str, list[StaticInstance]] = {}
     for one in gpu.instances:
@@ -75,7 +75,7 @@ def _profiles(gpu: PluginGpu) -> Iterable[MigProfile]:
     for name, same in sorted(by_name.items(), key=lambda item: (item[1][0].memory or 0, item[0])):
         first = same[0]
         slices = first.slices or 0
-        yield MigProfile(
+        yield PluginMigProfile(
             name=name,
             memory=(first.memory or 0) // MIB,
             cores=-(-100 * slices // _SLICES),

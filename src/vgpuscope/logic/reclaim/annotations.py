@@ -7,33 +7,33 @@ nobody can lift what another one forbade. Of the other values, the nearest count
 from collections.abc import Iterator, Sequence
 
 from vgpuscope.logic.reclaim.hours import within
-from vgpuscope.model.kube_object import Notes
+from vgpuscope.model.kube_object import ReclaimAnnotations
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Consent, Signal
 
 
-def consent_of(levels: Sequence[Notes]) -> Consent | None:
+def consent_of(levels: Sequence[ReclaimAnnotations]) -> Consent | None:
     """What the annotations allow. None if there is none: the policy decides then."""
     said = [level.consent for level in levels if level.consent is not None]
     return "never" if "never" in said else next(iter(said), None)
 
 
-def grace_of(levels: Sequence[Notes]) -> Seconds | None:
+def grace_of(levels: Sequence[ReclaimAnnotations]) -> Seconds | None:
     """The nearest grace period; None: that of the policy."""
     return next((level.grace for level in levels if level.grace is not None), None)
 
 
-def notify_of(levels: Sequence[Notes]) -> str:
+def notify_of(levels: Sequence[ReclaimAnnotations]) -> str:
     """Who is notified, by the nearest annotation; "": there is none."""
     return next((level.notify for level in levels if level.notify), "")
 
 
-def queues_of(levels: Sequence[Notes]) -> frozenset[str]:
+def queues_of(levels: Sequence[ReclaimAnnotations]) -> frozenset[str]:
     """The queues that the workload says it serves."""
     return frozenset(name for level in levels for name in level.queues)
 
 
-def signals_of(levels: Sequence[Notes], *, now: UnixTime, recent: Seconds) -> Iterator[Signal]:
+def signals_of(levels: Sequence[ReclaimAnnotations], *, now: UnixTime, recent: Seconds) -> Iterator[Signal]:
     """The signs of use that are written on the objects, and what is not understood."""
     for level in levels:
         if level.last_activity is not None:

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim import machine
-from vgpuscope.logic.reclaim.brakes import Known, World
+from vgpuscope.logic.reclaim.brakes import TickFacts, WorkloadFacts
 from vgpuscope.logic.reclaim.parts import parts
-from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
+from vgpuscope.logic.reclaim.tick import CaseChange, ReclaimMemory, TickResult, forgettable, tick
 from vgpuscope.model.analysis import Analysis, Window
 from vgpuscope.model.backtest import (
     BucketSum,
@@ -73,7 +73,7 @@ class Replay:
         self._begin, self._end, self._busy_within = begin, end, busy_within
         self._step = step_of(end - begin)
         self._cases: dict[str, Case] = {}
-        self._memory = Memory()
+        self._memory = ReclaimMemory()
         self._open: dict[str, _Running] = {}
         self._done: list[_Running] = []
         self._held_back: list[tuple[str, Brake]] = []  # namespace, brake
@@ -82,7 +82,7 @@ class Replay:
     def follow(self, analysis: Analysis) -> None:
         """Move all cases on by one analysis."""
         now = analysis.window.end
-        world = World(now=now, leads=True, stored=True, stop=self._stop, channel=False, interval=self._interval)
+        world = TickFacts(now=now, leads=True, stored=True, stop=self._stop, channel=False, interval=self._interval)
         done = tick(self._cases, analysis, self._memory, policy=self._replayed, world=world, facts=_nothing_known)
         self._memory = done.memory
         self._keep(done, now)
@@ -90,7 +90,7 @@ class Replay:
         self._begin_episodes(done, analysis)
         self._reached = max(self._reached, now)
 
-    def _keep(self, done: Tick, now: UnixTime) -> None:
+    def _keep(self, done: TickResult, now: UnixTime) -> None:
         """The cases for the next analysis; a case that awaits approval is approved at once."""
         for move in done.moves:
             case = move.after
@@ -102,7 +102,7 @@ class Replay:
             if case.state == "released" and case.reason == "ended" and forgettable(case, now):
                 del self._cases[case.id]
 
-    def _account(self, done: Tick, window: Window) -> None:
+    def _account(self, done: TickResult, window: Window) -> None:
         """The time since the last analysis, for every action before it."""
         over = dict(_over(done.moves))
         for key in list(self._open):
@@ -124,7 +124,7 @@ class Replay:
         running.end = "ended" if ended else "false_alarm" if soon else "busy_later"
         self._done.append(running)
 
-    def _begin_episodes(self, done: Tick, analysis: Analysis) -> None:
+    def _begin_episodes(self, done: TickResult, analysis: Analysis) -> None:
         acted = {move.after.id: move.after for move in done.moves if move.wish == "act"}
         if not acted:
             return
@@ -281,11 +281,11 @@ class KnownTime:
         )
 
 
-def _nothing_known(_: Workload) -> Known:
-    return Known()
+def _nothing_known(_: Workload) -> WorkloadFacts:
+    return WorkloadFacts()
 
 
-def _over(moves: Iterable[Move]) -> Iterator[tuple[str, str]]:
+def _over(moves: Iterable[CaseChange]) -> Iterator[tuple[str, str]]:
     """The workloads that leave `acting`, and why."""
     for before, after, _ in moves:
         if before is not None and before.state == "acting" and after.state != "acting":

@@ -15,7 +15,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy, Signal, Workload
 
 
-class World(Struct, frozen=True, kw_only=True):
+class TickFacts(Struct, frozen=True, kw_only=True):
     """What is the same for all workloads in one tick."""
 
     now: UnixTime
@@ -29,7 +29,7 @@ class World(Struct, frozen=True, kw_only=True):
     interval: Seconds = 0.0  # between two analyses; 0: not known
 
 
-class Known(Struct, frozen=True, kw_only=True, gc=False):
+class WorkloadFacts(Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one workload beyond its GPUs."""
 
     pod: PodFacts = PodFacts()
@@ -38,23 +38,23 @@ class Known(Struct, frozen=True, kw_only=True, gc=False):
     model: Stance = "off"
 
 
-Facts = Callable[[Workload], Known]
+Facts = Callable[[Workload], WorkloadFacts]
 
 
 def joined(*sources: Facts) -> Facts:
     """The facts of several sources about a workload. A field that one source leaves empty is filled by the others."""
 
-    def known(workload: Workload) -> Known:
+    def known(workload: Workload) -> WorkloadFacts:
         return _together([source(workload) for source in sources])
 
     return known
 
 
-def _together(parts: Iterable[Known]) -> Known:
+def _together(parts: Iterable[WorkloadFacts]) -> WorkloadFacts:
     """Vetoes add up: no source can take back what another one says against acting."""
-    found = Known()
+    found = WorkloadFacts()
     for part in parts:
-        found = Known(
+        found = WorkloadFacts(
             pod=part.pod if part.pod != _UNREAD else found.pod,
             activity=found.activity or part.activity,
             signals=found.signals + part.signals,
@@ -67,58 +67,58 @@ _UNREAD = PodFacts()
 _MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # of two, the later one counts
 
 
-class Row(NamedTuple):
+class BrakeRule(NamedTuple):
     """A brake. It holds a case back if both tests say so; a test that is left out always does."""
 
     brake: Brake
-    tick: Callable[[Policy, World], bool] = lambda _policy, _world: True  # asked once for all cases
-    case: Callable[[Case, Known, Policy, World], bool] | None = None  # asked of each case
+    tick: Callable[[Policy, TickFacts], bool] = lambda _policy, _world: True  # asked once for all cases
+    case: Callable[[Case, WorkloadFacts, Policy, TickFacts], bool] | None = None  # asked of each case
 
 
-def _young(case: Case, known: Known, policy: Policy, world: World) -> bool:
+def _young(case: Case, known: WorkloadFacts, policy: Policy, world: TickFacts) -> bool:
     """By the pod's creation; without a Kubernetes API by the first idle window, which is later."""
     created = known.pod.created
     return world.now - (case.first_idle if created is None else created) < policy.min_pod_age
 
 
-EARLY: tuple[Row, ...] = (
-    Row("no_uid", case=lambda case, *_: not case.uid),
-    Row("no_history", tick=lambda _, world: not world.history),
-    Row("protected_namespace", case=lambda case, _, policy, __: case.namespace in policy.protected_namespaces),
-    Row(
+EARLY: tuple[BrakeRule, ...] = (
+    BrakeRule("no_uid", case=lambda case, *_: not case.uid),
+    BrakeRule("no_history", tick=lambda _, world: not world.history),
+    BrakeRule("protected_namespace", case=lambda case, _, policy, __: case.namespace in policy.protected_namespaces),
+    BrakeRule(
         "protected_priority",
         case=lambda _, known, policy, __: known.pod.priority_class in policy.protected_priorities,
     ),
-    Row("annotation_never", case=lambda _, known, *__: known.pod.consent == "never"),
-    Row("pod_age", case=_young),
-    Row("activity", case=lambda _, known, *__: known.activity or any(one.active for one in known.signals)),
-    Row("model_veto", case=lambda _, known, *__: known.model == "veto"),
-    Row("stop", tick=lambda _, world: world.stop),
-    Row("breaker", tick=lambda _, world: world.breaker),
+    BrakeRule("annotation_never", case=lambda _, known, *__: known.pod.consent == "never"),
+    BrakeRule("pod_age", case=_young),
+    BrakeRule("activity", case=lambda _, known, *__: known.activity or any(one.active for one in known.signals)),
+    BrakeRule("model_veto", case=lambda _, known, *__: known.model == "veto"),
+    BrakeRule("stop", tick=lambda _, world: world.stop),
+    BrakeRule("breaker", tick=lambda _, world: world.breaker),
     # Without a store there is none that is down, and nobody leads.
-    Row("store_down", tick=lambda _, world: world.history and not world.stored),
-    Row("not_leader", tick=lambda _, world: world.history and not world.leads),
-    Row("kube_unreachable", tick=lambda _, world: world.kube == "down"),
-    Row("pod_unknown", tick=lambda _, world: world.kube == "ok", case=lambda _, known, *__: not known.pod.read),
-    Row("activity_unknown", case=lambda _, known, *__: any(one.active is None for one in known.signals)),
+    BrakeRule("store_down", tick=lambda _, world: world.history and not world.stored),
+    BrakeRule("not_leader", tick=lambda _, world: world.history and not world.leads),
+    BrakeRule("kube_unreachable", tick=lambda _, world: world.kube == "down"),
+    BrakeRule("pod_unknown", tick=lambda _, world: world.kube == "ok", case=lambda _, known, *__: not known.pod.read),
+    BrakeRule("activity_unknown", case=lambda _, known, *__: any(one.active is None for one in known.signals)),
 )
-LATE: tuple[Row, ...] = (
-    Row("annotation_notify", case=lambda _, known, *__: known.pod.consent == "notify"),
-    Row("notify_only", tick=lambda policy, _: policy.action == "notify"),
-    Row("model_waiting", case=lambda _, known, *__: known.model == "waiting"),
-    Row(
+LATE: tuple[BrakeRule, ...] = (
+    BrakeRule("annotation_notify", case=lambda _, known, *__: known.pod.consent == "notify"),
+    BrakeRule("notify_only", tick=lambda policy, _: policy.action == "notify"),
+    BrakeRule("model_waiting", case=lambda _, known, *__: known.model == "waiting"),
+    BrakeRule(
         "no_action",
         tick=lambda policy, _: policy.action == "scale",
         case=lambda _, known, *__: known.pod.target is None,
     ),
-    Row("working_hours", tick=lambda policy, world: not allowed(policy.working_hours, world.now)),
+    BrakeRule("working_hours", tick=lambda policy, world: not allowed(policy.working_hours, world.now)),
 )
 
 
 class Brakes:
     """The brakes of one tick. What holds for all cases alike is asked once: a fleet can have 100,000 cases."""
 
-    def __init__(self, policy: Policy, world: World) -> None:
+    def __init__(self, policy: Policy, world: TickFacts) -> None:
         self.policy, self.world = policy, world
         self._early = [row for row in EARLY if row.tick(policy, world)]
         self._late = [row for row in LATE if row.tick(policy, world)]
@@ -127,14 +127,14 @@ class Brakes:
         """The brakes that hold every case back, whatever is known of it."""
         return tuple(row.brake for row in self._early + self._late if row.case is None)
 
-    def early(self, case: Case, known: Known) -> tuple[Brake, ...]:
+    def early(self, case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
         """The brakes that forbid the notice to the owner, and with it everything after."""
         return self._holding(self._early, case, known)
 
-    def late(self, case: Case, known: Known) -> tuple[Brake, ...]:
+    def late(self, case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
         """The further brakes that forbid the action."""
         return self._holding(self._late, case, known)
 
-    def _holding(self, rows: list[Row], case: Case, known: Known) -> tuple[Brake, ...]:
+    def _holding(self, rows: list[BrakeRule], case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
         policy, world = self.policy, self.world  # a list is faster here than a generator
         return tuple([brake for brake, _, test in rows if test is None or test(case, known, policy, world)])

@@ -10,7 +10,7 @@ from vgpuscope.model.reclaim import Brake, Policy
 HOUR: Seconds = 3600.0
 
 
-class Spent(NamedTuple):
+class SpentAction(NamedTuple):
     """One decision to act."""
 
     at: UnixTime
@@ -21,7 +21,7 @@ class Spent(NamedTuple):
 class Budgets:
     """The decisions of the last hour, and whether one more would be too much."""
 
-    def __init__(self, spent: Iterable[Spent], *, now: UnixTime, fleet: int) -> None:
+    def __init__(self, spent: Iterable[SpentAction], *, now: UnixTime, fleet: int) -> None:
         """`fleet` is the number of physical GPUs. A decision of exactly one hour ago no longer counts."""
         self._fleet = fleet
         self._by_namespace, self._all, self._taken = Counter[str](), 0, 0  # decisions; GPUs
@@ -39,7 +39,7 @@ class Budgets:
         )
         return tuple(brake for brake, over in checks if over)
 
-    def spend(self, one: Spent) -> None:
+    def spend(self, one: SpentAction) -> None:
         self._by_namespace[one.namespace] += 1
         self._all += 1
         self._taken += one.gpus

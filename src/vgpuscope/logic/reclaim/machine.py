@@ -14,16 +14,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import LATE, Brakes, Known, World
+from vgpuscope.logic.reclaim.brakes import LATE, Brakes, TickFacts, WorkloadFacts
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Target, Workload
+from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, ReclaimTarget, State, Workload
 
 Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
 DECIDED: frozenset[State] = frozenset({"exempt", "snoozed"})  # their reason says who decided, so it stays
 _LATE: frozenset[Brake] = frozenset(row.brake for row in LATE)
 
 
-class Seen(Struct, frozen=True, kw_only=True, gc=False):
+class WorkloadFinding(Struct, frozen=True, kw_only=True, gc=False):
     """What one analysis found of one workload. The window is that of the analysis."""
 
     found: Finding
@@ -34,7 +34,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     after_gap: bool = False  # nobody looked for a while before this window
 
 
-class Step(Struct, frozen=True, gc=False):
+class CaseStep(Struct, frozen=True, gc=False):
     """The case after an analysis, and the step it asks for. All cases together decide whether it is allowed."""
 
     case: Case
@@ -42,14 +42,14 @@ class Step(Struct, frozen=True, gc=False):
 
 
 class _Now(Struct, frozen=True, gc=False):
-    seen: Seen
-    known: Known
+    seen: WorkloadFinding
+    known: WorkloadFacts
     policy: Policy
-    world: World
+    world: TickFacts
     brakes: Brakes
 
 
-def opened(key: str, seen: Seen, world: World) -> Case:
+def opened(key: str, seen: WorkloadFinding, world: TickFacts) -> Case:
     """The case of a workload that looks idle for the first time."""
     assert seen.workload is not None
     found = seen.workload
@@ -65,14 +65,14 @@ def opened(key: str, seen: Seen, world: World) -> Case:
     )
 
 
-def step(case: Case, seen: Seen, known: Known, brakes: Brakes) -> Step:
+def step(case: Case, seen: WorkloadFinding, known: WorkloadFacts, brakes: Brakes) -> CaseStep:
     """The case after this analysis. The same object comes back if nothing changed, so nothing needs to be saved."""
     now = _Now(seen, known, brakes.policy, brakes.world, brakes)
     case = _counted(case, seen, now.policy)
     if case.signals != known.signals:
         case = replace(case, signals=known.signals)
     handle = _HANDLERS.get(case.state)
-    return Step(case) if handle is None else handle(case, now)
+    return CaseStep(case) if handle is None else handle(case, now)
 
 
 def moved(
@@ -93,7 +93,7 @@ def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
     return replace(moved(case, "grace", now, reason="notice_delivered", next_at=now + grace), notified_at=now)
 
 
-def acted(case: Case, workload: Workload, now: UnixTime, policy: Policy, target: Target | None = None) -> Case:
+def acted(case: Case, workload: Workload, now: UnixTime, policy: Policy, target: ReclaimTarget | None = None) -> Case:
     """The decision is made on the workload as this analysis shows it: calls are sent, or a dry run records them."""
     reason = "dry_run" if policy.dry_run else "decided"
     case = replace(case, shares=workload.shares, acted_at=now, acted_gpus=len(workload.gpu_ids))
@@ -180,7 +180,7 @@ def failed(case: Case, now: UnixTime, reason: str) -> Case:
 
 
 def may_deliver(
-    case: Case, found: Finding, known: Known, policy: Policy, world: World
+    case: Case, found: Finding, known: WorkloadFacts, policy: Policy, world: TickFacts
 ) -> tuple[Brake | Literal["released"], ...]:
     """The brakes that forbid a call of this case now, by a finding from fresh data; (): it may be sent.
 
@@ -193,7 +193,7 @@ def may_deliver(
 
 
 def may_tell(
-    case: Case, found: Finding, known: Known, policy: Policy, world: World
+    case: Case, found: Finding, known: WorkloadFacts, policy: Policy, world: TickFacts
 ) -> tuple[Brake | Literal["released"], ...]:
     """The brakes that forbid the notice to the owner now, by a finding from fresh data; (): it may be sent."""
     if case.state not in {"notified", "grace"} or found != "idle":
@@ -204,7 +204,7 @@ def may_tell(
 # ── the states ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
+def _counted(case: Case, seen: WorkloadFinding, policy: Policy) -> Case:
     """The windows in a row that prove it idle; windows that overlap count once, and counting ends when it is enough."""
     if case.state not in OPEN:
         return case
@@ -227,96 +227,96 @@ _RELEASES: Mapping[Finding, str] = {
 }
 
 
-def _released(case: Case, now: _Now) -> Step | None:
+def _released(case: Case, now: _Now) -> CaseStep | None:
     """A workload that works or has ended is released from every open state; waiting calls are cancelled."""
     reason = _RELEASES.get(now.seen.found)
     if reason is None:
         return None
     if case.state == "candidate" and now.seen.found == "preparing":
-        return Step(_held(case, ("preparing",)))  # nobody was told anything yet: the case shows what holds it back
+        return CaseStep(_held(case, ("preparing",)))  # nobody was told anything yet: the case shows what holds it back
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
-    return Step(moved(case, "released", now.world.now, reason=reason), wish)
+    return CaseStep(moved(case, "released", now.world.now, reason=reason), wish)
 
 
-def _candidate(case: Case, now: _Now) -> Step:
+def _candidate(case: Case, now: _Now) -> CaseStep:
     if (ended := _released(case, now)) is not None:
         return ended
     if now.known.pod.consent == "never":
-        return Step(moved(case, "exempt", now.world.now, reason="annotation"))
+        return CaseStep(moved(case, "exempt", now.world.now, reason="annotation"))
     if case.confirmations < now.policy.confirmations or now.seen.found != "idle":
-        return Step(_held(case, ()))
+        return CaseStep(_held(case, ()))
     held = now.brakes.early(case, now.known)
     if held:
-        return Step(_held(case, held))
+        return CaseStep(_held(case, held))
     return _told(case, now)
 
 
-def _told(case: Case, now: _Now) -> Step:
+def _told(case: Case, now: _Now) -> CaseStep:
     """Notify the owner first, if the policy asks for it and there is a channel."""
     at = now.world.now
     if _tells(now):
-        return Step(moved(case, "notified", at, reason="confirmed"), "notify")
-    return Step(moved(case, "grace", at, reason="confirmed", next_at=at + _grace(now)))
+        return CaseStep(moved(case, "notified", at, reason="confirmed"), "notify")
+    return CaseStep(moved(case, "grace", at, reason="confirmed", next_at=at + _grace(now)))
 
 
-def _notified(case: Case, now: _Now) -> Step:
+def _notified(case: Case, now: _Now) -> CaseStep:
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
     if not _tells(now):  # the last channel was removed
-        return Step(
+        return CaseStep(
             moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel"
         )
-    return Step(_held(case, now.brakes.early(case, now.known)))
+    return CaseStep(_held(case, now.brakes.early(case, now.known)))
 
 
-def _in_grace(case: Case, now: _Now) -> Step:
+def _in_grace(case: Case, now: _Now) -> CaseStep:
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
     if case.notified_at is None and _tells(now) and not (set(held) - _LATE):
         # There was no channel before, or it was a dry run: the owner is told first.
-        return Step(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
+        return CaseStep(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
     if held or now.world.now < _grace_ends(case, now):
-        return Step(_held(case, held))
+        return CaseStep(_held(case, held))
     if now.policy.approval:
-        return Step(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
-    return Step(case, "act")  # what held it back is settled with the budgets
+        return CaseStep(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
+    return CaseStep(case, "act")  # what held it back is settled with the budgets
 
 
-def _awaiting(case: Case, now: _Now) -> Step:
+def _awaiting(case: Case, now: _Now) -> CaseStep:
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
     if not held and (case.approved_by or not now.policy.approval):
-        return Step(case, "act")
-    return Step(_held(case, held))
+        return CaseStep(case, "act")
+    return CaseStep(_held(case, held))
 
 
-def _acting(case: Case, now: _Now) -> Step:
+def _acting(case: Case, now: _Now) -> CaseStep:
     at = now.world.now
     if now.seen.found == "gone":
         # A dry run frees nothing: whoever ended the workload, it was not the machine.
         state: State = "released" if case.dry_run else "verified"
-        return Step(moved(case, state, at, reason="ended" if case.dry_run else "freed"), "cancel")
+        return CaseStep(moved(case, state, at, reason="ended" if case.dry_run else "freed"), "cancel")
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
     if case.dry_run:
-        return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
+        return CaseStep(case if now.policy.dry_run else _again(case, at, reason="live"))
     if case.target is not None and not now.seen.owner_idle:
-        return Step(moved(case, "released", at, reason="owner_in_use"), "cancel")
+        return CaseStep(moved(case, "released", at, reason="owner_in_use"), "cancel")
     if case.taken_at is None and (reason := _outdated(case, now.policy)) is not None:
         again: State = "awaiting_approval" if reason == "approval_needed" else "released"
-        return Step(moved(case, again, at, reason=reason), "cancel")
+        return CaseStep(moved(case, again, at, reason=reason), "cancel")
     held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)
     if held:  # no call goes out, or nobody can say whether the GPUs are free: its time does not run
-        return Step(_held(_waiting(case, at, now.policy), held))
+        return CaseStep(_held(_waiting(case, at, now.policy), held))
     if at >= (case.next_at or at):
-        return Step(moved(case, "failed", at, reason="not_freed"), "cancel")
-    return Step(_held(case, ()))
+        return CaseStep(moved(case, "failed", at, reason="not_freed"), "cancel")
+    return CaseStep(_held(case, ()))
 
 
 def _outdated(case: Case, policy: Policy) -> str | None:
@@ -331,30 +331,30 @@ def _waiting(case: Case, now: UnixTime, policy: Policy) -> Case:
     return replace(case, next_at=now + policy.verify_within)
 
 
-def _at_rest(case: Case, now: _Now) -> Step:
+def _at_rest(case: Case, now: _Now) -> CaseStep:
     """A snoozed or released case begins again from zero."""
     if case.state == "snoozed" and now.world.now < (case.next_at or 0.0):
-        return Step(case)
+        return CaseStep(case)
     if now.seen.found not in {"idle", "preparing"}:
-        return Step(case)
+        return CaseStep(case)
     begun = _again(case, now.world.now, reason="idle_again")
     if now.seen.found == "preparing":
-        return Step(_held(begun, ("preparing",)))
-    return Step(_counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy))
+        return CaseStep(_held(begun, ("preparing",)))
+    return CaseStep(_counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy))
 
 
-def _exempt(case: Case, now: _Now) -> Step:
+def _exempt(case: Case, now: _Now) -> CaseStep:
     """An annotation excludes a workload as long as it is there; a person's decision stays."""
     pod = now.known.pod
     lifted = case.reason == "annotation" and pod.read and pod.consent != "never" and now.world.kube == "ok"
-    return Step(_again(case, now.world.now, reason="annotation_gone") if lifted else case)
+    return CaseStep(_again(case, now.world.now, reason="annotation_gone") if lifted else case)
 
 
-def _excluded(case: Case, now: _Now) -> Step | None:
+def _excluded(case: Case, now: _Now) -> CaseStep | None:
     if now.known.pod.consent != "never":
         return None
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
-    return Step(moved(case, "exempt", now.world.now, reason="annotation"), wish)
+    return CaseStep(moved(case, "exempt", now.world.now, reason="annotation"), wish)
 
 
 def _again(case: Case, now: UnixTime, *, reason: str) -> Case:
@@ -373,7 +373,7 @@ def _proof_lacking(case: Case, found: Finding, policy: Policy) -> tuple[Brake, .
     return () if found == "idle" and case.confirmations >= policy.confirmations else ("unconfirmed",)
 
 
-def _brakes_on(case: Case, known: Known, brakes: Brakes) -> tuple[Brake, ...]:
+def _brakes_on(case: Case, known: WorkloadFacts, brakes: Brakes) -> tuple[Brake, ...]:
     return brakes.early(case, known) + brakes.late(case, known)
 
 
@@ -397,13 +397,13 @@ def _grace(now: _Now) -> Seconds:
     return grace_of(now.known, now.policy)
 
 
-def grace_of(known: Known, policy: Policy) -> Seconds:
+def grace_of(known: WorkloadFacts, policy: Policy) -> Seconds:
     """The grace period: the owner's own, or that of the policy."""
     own = known.pod.idle_grace
     return policy.grace if own is None else own
 
 
-_HANDLERS: Mapping[State, Callable[[Case, _Now], Step]] = {
+_HANDLERS: Mapping[State, Callable[[Case, _Now], CaseStep]] = {
     "candidate": _candidate,
     "notified": _notified,
     "grace": _in_grace,

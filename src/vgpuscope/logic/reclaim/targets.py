@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vgpuscope.knowledge.stops import STOPS
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID
-from vgpuscope.model.reclaim import Target
+from vgpuscope.model.reclaim import ReclaimTarget
 
 _SCALABLE = {"Deployment", "StatefulSet", "ReplicaSet"}
 _WITHOUT_TEMPLATE = {"Notebook", "InferenceService"}  # of which only metadata is read
@@ -17,22 +17,22 @@ _KUEUE = "kueue.x-k8s.io/queue-name"  # Kueue resumes what it has admitted
 _KSERVE_PODS, _NOTEBOOK_PODS = "serving.kserve.io/inferenceservice", "notebook-name"
 
 
-class Chosen(NamedTuple):
+class ChosenTarget(NamedTuple):
     """The object to be changed, and how its pods are found; a pod without an owner has no selector."""
 
-    target: Target
+    target: ReclaimTarget
     selector: str
 
 
-def chosen(pod: KubePod, owners: Sequence[KubeObject], *, complete: bool) -> Chosen | None:
+def chosen(pod: KubePod, owners: Sequence[KubeObject], *, complete: bool) -> ChosenTarget | None:
     """What is changed; None: nothing can be. `complete`: the last owner has no controller itself."""
     if pod.controller is None:
-        return Chosen(Target(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid), "")
+        return ChosenTarget(ReclaimTarget(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid), "")
     top = _acted_on(owners) if complete and owners else None
     if top is None or (selector := _selector(top)) == "":
         return None
-    target = Target(api_version=top.api_version, kind=top.kind, name=top.name, uid=top.uid, version=top.version)
-    return Chosen(target, selector)
+    target = ReclaimTarget(api_version=top.api_version, kind=top.kind, name=top.name, uid=top.uid, version=top.version)
+    return ChosenTarget(target, selector)
 
 
 def _acted_on(owners: Sequence[KubeObject]) -> KubeObject | None:
@@ -60,12 +60,12 @@ def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID,
     return tuple(one.uid for one in pods if not one.ends and (one.wants_devices or one.uid in known))
 
 
-def fought_over(target: Target, autoscalers: Iterable[Autoscaler]) -> bool:
+def fought_over(target: ReclaimTarget, autoscalers: Iterable[Autoscaler]) -> bool:
     """Whether KEDA scales the target, and would scale it back. An HPA pauses while its target has 0 replicas."""
     return target.kind in _SCALABLE and any(
         one.keda and (one.kind, one.of) == (target.kind, target.name) for one in autoscalers
     )
 
 
-def reversible(target: Target) -> bool:
+def reversible(target: ReclaimTarget) -> bool:
     return target.kind != "Pod"

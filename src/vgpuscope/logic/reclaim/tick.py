@@ -6,17 +6,17 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Brakes, Facts, World
+from vgpuscope.logic.reclaim.brakes import Brakes, Facts, TickFacts
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
-from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
-from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
-from vgpuscope.logic.reclaim.workloads import Held, Present, vanished
+from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, SpentAction
+from vgpuscope.logic.reclaim.machine import CaseStep, Wish, WorkloadFinding, acted, opened, step
+from vgpuscope.logic.reclaim.workloads import Held, HoldingWorkloads, vanished
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class ReclaimMemory(Struct, frozen=True, kw_only=True):
     """What the machine remembers between two analyses, beside its cases."""
 
     breaker: Breaker = Breaker()
@@ -25,7 +25,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     until: UnixTime | None = None  # end of the last analysis
 
 
-class Move(NamedTuple):
+class CaseChange(NamedTuple):
     """A case that changed, and what has to be done about it."""
 
     before: Case | None
@@ -33,11 +33,11 @@ class Move(NamedTuple):
     wish: Wish
 
 
-class Tick(Struct, frozen=True, kw_only=True):
+class TickResult(Struct, frozen=True, kw_only=True):
     """The result of one analysis."""
 
-    memory: Memory
-    moves: tuple[Move, ...] = ()
+    memory: ReclaimMemory
+    moves: tuple[CaseChange, ...] = ()
     found: Mapping[str, Finding] = {}
     held_back: tuple[Brake, ...] = ()  # each time a brake began to hold a case
 
@@ -45,18 +45,18 @@ class Tick(Struct, frozen=True, kw_only=True):
 def tick(
     cases: Mapping[str, Case],
     analysis: Analysis,
-    memory: Memory,
+    memory: ReclaimMemory,
     *,
     policy: Policy,
-    world: World,
+    world: TickFacts,
     facts: Facts,
     missed: Mapping[str, Finding] | None = None,
-) -> Tick:
+) -> TickResult:
     """All moves that follow from an analysis. `facts` is asked only about workloads with a case.
 
     `missed`: what earlier analyses found, of which nothing could be stored. It takes the place of a finding of now.
     """
-    present = Present(analysis.gpus)
+    present = HoldingWorkloads(analysis.gpus)
     held = present.held(memory.held)
     found = {key: present.finding(key, policy, held=held) for key in present}
     found.update((key, what) for key, what in (missed or {}).items() if key in found)
@@ -74,8 +74,8 @@ def tick(
     steps = _steps(cases, present, found, analysis, gap=gap, brakes=Brakes(policy, world), facts=facts)
     moves = tuple(_settled(steps, cases, present, analysis, policy=policy, world=world))
     known = remember(memory.known, found)
-    return Tick(
-        memory=Memory(breaker=breaker, known=known, held=held, until=analysis.window.end),
+    return TickResult(
+        memory=ReclaimMemory(breaker=breaker, known=known, held=held, until=analysis.window.end),
         moves=moves,
         found=found,
         held_back=tuple(_new_brakes(moves)),
@@ -97,14 +97,14 @@ _LATE: Seconds = 10.0  # an analysis may be so much later than planned, and leav
 
 def _steps(
     cases: Mapping[str, Case],
-    present: Present,
+    present: HoldingWorkloads,
     found: Mapping[str, Finding],
     analysis: Analysis,
     *,
     gap: bool,
     brakes: Brakes,
     facts: Facts,
-) -> Iterator[tuple[Case | None, Step, PodFacts]]:
+) -> Iterator[tuple[Case | None, CaseStep, PodFacts]]:
     """Every case after this analysis, and a new case for each workload that looks idle for the first time."""
     begin, end = analysis.window.begin, analysis.window.end
     for key, what in found.items():
@@ -115,13 +115,16 @@ def _steps(
         known = facts(workload)
         peers = known.pod.peers
         alone = not peers or all(found.get(uid) == "idle" for uid in peers)
-        seen = Seen(found=what, begin=begin, end=end, workload=workload, owner_idle=alone, after_gap=gap)
+        seen = WorkloadFinding(found=what, begin=begin, end=end, workload=workload, owner_idle=alone, after_gap=gap)
         now = case or opened(key, seen, brakes.world)
         yield case, step(now, seen, known, brakes), known.pod
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}
     for key, case in cases.items():
         if key not in present:
-            seen, known = Seen(found=_missing(case, by_id), begin=begin, end=end, after_gap=gap), facts(case.workload)
+            seen, known = (
+                WorkloadFinding(found=_missing(case, by_id), begin=begin, end=end, after_gap=gap),
+                facts(case.workload),
+            )
             yield case, step(case, seen, known, brakes), known.pod
 
 
@@ -131,21 +134,21 @@ def _missing(case: Case, gpus: Mapping[DeviceUUID, GpuUse]) -> Finding:
 
 
 def _settled(
-    steps: Iterable[tuple[Case | None, Step, PodFacts]],
+    steps: Iterable[tuple[Case | None, CaseStep, PodFacts]],
     cases: Mapping[str, Case],
-    present: Present,
+    present: HoldingWorkloads,
     analysis: Analysis,
     *,
     policy: Policy,
-    world: World,
-) -> Iterator[Move]:
+    world: TickFacts,
+) -> Iterator[CaseChange]:
     """The moves of all cases; those that want to act go last, cheapest victims first, as far as the budgets reach."""
     wanting: list[_Wanting] = []
     for before, new, pod in steps:
         if new.wish == "act":
             wanting.append(_Wanting(before, new.case, pod))
         elif new.case is not before or new.wish:
-            yield Move(before, new.case, new.wish)
+            yield CaseChange(before, new.case, new.wish)
     budgets = Budgets(_spent(cases, world.now), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
     scales = policy.action == "scale"
     decided = _decided(cases, policy) if scales and wanting else {}
@@ -157,9 +160,9 @@ def _settled(
             yield from _held_back(group, held)
             continue
         for one, number in zip(group, gpus, strict=True):
-            budgets.spend(Spent(world.now, one.case.namespace, number))
+            budgets.spend(SpentAction(world.now, one.case.namespace, number))
             target = one.pod.target if scales else None
-            yield Move(one.before, acted(one.case, present[one.case.id], world.now, policy, target), "act")
+            yield CaseChange(one.before, acted(one.case, present[one.case.id], world.now, policy, target), "act")
 
 
 class _Wanting(NamedTuple):
@@ -195,13 +198,13 @@ def _incomplete(group: list[_Wanting], decided: Mapping[str, frozenset[PodUID]])
     return () if {uid for one in group for uid in one.pod.peers} <= ready else ("owner_in_use",)
 
 
-def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator[Move]:
+def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator[CaseChange]:
     for before, case, _ in group:
         if case.held_by != brakes or case is not before:
-            yield Move(before, replace(case, held_by=brakes), "")
+            yield CaseChange(before, replace(case, held_by=brakes), "")
 
 
-def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[Spent]:
+def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[SpentAction]:
     """All decisions, also of cases restored or released since. A dry run spends the budget as a live policy does.
 
     The calls of a case that acts may be delivered at any time, so it counts as decided now. Otherwise a control service
@@ -209,7 +212,7 @@ def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[Spent]:
     """
     for case in cases.values():
         if (at := _charged_at(case, now)) is not None:
-            yield Spent(at, case.namespace, case.acted_gpus)
+            yield SpentAction(at, case.namespace, case.acted_gpus)
 
 
 def _charged_at(case: Case, now: UnixTime) -> UnixTime | None:
@@ -231,7 +234,7 @@ def _cost(one: _Wanting) -> tuple[bool, UnixTime, str]:
     return (not one.pod.reversible, min(idle, default=case.first_idle), case.id)
 
 
-def _new_brakes(moves: Iterable[Move]) -> Iterator[Brake]:
+def _new_brakes(moves: Iterable[CaseChange]) -> Iterator[Brake]:
     for before, case, _ in moves:
         if case.held_by:
             known = before.held_by if before is not None else ()

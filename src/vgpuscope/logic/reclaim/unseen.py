@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim.budgets import HOUR
 from vgpuscope.logic.reclaim.machine import Wish, moved
-from vgpuscope.logic.reclaim.tick import Move, Tick, forgettable
+from vgpuscope.logic.reclaim.tick import CaseChange, TickResult, forgettable
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Case, State
 
@@ -21,20 +21,20 @@ _KEEP_ENDED: Seconds = 7 * DAY
 _ENDED: frozenset[State] = frozenset({"verified", "restored", "released", "failed"})
 
 
-def marked(cases: Mapping[str, Case], done: Tick, now: UnixTime) -> Tick:
+def marked(cases: Mapping[str, Case], done: TickResult, now: UnixTime) -> TickResult:
     """The tick with the cases that begin or cease to be unseen, and those that end for it.
 
     An analysis that shows no workload at all says nothing: its source is down.
     """
     if not done.found:
         return done
-    moves = tuple(Move(move.before, *_aged(move.after, move.wish, done, now)) for move in done.moves)
+    moves = tuple(CaseChange(move.before, *_aged(move.after, move.wish, done, now)) for move in done.moves)
     moved_ones = {move.after.id for move in moves}
     others = ((case, *_aged(case, "", done, now)) for key, case in cases.items() if key not in moved_ones)
-    return replace(done, moves=(*moves, *(Move(*one) for one in others if one[1] is not one[0])))
+    return replace(done, moves=(*moves, *(CaseChange(*one) for one in others if one[1] is not one[0])))
 
 
-def _aged(case: Case, wish: Wish, done: Tick, now: UnixTime) -> tuple[Case, Wish]:
+def _aged(case: Case, wish: Wish, done: TickResult, now: UnixTime) -> tuple[Case, Wish]:
     if case.id in done.found:
         return (case if case.unseen_since is None else replace(case, unseen_since=None)), wish
     if case.unseen_since is None:
@@ -51,7 +51,7 @@ def _ends(case: Case, unseen_since: UnixTime) -> UnixTime:
     return unseen_since + (_EXEMPT_WITHOUT_SIGHT if case.state == "exempt" else _WITHOUT_SIGHT)
 
 
-def forgotten(cases: Mapping[str, Case], done: Tick, now: UnixTime) -> Iterator[str]:
+def forgotten(cases: Mapping[str, Case], done: TickResult, now: UnixTime) -> Iterator[str]:
     """The ids of ended cases that nobody asks for any more; never of one whose workload is still there."""
     for key, case in list(cases.items()):
         unseen = case.unseen_since is not None and now - case.unseen_since > _KEEP_ENDED and key not in done.found

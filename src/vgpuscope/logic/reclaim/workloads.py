@@ -17,7 +17,7 @@ Held = Mapping[str, frozenset[str]]  # by workload: the GPUs and MIG instances t
 _Uses: TypeAlias = list[tuple[GpuUse, TenantUse]]
 
 
-class Present:
+class HoldingWorkloads:
     """Every workload that holds something now, by its id.
 
     Most workloads are busy and have no case. So a workload is put together only when it is asked for.
@@ -82,7 +82,7 @@ NOT_IDLE: frozenset[Finding] = frozenset({"busy", "held", "preparing"})
 
 def findings(analysis: Analysis, keys: Iterable[str], held: Held, policy: Policy) -> dict[str, Finding]:
     """What an analysis found of these workloads, as far as they are in it."""
-    present = Present(analysis.gpus)
+    present = HoldingWorkloads(analysis.gpus)
     held = present.held(held)
     return {key: present.finding(key, policy, held=held) for key in keys if key in present}
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vgpuscope.knowledge.request_limits import LARGEST, MOST, MOST_CORES, MOST_GPUS
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.model.admission import Admitted, QuotaRoom, SubmittedContainer, SubmittedPod
+from vgpuscope.model.admission import AdmissionResult, QuotaRoom, SubmittedContainer, SubmittedPod
 
 PRIORITY, PRIORITY_VARIABLE = "nvidia.com/priority", "CUDA_TASK_PRIORITY"
 _DEFAULT = "default-scheduler"
@@ -25,31 +25,31 @@ _WHOLE = 100  # percent
 
 def admit(
     pod: SubmittedPod, *, scheduler: str, overwrite_default: bool = True, rooms: Sequence[QuotaRoom] = ()
-) -> Admitted:
+) -> AdmissionResult:
     """The answer for one pod. `rooms`: the quotas of its namespace, as far as they are known."""
     if pod.ignored or not _ours(pod.scheduler, scheduler, overwrite_default=overwrite_default):
-        return Admitted()
+        return AdmissionResult()
     completed = [_completed(one) for one in pod.containers]
     asking = [one for one in completed if one.amounts.get(NVIDIA.count, 0)]
     each = (text for one in pod.containers for text in (*one.wrong, *_impossible(one)))
     wrong = next(each, "") or _too_many(asking)
     if wrong:
-        return Admitted(code="SCHED_REQUEST_INVALID", message=wrong)
+        return AdmissionResult(code="SCHED_REQUEST_INVALID", message=wrong)
     if not asking:
-        return Admitted(patch=tuple(_changes(pod, completed)))
+        return AdmissionResult(patch=tuple(_changes(pod, completed)))
     privileged = next((one.name for one in pod.containers if one.privileged), None)
     if privileged is not None:
-        return Admitted(code="SCHED_ADMISSION_DENIED", message=f"container {privileged} is privileged")
+        return AdmissionResult(code="SCHED_ADMISSION_DENIED", message=f"container {privileged} is privileged")
     if pod.node:
-        return Admitted(code="SCHED_ADMISSION_DENIED", message="pod has node assigned")
+        return AdmissionResult(code="SCHED_ADMISSION_DENIED", message="pod has node assigned")
     if full := _exceeded(asking, rooms):
-        return Admitted(
+        return AdmissionResult(
             code="SCHED_QUOTA_EXCEEDED",
             message=f"exceeding resource quota of namespace {pod.namespace}: {full.resource} requested "
             f"{_total(asking, full.resource)}, used {full.used}, limit {full.limit}",
         )
     own = () if pod.scheduler == scheduler else ({"op": "add", "path": "/spec/schedulerName", "value": scheduler},)
-    return Admitted(patch=(*_changes(pod, completed), *own))
+    return AdmissionResult(patch=(*_changes(pod, completed), *own))
 
 
 def completion(pod: SubmittedPod, *, scheduler: str, overwrite_default: bool = True) -> tuple[dict[str, Any], ...]:

@@ -1,6 +1,6 @@
 """What if: where the replicas of a pod would go, or why one does not fit and what would make it fit.
 
-Nothing is created or held. The answer is about the books of this moment.
+Nothing is created or held. The answer is about the cluster of this moment.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec.structs import replace
 
 from vgpuscope.knowledge.hami_reasons import CORES_SHORT, MEMORY_SHORT, QUOTA_NOT_FIT, TOO_FEW_GPUS
-from vgpuscope.logic.scheduler.node_fit import Refusal, fit_pod
-from vgpuscope.logic.scheduler.place import Books, Variant, place_in
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod
+from vgpuscope.logic.scheduler.place import ClusterView, WhatIfCluster, place_in
 from vgpuscope.logic.scheduler.rearrange import pods_to_end, pods_to_move
-from vgpuscope.logic.scheduler.remedies import Question, never, relaxed, smaller
+from vgpuscope.logic.scheduler.remedies import UnplacedPod, never, relaxed, smaller
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room, SchedulerState
+from vgpuscope.logic.scheduler.state import NamespaceQuota, SchedulerState
 from vgpuscope.logic.scheduler.verdicts import primary
 from vgpuscope.model.fit import FitReport, NodeLack, Remedy, ReplicaPlace
 from vgpuscope.model.placement import NodeVerdict, PlacementRequest, Policies
@@ -44,14 +44,14 @@ def fit(
     filled = state.copy()  # each replica is applied to it, so that only its own node is computed again
     filled.drop_pod(request.uid)
     places: list[ReplicaPlace] = []
-    refused: tuple[Question, tuple[NodeVerdict, ...]] | None = None
+    refused: tuple[UnplacedPod, tuple[NodeVerdict, ...]] | None = None
     cut = False
     for replica in range(min(replicas, _MOST_REPLICAS)):
         if cut := bool(places) and expired():
             break
         found = place_in(filled, request, names, rules=rules)
         if not found.node:
-            refused = Question(state, Variant(filled), request, names, policies, expired=expired), found.nodes
+            refused = UnplacedPod(state, WhatIfCluster(filled), request, names, policies, expired=expired), found.nodes
             break
         places.append(ReplicaPlace(replica=replica, node=found.node, gpus=found.gpus, score=found.score))
         filled.assume(replace(request, uid=f"{request.uid}#{replica}"), found)
@@ -68,7 +68,7 @@ def fit(
 
 
 def _explained(
-    report: FitReport, question: Question, verdicts: tuple[NodeVerdict, ...], idle: Collection[PodUID]
+    report: FitReport, question: UnplacedPod, verdicts: tuple[NodeVerdict, ...], idle: Collection[PodUID]
 ) -> FitReport:
     """The report with the reasons why the next replica does not fit, and what would make it fit."""
     ended, cut_ended = pods_to_end(question, idle)
@@ -83,10 +83,10 @@ def _explained(
     )
 
 
-def _lacks(question: Question, verdicts: tuple[NodeVerdict, ...]) -> tuple[NodeLack, ...]:
+def _lacks(question: UnplacedPod, verdicts: tuple[NodeVerdict, ...]) -> tuple[NodeLack, ...]:
     """What the nodes lack that come closest; nodes that lack something else than an amount come last."""
-    room = question.books.room(question.request.namespace)
-    found = [_lack(question, question.books, one, room=room) for one in verdicts]
+    room = question.view.room(question.request.namespace)
+    found = [_lack(question, question.view, one, room=room) for one in verdicts]
     return tuple(sorted(found, key=_distance)[:_MOST_LACKS])
 
 
@@ -95,11 +95,15 @@ def _distance(lack: NodeLack) -> tuple[bool, int, int, int, str]:
     return none, lack.gpus or 0, lack.memory or 0, lack.cores or 0, lack.node
 
 
-def _lack(question: Question, books: Books, verdict: NodeVerdict, *, room: Room) -> NodeLack:
-    book = books.book(verdict.node)
-    found = fit_pod(book, question.request, question.rules, room) if book is not None and book.usable else None
+def _lack(question: UnplacedPod, view: ClusterView, verdict: NodeVerdict, *, room: NamespaceQuota) -> NodeLack:
+    node_info = view.node_info(verdict.node)
+    found = (
+        fit_pod(node_info, question.request, question.rules, room)
+        if node_info is not None and node_info.usable
+        else None
+    )
     memory = cores = gpus = None
-    if isinstance(found, Refusal):
+    if isinstance(found, NodeRefusal):
         reason = primary(found.counts)
         if reason == MEMORY_SHORT and found.memory is not None:
             memory = found.memory[1] - found.memory[0]

@@ -26,10 +26,10 @@ from vgpuscope.knowledge.hami_reasons import (
     UUID_MISMATCH,
 )
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.claims import claims_of
-from vgpuscope.logic.scheduler.books import MIG, Gpu, NodeBook, profiles_by_size
+from vgpuscope.logic.device_use import device_uses_of
+from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo, NodeInfo, profiles_by_size
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room
+from vgpuscope.logic.scheduler.state import NamespaceQuota
 from vgpuscope.model.allocation import Assignment, MigProfile
 from vgpuscope.model.placement import ChosenGpu, ContainerAsk, PlacementRequest
 from vgpuscope.model.quantity import MIB, DeviceUUID
@@ -37,7 +37,7 @@ from vgpuscope.model.quantity import MIB, DeviceUUID
 _MOST_COMBINATIONS = 20_000  # of GPUs whose links are compared; all 8 of 16 GPUs are 12,870
 
 
-class Refusal:
+class NodeRefusal:
     """Why a container does not fit on a node: how many GPUs each reason applies to, and the best of them."""
 
     __slots__ = ("ask", "cores", "counts", "fitting", "memory", "quota", "total")
@@ -58,16 +58,18 @@ class Refusal:
 Pick = tuple[int, int, int]  # position of the GPU, MiB, cores
 
 
-def fit_pod(book: NodeBook, request: PlacementRequest, rules: Rules, room: Room) -> tuple[ChosenGpu, ...] | Refusal:
+def fit_pod(
+    node_info: NodeInfo, request: PlacementRequest, rules: Rules, room: NamespaceQuota
+) -> tuple[ChosenGpu, ...] | NodeRefusal:
     """The GPUs of each container, or why the first container that does not fit does not."""
-    running = list(book.gpus)
+    running = list(node_info.gpus)
     chosen: list[ChosenGpu] = []
     init = frozenset(ask.index for ask in request.asks if ask.init)
-    order = book.order(rules.order_key, rules.ordered)
+    order = node_info.order(rules.order_key, rules.ordered)
     for ask in request.asks:
         quota = _Quota(room, chosen, init) if room.limited else None
-        found = _fit_container(running, ask, rules, order=order, links=book.links, quota=quota)
-        if isinstance(found, Refusal):
+        found = _fit_container(running, ask, rules, order=order, links=node_info.links, quota=quota)
+        if isinstance(found, NodeRefusal):
             return found
         after = list(running)
         chosen.extend(_allocate(after, ask, found))
@@ -76,7 +78,7 @@ def fit_pod(book: NodeBook, request: PlacementRequest, rules: Rules, room: Room)
     return tuple(chosen)
 
 
-def _allocate(gpus: list[Gpu], ask: ContainerAsk, picks: Sequence[Pick]) -> Iterator[ChosenGpu]:
+def _allocate(gpus: list[GpuInfo], ask: ContainerAsk, picks: Sequence[Pick]) -> Iterator[ChosenGpu]:
     """The shares of one container; the GPUs in the list are replaced by what is left of them."""
     for position, (at, memory, cores) in enumerate(picks):
         gpu = gpus[at]
@@ -105,15 +107,15 @@ class _Quota:
 
     __slots__ = ("_before", "_init", "_room")
 
-    def __init__(self, room: Room, before: list[ChosenGpu], init: frozenset[int]) -> None:
+    def __init__(self, room: NamespaceQuota, before: list[ChosenGpu], init: frozenset[int]) -> None:
         self._room, self._before, self._init = room, before, init
 
-    def exceeded(self, gpus: Sequence[Gpu], ask: ContainerAsk, picks: Sequence[Pick]) -> tuple[int, int] | None:
+    def exceeded(self, gpus: Sequence[GpuInfo], ask: ContainerAsk, picks: Sequence[Pick]) -> tuple[int, int] | None:
         """What the pod would hold with these GPUs for the next container, if the quota does not allow it."""
         more = [_share(ask.index, gpus[at].id, memory, cores, self._init) for at, memory, cores in picks]
         before = [_share(gpu.container, gpu.uuid, gpu.memory, gpu.cores, self._init) for gpu in self._before]
-        held = claims_of([*before, *more])
-        sums = sum(claim.memory for claim in held), sum(claim.cores for claim in held)
+        held = device_uses_of([*before, *more])
+        sums = sum(device_use.memory for device_use in held), sum(device_use.cores for device_use in held)
         return None if self._room.fits(*sums) else sums
 
 
@@ -130,22 +132,22 @@ def _share(index: int, uuid: DeviceUUID, memory: int, cores: int, init: frozense
 
 
 def _fit_container(
-    gpus: Sequence[Gpu],
+    gpus: Sequence[GpuInfo],
     ask: ContainerAsk,
     rules: Rules,
     *,
     order: Sequence[int],
     links: Mapping[DeviceUUID, Mapping[DeviceUUID, int]],
     quota: _Quota | None,
-) -> list[Pick] | Refusal:
-    refusal = Refusal(ask, len(gpus))
+) -> list[Pick] | NodeRefusal:
+    refusal = NodeRefusal(ask, len(gpus))
     mig = rules.allows_mode(MIG) and any(gpu.mode == MIG for gpu in gpus)
     if ask.count > len(gpus) and not mig:
         refusal.add(TOO_FEW_GPUS)
         return refusal
     picks: list[Pick] = []
     enough: list[Pick] | None = None  # an earlier NUMA node that has enough GPUs, if the last one has not
-    tentative: dict[int, Gpu] = {}  # GPUs in MIG mode with the instances picked so far
+    tentative: dict[int, GpuInfo] = {}  # GPUs in MIG mode with the instances picked so far
     numa = -1
     for at in order:
         gpu = gpus[at]
@@ -188,14 +190,14 @@ def _never() -> None:
     """No quota limits the namespace."""
 
 
-def wanted_memory(ask: ContainerAsk, gpu: Gpu) -> int:
+def wanted_memory(ask: ContainerAsk, gpu: GpuInfo) -> int:
     """MiB of one GPU: the amount, or the percentage of this GPU's memory rounded down."""
     if ask.memory is not None:
         return ask.memory
     return gpu.memory * (100 if ask.percentage is None else ask.percentage) // 100
 
 
-def refused_by_kind(gpu: Gpu, rules: Rules) -> str:
+def refused_by_kind(gpu: GpuInfo, rules: Rules) -> str:
     if not gpu.healthy:
         return NOT_HEALTHY
     if gpu.cordoned:
@@ -204,7 +206,7 @@ def refused_by_kind(gpu: Gpu, rules: Rules) -> str:
 
 
 def _refused(
-    gpu: Gpu, pick: Pick, rules: Rules, *, over_quota: Callable[[], tuple[int, int] | None], refusal: Refusal
+    gpu: GpuInfo, pick: Pick, rules: Rules, *, over_quota: Callable[[], tuple[int, int] | None], refusal: NodeRefusal
 ) -> str:
     """The first check that this GPU fails; "": none."""
     _, memory, cores = pick
@@ -237,7 +239,7 @@ def _refused(
 # --- MIG --------------------------------------------------------------------------------------------------------------
 
 
-def mig_instance(gpu: Gpu, memory: int) -> tuple[MigProfile, tuple[int, int]] | None:
+def mig_instance(gpu: GpuInfo, memory: int) -> tuple[MigProfile, tuple[int, int]] | None:
     """The smallest profile with that much memory and a free placement, and the placement.
 
     Placements bound what fits on a GPU in MIG mode, not cores: seven 1g instances of 15 % are 105 %.
@@ -266,7 +268,7 @@ def _free_placement(profile: MigProfile, placed: Sequence[tuple[int, int]]) -> t
 
 
 def _linked(
-    picks: list[Pick], count: int, gpus: Sequence[Gpu], links: Mapping[DeviceUUID, Mapping[DeviceUUID, int]]
+    picks: list[Pick], count: int, gpus: Sequence[GpuInfo], links: Mapping[DeviceUUID, Mapping[DeviceUUID, int]]
 ) -> list[Pick]:
     """Of all GPUs that fit: the one with the weakest links, or the group with the strongest links among its GPUs."""
     if len(picks) == count:

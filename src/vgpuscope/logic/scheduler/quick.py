@@ -23,66 +23,66 @@ from vgpuscope.knowledge.hami_reasons import (
     TYPE_MISMATCH,
     UUID_MISMATCH,
 )
-from vgpuscope.logic.scheduler.books import Alike, NodeBook, Row
-from vgpuscope.logic.scheduler.node_fit import Refusal
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal
+from vgpuscope.logic.scheduler.node_info import NodeInfo, Row, UniformGpus
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room
+from vgpuscope.logic.scheduler.state import NamespaceQuota
 from vgpuscope.model.placement import ContainerAsk, PlacementRequest
 
 _LEAST = -(2**63)  # less than is free on any GPU, over-allocated ones included
 
 
-class Quick:
+class QuickCheck:
     """The quick check of one request, prepared once for all nodes."""
 
     __slots__ = ("_asks", "_pair", "_room", "_rules", "_together")
 
-    def __init__(self, request: PlacementRequest, rules: Rules, room: Room) -> None:
+    def __init__(self, request: PlacementRequest, rules: Rules, room: NamespaceQuota) -> None:
         self._asks, self._rules, self._room = request.asks, rules, room
         self._together = None if len(request.asks) == 1 or rules.mutex else _together(request)
         self._pair = _pair(request, rules)
 
-    def check(self, book: NodeBook) -> Refusal | bool | None:
+    def check(self, node_info: NodeInfo) -> NodeRefusal | bool | None:
         """Whether the pod fits on the node, or why not; None: only fit_pod can tell."""
-        over = _over_quota(self._asks, self._room, book) if self._room.limited else False
-        if book.mig or over is None:
+        over = _over_quota(self._asks, self._room, node_info) if self._room.limited else False
+        if node_info.mig or over is None:
             return None
         if self._rules.numa_bind:
             single = len(self._asks) == 1 and not over
-            return True if single and _on_one_numa(book, self._asks[0], self._rules) else None
-        if self._together is not None and not over and _roomy(book, self._together, self._rules):
+            return True if single and _on_one_numa(node_info, self._asks[0], self._rules) else None
+        if self._together is not None and not over and _roomy(node_info, self._together, self._rules):
             return True
-        short = _second_short(book, *self._pair, self._rules) if self._pair is not None and not over else None
-        return short or self._one_by_one(book, over_quota=over)
+        short = _second_short(node_info, *self._pair, self._rules) if self._pair is not None and not over else None
+        return short or self._one_by_one(node_info, over_quota=over)
 
-    def _one_by_one(self, book: NodeBook, *, over_quota: bool) -> Refusal | bool | None:
+    def _one_by_one(self, node_info: NodeInfo, *, over_quota: bool) -> NodeRefusal | bool | None:
         """Each container on what the ones before it leave, as long as the order of the GPUs is the node's own."""
-        rows: Sequence[Row] = book.rows
-        alike = book.alike
+        rows: Sequence[Row] = node_info.rows
+        alike = node_info.alike
         for ask in self._asks:
             found = _check(rows, alike, ask, self._rules, over_quota=over_quota)
             if found is not None:
                 if over_quota:
-                    found.quota = (_wanted(ask, book.least_memory), min(ask.cores, 100))
+                    found.quota = (_wanted(ask, node_info.least_memory), min(ask.cores, 100))
                 return found
             if ask.init or ask is self._asks[-1]:
                 continue
-            if rows is not book.rows or self._rules.topology:
+            if rows is not node_info.rows or self._rules.topology:
                 return None
-            rows = _after(book, ask, self._rules)
+            rows = _after(node_info, ask, self._rules)
             alike = _bounds_after(alike, rows, ask) if alike is not None else None
         return True
 
 
-def _over_quota(asks: Sequence[ContainerAsk], room: Room, book: NodeBook) -> bool | None:
+def _over_quota(asks: Sequence[ContainerAsk], room: NamespaceQuota, node_info: NodeInfo) -> bool | None:
     """Whether the quota refuses every GPU (True) or none (False); None: that depends on the GPU."""
-    memory = sum(ask.count * _wanted(ask, book.most_memory) for ask in asks)
+    memory = sum(ask.count * _wanted(ask, node_info.most_memory) for ask in asks)
     if room.fits(memory, sum(ask.count * min(ask.cores, 100) for ask in asks)):
         return False
     first = asks[0]
-    if len(asks) > 1 or (first.memory is None and book.least_memory != book.most_memory):
+    if len(asks) > 1 or (first.memory is None and node_info.least_memory != node_info.most_memory):
         return None
-    return None if room.fits(_wanted(first, book.least_memory), min(first.cores, 100)) else True
+    return None if room.fits(_wanted(first, node_info.least_memory), min(first.cores, 100)) else True
 
 
 def _wanted(ask: ContainerAsk, total: int) -> int:
@@ -90,10 +90,10 @@ def _wanted(ask: ContainerAsk, total: int) -> int:
     return ask.memory if ask.memory is not None else total * (100 if ask.percentage is None else ask.percentage) // 100
 
 
-def _after(book: NodeBook, ask: ContainerAsk, rules: Rules) -> list[Row]:
+def _after(node_info: NodeInfo, ask: ContainerAsk, rules: Rules) -> list[Row]:
     """The node's GPUs after a container that fits has got its share."""
-    rows, cores = list(book.rows), min(ask.cores, 100)
-    taken = _taken(book, ask, rules)
+    rows, cores = list(node_info.rows), min(ask.cores, 100)
+    taken = _taken(node_info, ask, rules)
     assert taken is not None, "the container fits"
     for at in taken:
         lost, kind, uuid, used, slots, total, free, all_cores, free_cores, numa = rows[at]
@@ -102,11 +102,11 @@ def _after(book: NodeBook, ask: ContainerAsk, rules: Rules) -> list[Row]:
     return rows
 
 
-def _taken(book: NodeBook, ask: ContainerAsk, rules: Rules) -> list[int] | None:
+def _taken(node_info: NodeInfo, ask: ContainerAsk, rules: Rules) -> list[int] | None:
     """The positions of the GPUs that a container gets; None: it does not fit."""
-    one, rows = ask if ask.count == 1 else _once(ask), book.rows
+    one, rows = ask if ask.count == 1 else _once(ask), node_info.rows
     taken: list[int] = []
-    for at in book.order(rules.order_key, rules.ordered):
+    for at in node_info.order(rules.order_key, rules.ordered):
         if _check((rows[at],), None, one, rules, over_quota=False) is None:
             taken.append(at)
             if len(taken) == ask.count:
@@ -114,10 +114,10 @@ def _taken(book: NodeBook, ask: ContainerAsk, rules: Rules) -> list[int] | None:
     return None
 
 
-def _bounds_after(alike: Alike, rows: Sequence[Row], ask: ContainerAsk) -> Alike:
+def _bounds_after(alike: UniformGpus, rows: Sequence[Row], ask: ContainerAsk) -> UniformGpus:
     """Bounds that hold whichever GPUs the container got; the emptiest GPU is exact, since messages name it."""
     free = tuple([row[6] for row in rows])
-    return Alike(
+    return UniformGpus(
         alike.kind,
         alike.memory,
         alike.spare_slots - 1,
@@ -134,8 +134,8 @@ def _once(ask: ContainerAsk) -> ContainerAsk:
 
 
 def _check(
-    rows: Sequence[Row], alike: Alike | None, ask: ContainerAsk, rules: Rules, *, over_quota: bool
-) -> Refusal | None:
+    rows: Sequence[Row], alike: UniformGpus | None, ask: ContainerAsk, rules: Rules, *, over_quota: bool
+) -> NodeRefusal | None:
     """None: enough GPUs of the node pass."""
     need, cores = ask.count, min(ask.cores, 100)
     if need > len(rows):
@@ -180,8 +180,8 @@ def _check(
 
 
 def _by_bounds(
-    alike: Alike, ask: ContainerAsk, rules: Rules, *, total: int, over_quota: bool
-) -> Refusal | Literal[False] | None:
+    alike: UniformGpus, ask: ContainerAsk, rules: Rules, *, total: int, over_quota: bool
+) -> NodeRefusal | Literal[False] | None:
     """The same from the bounds of a node with equal GPUs, if they decide; False: they do not."""
     if not rules.any_kind and not rules.allows_kind(alike.kind):
         return _all(ask, TYPE_MISMATCH, total, total=total)
@@ -198,13 +198,13 @@ def _by_bounds(
     return None if roomy else False
 
 
-def _all(ask: ContainerAsk, reason: str, count: int, *, total: int) -> Refusal:
-    made = Refusal(ask, total)
+def _all(ask: ContainerAsk, reason: str, count: int, *, total: int) -> NodeRefusal:
+    made = NodeRefusal(ask, total)
     made.counts[reason] = count
     return made
 
 
-def _short(ask: ContainerAsk, free: int, wanted: int, *, total: int) -> Refusal:
+def _short(ask: ContainerAsk, free: int, wanted: int, *, total: int) -> NodeRefusal:
     """Every GPU has too little memory; `free` is that of the emptiest."""
     made = _all(ask, MEMORY_SHORT, total, total=total)
     made.memory = (free, wanted)
@@ -213,8 +213,8 @@ def _short(ask: ContainerAsk, free: int, wanted: int, *, total: int) -> Refusal:
 
 def _refusal(
     ask: ContainerAsk, reasons: list[str], *, fitting: int, memory: tuple[int, int], cores: int, total: int
-) -> Refusal:
-    made = Refusal(ask, total)
+) -> NodeRefusal:
+    made = NodeRefusal(ask, total)
     for reason in reasons:
         made.counts[reason] = made.counts.get(reason, 0) + 1
     if fitting:
@@ -226,13 +226,13 @@ def _refusal(
     return made
 
 
-def _on_one_numa(book: NodeBook, ask: ContainerAsk, rules: Rules) -> bool:
+def _on_one_numa(node_info: NodeInfo, ask: ContainerAsk, rules: Rules) -> bool:
     """Whether one NUMA node surely has enough GPUs: each passes every check, and they are tried one after the other."""
     if rules.mutex:
         return False
     memory, percentage = ask.memory, 100 if ask.percentage is None else ask.percentage
     fitting: dict[int, int] = {}
-    for lost, kind, uuid, used, slots, total, free, _, free_cores, numa in book.rows:
+    for lost, kind, uuid, used, slots, total, free, _, free_cores, numa in node_info.rows:
         if lost or used >= slots or free_cores < (ask.cores or 1) or (ask.cores >= 100 and used):
             continue
         if free < (total * percentage // 100 if memory is None else memory):
@@ -251,18 +251,18 @@ def _pair(request: PlacementRequest, rules: Rules) -> tuple[ContainerAsk, Contai
     return (asks[0], asks[1]) if any_gpu and len(asks) > 1 and not asks[0].init else None
 
 
-def _second_short(book: NodeBook, first: ContainerAsk, second: ContainerAsk, rules: Rules) -> Refusal | None:
+def _second_short(node_info: NodeInfo, first: ContainerAsk, second: ContainerAsk, rules: Rules) -> NodeRefusal | None:
     """Why the second container does not fit, if it wants more memory than any GPU has free even before the first.
 
     None: the first does not fit, or the second has to be checked beside it.
     """
-    alike, total = book.alike, len(book.rows)
+    alike, total = node_info.alike, len(node_info.rows)
     if alike is None or alike.spare_slots < 2 or second.count > total:
         return None
     wanted = _wanted(second, alike.memory)
     if alike.most_free >= wanted:
         return None
-    taken = _taken(book, first, rules)
+    taken = _taken(node_info, first, rules)
     if taken is None:
         return None
     free, less = list(alike.free), _wanted(first, alike.memory)
@@ -287,12 +287,12 @@ def _together(request: PlacementRequest) -> ContainerAsk | None:
     return None
 
 
-def _roomy(book: NodeBook, ask: ContainerAsk, rules: Rules) -> bool:
+def _roomy(node_info: NodeInfo, ask: ContainerAsk, rules: Rules) -> bool:
     """Whether so many GPUs have room for all containers that any choice works; `index` is their number."""
     fitting, memory, percentage = 0, ask.memory, ask.percentage or 0
-    if book.alike is not None and book.alike.most_free < (memory or 0):
+    if node_info.alike is not None and node_info.alike.most_free < (memory or 0):
         return False
-    for lost, kind, uuid, used, slots, total, free, _, free_cores, _ in book.rows:
+    for lost, kind, uuid, used, slots, total, free, _, free_cores, _ in node_info.rows:
         if lost or used + ask.index > slots or free_cores <= ask.cores:
             continue
         if free < (total * percentage // 100 if memory is None else memory):

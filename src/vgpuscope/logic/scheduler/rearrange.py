@@ -7,14 +7,14 @@ other constraints are not known here, so a move is advice to check.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby
 
-from vgpuscope.logic.scheduler.node_fit import Refusal, fit_pod, wanted_memory
-from vgpuscope.logic.scheduler.place import Variant, first_place, place_in
-from vgpuscope.logic.scheduler.remedies import Question
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod, wanted_memory
+from vgpuscope.logic.scheduler.place import WhatIfCluster, first_place, place_in
+from vgpuscope.logic.scheduler.remedies import UnplacedPod
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room, assumed_pod
+from vgpuscope.logic.scheduler.state import NamespaceQuota, assumed_pod
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.fit import NamedPod, PodMove, Remedy
-from vgpuscope.model.placement import ContainerAsk, Placement, PlacementRequest, Selection
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB, PodUID
 from vgpuscope.model.words import Words
 
@@ -29,12 +29,12 @@ _SHOWN = 5  # pods that a sentence names
 class _Search:
     """The sets of pods that are worth a try, until a limit is reached."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: UnplacedPod) -> None:
         self._question = question
         self._tries = min(_MOST_TRIES, _MOST_NODES // max(len(question.names), 1))
         self._looks, self._late = _MOST_LOOKS, False
         # Only for one container without a quota it is certain that memory has to be free on as many GPUs as it wants.
-        simple = len(question.request.asks) == 1 and not question.books.room(question.request.namespace).limited
+        simple = len(question.request.asks) == 1 and not question.view.room(question.request.namespace).limited
         self._ask = question.request.asks[0] if simple else None
 
     @property
@@ -60,10 +60,10 @@ class _Search:
 
     def _short(self, node: str) -> dict[str, int] | None:
         """MiB that each GPU of a node lacks, negative if it has more than enough; None: that decides nothing."""
-        ask, book = self._ask, self._question.books.book(node)
-        if ask is None or book is None or book.mig:
+        ask, node_info = self._ask, self._question.view.node_info(node)
+        if ask is None or node_info is None or node_info.mig:
             return None
-        return {gpu.id: wanted_memory(ask, gpu) - gpu.memory + gpu.used_memory for gpu in book.gpus}
+        return {gpu.id: wanted_memory(ask, gpu) - gpu.memory + gpu.used_memory for gpu in node_info.gpus}
 
     def _enough(self, short: dict[str, int] | None, freed: list[dict[str, int]]) -> bool:
         if short is None or self._ask is None:
@@ -97,7 +97,7 @@ def _memory(pod: PodState) -> dict[str, int]:
 # --- end --------------------------------------------------------------------------------------------------------------
 
 
-def pods_to_end(question: Question, idle: Collection[PodUID]) -> tuple[list[Remedy], bool]:
+def pods_to_end(question: UnplacedPod, idle: Collection[PodUID]) -> tuple[list[Remedy], bool]:
     """The smallest sets of idle pods whose end makes the pod fit, and whether the search was cut."""
     groups = list(_idle_groups(question, idle))
     search = _Search(question)
@@ -120,12 +120,12 @@ def pods_to_end(question: Question, idle: Collection[PodUID]) -> tuple[list[Reme
     return _fewest(found.values()), question.expired()
 
 
-def _idle_groups(question: Question, idle: Collection[PodUID]) -> Iterator[list[PodState]]:
+def _idle_groups(question: UnplacedPod, idle: Collection[PodUID]) -> Iterator[list[PodState]]:
     """The idle pods whose end could help together: those of one node, and of the namespace if a quota limits it."""
     pods = [pod for uid in dict.fromkeys(idle) for pod in question.state.holding(uid) if uid != question.request.uid]
     pods.sort(key=lambda pod: (pod.place, pod.namespace, pod.name, pod.uid))
     request = question.request
-    limited = question.books.room(request.namespace).limited
+    limited = question.view.room(request.namespace).limited
     mates = [pod for pod in pods if limited and pod.namespace == request.namespace]
     names = set(question.names)
     for name, here in groupby(pods, key=lambda pod: pod.place):
@@ -136,7 +136,7 @@ def _idle_groups(question: Question, idle: Collection[PodUID]) -> Iterator[list[
         yield mates
 
 
-def _needed(question: Question, pods: Sequence[PodState]) -> list[PodState]:
+def _needed(question: UnplacedPod, pods: Sequence[PodState]) -> list[PodState]:
     """Of pods whose end together is enough: those that are needed, dropping one after the other; none if it is not.
 
     When the time is over, more pods than needed may be left.
@@ -153,12 +153,12 @@ def _needed(question: Question, pods: Sequence[PodState]) -> list[PodState]:
     return needed
 
 
-def _ended(question: Question, pods: Sequence[PodState]) -> Remedy | None:
-    books = question.books.changed(without=tuple(pod.uid for pod in pods))
+def _ended(question: UnplacedPod, pods: Sequence[PodState]) -> Remedy | None:
+    view = question.view.changed(without=tuple(pod.uid for pod in pods))
     names = {pod.place for pod in pods} & set(question.names)
-    if question.books.room(question.request.namespace).limited:
+    if question.view.room(question.request.namespace).limited:
         names = set(question.names)
-    found = place_in(books, question.request, sorted(names), rules=question.rules)
+    found = place_in(view, question.request, sorted(names), rules=question.rules)
     if not found.node:
         return None
     named = [f"{pod.namespace}/{pod.name}" for pod in pods[:_SHOWN]]
@@ -187,7 +187,7 @@ def _fewest(found: Iterable[Remedy]) -> list[Remedy]:
 # --- move -------------------------------------------------------------------------------------------------------------
 
 
-def pods_to_move(question: Question) -> tuple[list[Remedy], bool]:
+def pods_to_move(question: UnplacedPod) -> tuple[list[Remedy], bool]:
     """The smallest sets of pods whose move to other GPUs makes the pod fit, and whether the search was cut."""
     search, rooms = _Search(question), _Rooms(question)
     groups = [pods for name in question.names if (pods := _movable(question, name))]
@@ -204,13 +204,13 @@ def pods_to_move(question: Question) -> tuple[list[Remedy], bool]:
     return [], False
 
 
-def _movable(question: Question, name: str) -> list[PodState]:
+def _movable(question: UnplacedPod, name: str) -> list[PodState]:
     """The pods on a node that could be started again elsewhere: with equal shares, and without MIG instances."""
-    book = question.books.book(name)
-    if book is None or not book.usable:
+    node_info = question.view.node_info(name)
+    if node_info is None or not node_info.usable:
         return []
     found = [pod for uid in question.state.holders(name) for pod in question.state.holding(uid)]
-    known = {gpu.id for gpu in book.gpus}
+    known = {gpu.id for gpu in node_info.gpus}
     return [
         pod
         for pod in found
@@ -231,7 +231,7 @@ class _Rooms:
     are left to the placement itself.
     """
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: UnplacedPod) -> None:
         self._question = question
         self._known: dict[object, frozenset[str]] = {}
 
@@ -240,19 +240,23 @@ class _Rooms:
         request, kinds = _request_of(pod), _kinds_of(self._question, pod)
         key = (request.asks, kinds)
         if key not in self._known:
-            rules = Rules(Selection(), self._question.policies, kinds=kinds)
+            rules = Rules(GpuSelection(), self._question.policies, kinds=kinds)
             self._known[key] = frozenset(name for name in self._question.names if self._fits(name, request, rules))
         known = self._known[key]
         return [name for name in self._question.names if name in known or name == pod.place]
 
     def _fits(self, name: str, request: PlacementRequest, rules: Rules) -> bool:
-        book = self._question.books.book(name)
-        return book is not None and book.usable and not isinstance(fit_pod(book, request, rules, Room()), Refusal)
+        node_info = self._question.view.node_info(name)
+        return (
+            node_info is not None
+            and node_info.usable
+            and not isinstance(fit_pod(node_info, request, rules, NamespaceQuota()), NodeRefusal)
+        )
 
 
-def _moved(question: Question, pods: Sequence[PodState], rooms: _Rooms) -> Remedy | None:
+def _moved(question: UnplacedPod, pods: Sequence[PodState], rooms: _Rooms) -> Remedy | None:
     name = pods[0].place
-    left = question.books.changed(without=tuple(pod.uid for pod in pods))
+    left = question.view.changed(without=tuple(pod.uid for pod in pods))
     here = place_in(left, question.request, [name], rules=question.rules)
     if not here.node:
         return None
@@ -260,35 +264,35 @@ def _moved(question: Question, pods: Sequence[PodState], rooms: _Rooms) -> Remed
 
 
 def _arranged(
-    question: Question, left: Variant, pods: Sequence[PodState], here: Placement, rooms: _Rooms
+    question: UnplacedPod, left: WhatIfCluster, pods: Sequence[PodState], here: Placement, rooms: _Rooms
 ) -> Remedy | None:
     """The waiting pod first, then the moved pods wherever they fit; and then the waiting pod still has to fit."""
-    books, moved = left.changed(also=(assumed_pod(question.request, here),)), left
+    view, moved = left.changed(also=(assumed_pod(question.request, here),)), left
     avoid = tuple(gpu.uuid for gpu in here.gpus) if question.rules.mutex else ()
     moves: list[PodMove] = []
     for pod in pods:
-        found = _placed_again(question, books, pod, rooms.names(pod), avoid=avoid)
+        found = _placed_again(question, view, pod, rooms.names(pod), avoid=avoid)
         if found is None or _stays(pod, found):
             return None
         moves.append(PodMove(pod=_named(pod), node=found.node, gpus=found.gpus))
         held = assumed_pod(_request_of(pod), found)
-        books, moved = books.changed(also=(held,)), moved.changed(also=(held,))
+        view, moved = view.changed(also=(held,)), moved.changed(also=(held,))
     there = place_in(moved, question.request, [here.node], rules=question.rules)
     return _move_remedy(moves, there) if there.node else None
 
 
 def _placed_again(
-    question: Question, books: Variant, pod: PodState, names: Sequence[str], *, avoid: tuple[str, ...]
+    question: UnplacedPod, view: WhatIfCluster, pod: PodState, names: Sequence[str], *, avoid: tuple[str, ...]
 ) -> Placement | None:
     """Where a pod could be started again, on GPUs of the kinds that it has."""
-    rules = Rules(Selection(avoid_uuids=avoid), question.policies, kinds=_kinds_of(question, pod))
-    found = first_place(books, _request_of(pod), names, rules=rules)
+    rules = Rules(GpuSelection(avoid_uuids=avoid), question.policies, kinds=_kinds_of(question, pod))
+    found = first_place(view, _request_of(pod), names, rules=rules)
     return found if found.node else None
 
 
-def _kinds_of(question: Question, pod: PodState) -> frozenset[tuple[str, str]]:
+def _kinds_of(question: UnplacedPod, pod: PodState) -> frozenset[tuple[str, str]]:
     """The types and modes of the GPUs that a pod holds."""
-    old = question.state.book(pod.place)
+    old = question.state.node_info(pod.place)
     assert old is not None, "only pods on known nodes are moved"
     holds = {one.device for one in pod.assignments}
     return frozenset((gpu.type, gpu.mode) for gpu in old.gpus if gpu.id in holds)

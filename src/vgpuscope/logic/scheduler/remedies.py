@@ -1,6 +1,6 @@
 """What would make a pod fit that changes only the pod, its quota or a cordon: a smaller request, a relaxed constraint.
 
-Each remedy is a placement that was made with the change applied, so it is true for the books of this moment.
+Each remedy is a placement that was made with the change applied, so it is true for the cluster of this moment.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.scheduler.books import Gpu, NodeBook
 from vgpuscope.logic.scheduler.node_fit import wanted_memory
-from vgpuscope.logic.scheduler.place import Books, Variant, first_place, place_in
+from vgpuscope.logic.scheduler.node_info import GpuInfo, NodeInfo
+from vgpuscope.logic.scheduler.place import ClusterView, WhatIfCluster, first_place, place_in
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room, SchedulerState, assumed_pod, nvidia_sums
+from vgpuscope.logic.scheduler.state import NamespaceQuota, SchedulerState, assumed_pod, nvidia_sums
 from vgpuscope.model.fit import Remedy, RemedySubject
-from vgpuscope.model.placement import ContainerAsk, Placement, PlacementRequest, Policies, Selection
+from vgpuscope.model.placement import ContainerAsk, GpuSelection, Placement, PlacementRequest, Policies
 from vgpuscope.model.words import Words
 
 
@@ -26,43 +26,43 @@ def never() -> bool:
     return False
 
 
-class Question:
-    """A pod that does not fit, and the books in which it does not."""
+class UnplacedPod:
+    """A pod that does not fit, and the nodes and quotas by which it does not."""
 
-    __slots__ = ("books", "expired", "names", "policies", "request", "rules", "state")
+    __slots__ = ("expired", "names", "policies", "request", "rules", "state", "view")
 
     def __init__(
         self,
         state: SchedulerState,
-        books: Variant,
+        view: WhatIfCluster,
         request: PlacementRequest,
         names: Sequence[str],
         policies: Policies,
         *,
         expired: Callable[[], bool] = never,
     ) -> None:
-        """`state` has the pods that exist; `books` have earlier replicas, too. `expired`: a search has to end."""
-        self.state, self.books, self.request, self.names, self.policies = state, books, request, names, policies
+        """`state` has the pods that exist; `view` has earlier replicas, too. `expired`: a search has to end."""
+        self.state, self.view, self.request, self.names, self.policies = state, view, request, names, policies
         self.expired = expired
         self.rules = Rules(request.selection, policies)
 
-    def placed(self, request: PlacementRequest | None = None, books: Books | None = None) -> Placement | None:
-        """The placement of a changed request, or of the same one in other books; None: it does not fit either."""
+    def placed(self, request: PlacementRequest | None = None, view: ClusterView | None = None) -> Placement | None:
+        """The placement of a changed request, or of the same one in another view; None: it does not fit either."""
         asked = request or self.request
         rules = self.rules if asked.selection == self.request.selection else Rules(asked.selection, self.policies)
-        found = place_in(books or self.books, asked, self.names, rules=rules)
+        found = place_in(view or self.view, asked, self.names, rules=rules)
         return found if found.node else None
 
     def fits(self, request: PlacementRequest) -> bool:
         """Whether a changed request fits on some node; stops at the first."""
         rules = Rules(request.selection, self.policies)
-        return bool(first_place(self.books, request, self.names, rules=rules).node)
+        return bool(first_place(self.view, request, self.names, rules=rules).node)
 
 
 # --- smaller ----------------------------------------------------------------------------------------------------------
 
 
-def smaller(question: Question) -> Iterator[Remedy]:
+def smaller(question: UnplacedPod) -> Iterator[Remedy]:
     """For each amount of each container: the largest with which the pod fits, if everything else stays as it is."""
     for at, ask in enumerate(question.request.asks):
         for amount in _amounts(ask):
@@ -93,7 +93,7 @@ def _amounts(ask: ContainerAsk) -> Iterator[_Amount]:
     yield _Amount("count", 1, ask.count - 1, lambda amount: replace(ask, count=amount))
 
 
-def _fits_with(question: Question, at: int, amount: _Amount, value: int) -> bool:
+def _fits_with(question: UnplacedPod, at: int, amount: _Amount, value: int) -> bool:
     return question.fits(_with(question, at, amount.change(value)))
 
 
@@ -111,7 +111,7 @@ def _largest(amount: _Amount, fits: Callable[[int], bool]) -> int | None:
     return low
 
 
-def _with(question: Question, at: int, ask: ContainerAsk) -> PlacementRequest:
+def _with(question: UnplacedPod, at: int, ask: ContainerAsk) -> PlacementRequest:
     asks = question.request.asks
     return replace(question.request, asks=(*asks[:at], ask, *asks[at + 1 :]))
 
@@ -144,14 +144,14 @@ def _smaller(subject: RemedySubject, value: int, ask: ContainerAsk, found: Place
 # --- relax ------------------------------------------------------------------------------------------------------------
 
 
-def relaxed(question: Question) -> Iterator[Remedy]:
+def relaxed(question: UnplacedPod) -> Iterator[Remedy]:
     """Constraints without which the pod fits: each alone, or pairs if none alone is enough."""
     present = _present(question)
     alone = list(_found(question, [(one,) for one in present]))
     yield from alone or _found(question, list(combinations(present, 2)))
 
 
-def _present(question: Question) -> list[RemedySubject]:
+def _present(question: UnplacedPod) -> list[RemedySubject]:
     """The constraints that apply to the pod."""
     chosen = question.request.selection
     applies: dict[RemedySubject, bool] = {
@@ -160,33 +160,35 @@ def _present(question: Question) -> list[RemedySubject]:
         "mode": bool(chosen.mode),
         "numa-bind": chosen.numa_bind,
         "mutex": question.rules.mutex,
-        "quota": question.books.room(question.request.namespace).limited,
-        "cordon": any(_cordoned(question.books.book(name)) for name in question.names),
+        "quota": question.view.room(question.request.namespace).limited,
+        "cordon": any(_cordoned(question.view.node_info(name)) for name in question.names),
     }
     return [subject for subject, here in applies.items() if here]
 
 
-def _cordoned(book: NodeBook | None) -> bool:
-    return book is not None and any(gpu.cordoned for gpu in book.gpus)
+def _cordoned(node_info: NodeInfo | None) -> bool:
+    return node_info is not None and any(gpu.cordoned for gpu in node_info.gpus)
 
 
-def _found(question: Question, groups: Sequence[tuple[RemedySubject, ...]]) -> Iterator[Remedy]:
+def _found(question: UnplacedPod, groups: Sequence[tuple[RemedySubject, ...]]) -> Iterator[Remedy]:
     for group in groups:
         selection = reduce(lambda chosen, one: _without(chosen, one, question), group, question.request.selection)
         request, cordon = replace(question.request, selection=selection), "cordon" in group
-        room = question.books.room(request.namespace)
-        found = question.placed(request, _Eased(question.books, Room() if "quota" in group else room, cordon=cordon))
+        room = question.view.room(request.namespace)
+        found = question.placed(
+            request, _Eased(question.view, NamespaceQuota() if "quota" in group else room, cordon=cordon)
+        )
         if found is not None and "quota" not in group:
             yield _relaxed(question, group, found, {})
         for limits in (_counted(question, found), _at_most(question)) if found is not None and "quota" in group else ():
             raised = _raised(room, limits)
-            found = question.placed(request, _Eased(question.books, raised, cordon=cordon))
+            found = question.placed(request, _Eased(question.view, raised, cordon=cordon))
             if found is not None:
                 yield _relaxed(question, group, found, _changed(room, raised))
                 break
 
 
-def _without(chosen: Selection, subject: RemedySubject, question: Question) -> Selection:
+def _without(chosen: GpuSelection, subject: RemedySubject, question: UnplacedPod) -> GpuSelection:
     match subject:
         case "type":
             return replace(chosen, use_types=(), avoid_types=())
@@ -204,16 +206,16 @@ def _without(chosen: Selection, subject: RemedySubject, question: Question) -> S
 
 
 class _Eased:
-    """The books with another quota, or with no GPU cordoned."""
+    """The nodes and quotas with another quota, or with no GPU cordoned."""
 
-    def __init__(self, books: Books, room: Room, *, cordon: bool) -> None:
-        self._books, self._room, self._cordon = books, room, cordon
+    def __init__(self, view: ClusterView, room: NamespaceQuota, *, cordon: bool) -> None:
+        self._view, self._room, self._cordon = view, room, cordon
 
-    def book(self, name: str) -> NodeBook | None:
-        found = self._books.book(name)
+    def node_info(self, name: str) -> NodeInfo | None:
+        found = self._view.node_info(name)
         return found.uncordoned() if found is not None and self._cordon and _cordoned(found) else found
 
-    def room(self, _: str) -> Room:
+    def room(self, _: str) -> NamespaceQuota:
         return self._room
 
 
@@ -228,7 +230,9 @@ _NAMES: dict[RemedySubject, Words] = {
 }
 
 
-def _relaxed(question: Question, group: tuple[RemedySubject, ...], found: Placement, quota: dict[str, int]) -> Remedy:
+def _relaxed(
+    question: UnplacedPod, group: tuple[RemedySubject, ...], found: Placement, quota: dict[str, int]
+) -> Remedy:
     devices = _to_uncordon(question, found) if "cordon" in group else ()
     detail = [f"{resource}={limit}" for resource, limit in quota.items()] + list(devices)
     shown = Words(f" ({', '.join(detail)})", f"（{'、'.join(detail)}）") if detail else Words("", "")
@@ -255,11 +259,11 @@ def _relaxed(question: Question, group: tuple[RemedySubject, ...], found: Placem
     )
 
 
-def _counted(question: Question, found: Placement) -> tuple[int, int]:
+def _counted(question: UnplacedPod, found: Placement) -> tuple[int, int]:
     """MiB and cores that a placement counts: a MIG instance as requested or by its profile, whichever is more."""
-    asks, book = {ask.index: ask for ask in question.request.asks}, question.books.book(found.node)
-    assert book is not None, "the pod fitted there"
-    gpus = {gpu.id: gpu for gpu in book.gpus}
+    asks, node_info = {ask.index: ask for ask in question.request.asks}, question.view.node_info(found.node)
+    assert node_info is not None, "the pod fitted there"
+    gpus = {gpu.id: gpu for gpu in node_info.gpus}
     counted = [
         replace(
             gpu,
@@ -271,7 +275,7 @@ def _counted(question: Question, found: Placement) -> tuple[int, int]:
     return nvidia_sums(assumed_pod(question.request, replace(found, gpus=tuple(counted))))
 
 
-def _at_most(question: Question) -> tuple[int, int]:
+def _at_most(question: UnplacedPod) -> tuple[int, int]:
     """What the pod could count at most, on the largest GPUs: which GPUs it gets can depend on the quota."""
     largest = max((gpu.memory for name in question.names for gpu in _gpus(question, name)), default=0)
     memory = sum(ask.count * (ask.memory if ask.memory is not None else largest) for ask in question.request.asks)
@@ -281,12 +285,12 @@ def _at_most(question: Question) -> tuple[int, int]:
 _MOST_LINKED = 16  # GPUs of a node: to compare their links, all of them are first counted against the quota
 
 
-def _gpus(question: Question, name: str) -> Sequence[Gpu]:
-    book = question.books.book(name)
-    return book.gpus if book is not None else ()
+def _gpus(question: UnplacedPod, name: str) -> Sequence[GpuInfo]:
+    node_info = question.view.node_info(name)
+    return node_info.gpus if node_info is not None else ()
 
 
-def _raised(room: Room, more: tuple[int, int]) -> Room:
+def _raised(room: NamespaceQuota, more: tuple[int, int]) -> NamespaceQuota:
     """The room with limits that allow so much more."""
     memory, cores = room.memory_used + more[0], room.cores_used + more[1]
     return replace(
@@ -296,7 +300,7 @@ def _raised(room: Room, more: tuple[int, int]) -> Room:
     )
 
 
-def _changed(before: Room, after: Room) -> dict[str, int]:
+def _changed(before: NamespaceQuota, after: NamespaceQuota) -> dict[str, int]:
     """The limits that were raised, by resource."""
     limits = {
         NVIDIA.memory: (before.memory_limit, after.memory_limit),
@@ -305,7 +309,7 @@ def _changed(before: Room, after: Room) -> dict[str, int]:
     return {name: new for name, (old, new) in limits.items() if name and new is not None and new != old}
 
 
-def _to_uncordon(question: Question, found: Placement) -> tuple[str, ...]:
-    book = question.books.book(found.node)
-    cordoned = {gpu.id for gpu in book.gpus if gpu.cordoned} if book is not None else set()
+def _to_uncordon(question: UnplacedPod, found: Placement) -> tuple[str, ...]:
+    node_info = question.view.node_info(found.node)
+    cordoned = {gpu.id for gpu in node_info.gpus if gpu.cordoned} if node_info is not None else set()
     return tuple(dict.fromkeys(gpu.uuid for gpu in found.gpus if gpu.uuid in cordoned))

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from vgpuscope.logic.scheduler.books import EVEN, Gpu
-from vgpuscope.model.placement import GpuPolicy, NodePolicy, Policies, Selection
+from vgpuscope.logic.scheduler.node_info import EVEN, GpuInfo
+from vgpuscope.model.placement import GpuPolicy, GpuSelection, NodePolicy, Policies
 
 Key = tuple[float, ...]
 
@@ -28,7 +28,7 @@ class Rules:
     )
 
     def __init__(
-        self, selection: Selection, policies: Policies, *, kinds: frozenset[tuple[str, str]] | None = None
+        self, selection: GpuSelection, policies: Policies, *, kinds: frozenset[tuple[str, str]] | None = None
     ) -> None:
         """`kinds` are the only types and modes that are allowed, whatever the selection says; None: all."""
         self.selection = selection
@@ -65,7 +65,7 @@ class Rules:
         chosen = self.selection
         return (not chosen.use_uuids or uuid in chosen.use_uuids) and uuid not in chosen.avoid_uuids
 
-    def ordered(self, gpus: Sequence[Gpu]) -> list[int]:
+    def ordered(self, gpus: Sequence[GpuInfo]) -> list[int]:
         """The positions of the GPUs in the order in which they are tried.
 
         Ties are broken by the higher index, then by the UUID that sorts last, which no policy compares.
@@ -78,7 +78,7 @@ class Rules:
         return sorted(last, key=keys.__getitem__)
 
 
-def _order(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[Gpu, float], Key]:
+def _order(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[GpuInfo, float], Key]:
     """HAMi's comparison of GPUs: one policy compares in a fixed way, a chain in the order of its names."""
     if len(policy) > 1 or policy == ("numa",):
         return _chained(policy, numa_bind=numa_bind)
@@ -90,13 +90,13 @@ def _order(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[Gpu, 
     return (lambda gpu, score: (-gpu.numa, score)) if numa_bind else (lambda gpu, score: (score, -gpu.numa))
 
 
-def _chained(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[Gpu, float], Key]:
+def _chained(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[GpuInfo, float], Key]:
     """Mutex and topology-aware are no keys of the order; without any key GPUs are spread."""
     names = [name for name in policy if name in {"binpack", "spread", "numa"}] or ["spread"]
     if numa_bind:
         names = ["numa", *(name for name in names if name != "numa")]
 
-    def key(gpu: Gpu, score: float) -> Key:
+    def key(gpu: GpuInfo, score: float) -> Key:
         values: dict[str, float] = {"binpack": -score, "spread": score, "numa": -gpu.numa}
         return tuple(values[name] for name in names)
 

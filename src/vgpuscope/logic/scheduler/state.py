@@ -1,4 +1,4 @@
-"""The books of the scheduler extender: nodes, quotas and the GPUs that pods hold, from watch events and assumptions.
+"""The state of the scheduler extender: nodes, quotas and the GPUs that pods hold, from watch events and assumptions.
 
 An assumption is a placement that the extender has decided and that the watch has not reported yet. Its GPUs are held
 from the decision on. The watch takes over when it reports the same assignment, or a binding. Until then both count: an
@@ -14,15 +14,15 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.claims import claims, counts
+from vgpuscope.logic.device_use import counts, device_uses
 from vgpuscope.logic.objects import ClusterObjects
-from vgpuscope.logic.scheduler.books import NodeBook, Use
+from vgpuscope.logic.scheduler.node_info import AllocatedAmounts, NodeInfo
 from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, QuotaState
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB, DeviceUUID, PodUID
 
 
-class Room(Struct, frozen=True):
+class NamespaceQuota(Struct, frozen=True):
     """What the quotas of a namespace leave for NVIDIA GPUs: used and limit of memory (MiB) and of cores (percent)."""
 
     memory_used: int = 0
@@ -46,10 +46,10 @@ class SchedulerState(ClusterObjects):
     def __init__(self) -> None:
         super().__init__()
         self._assumed: dict[PodUID, PodState] = {}
-        self._uses: dict[str, dict[DeviceUUID, Use]] = {}  # by node, also of GPUs and nodes that are not known
+        self._uses: dict[str, dict[DeviceUUID, AllocatedAmounts]] = {}  # by node, also of unknown GPUs and nodes
         self._at: dict[str, dict[PodUID, None]] = {}  # by node: the pods that hold GPUs there
         self._namespaces: dict[str, list[int]] = {}  # MiB and cores of NVIDIA GPUs, and the number of holders
-        self._books: dict[str, NodeBook] = {}  # as last computed
+        self._node_infos: dict[str, NodeInfo] = {}  # as last computed
         self._stale: set[str] = set()
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -108,26 +108,28 @@ class SchedulerState(ClusterObjects):
         found = [pod for uid in self._at.get(node, ()) for pod in self.holding(uid)[:1]]
         return tuple(pod.uid for pod in sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
-    def book(self, name: str) -> NodeBook | None:
+    def node_info(self, name: str) -> NodeInfo | None:
         """The GPUs of a node with their usage; None for an unknown node."""
         if self._stale:
             self._settle()
-        return self._books.get(name)
+        return self._node_infos.get(name)
 
-    def books(self) -> Mapping[str, NodeBook]:
+    def node_infos(self) -> Mapping[str, NodeInfo]:
         """The same for all nodes."""
         if self._stale:
             self._settle()
-        return self._books
+        return self._node_infos
 
-    def room(self, namespace: str, *, without: Collection[PodUID] = (), also: Iterable[PodState] = ()) -> Room:
+    def room(
+        self, namespace: str, *, without: Collection[PodUID] = (), also: Iterable[PodState] = ()
+    ) -> NamespaceQuota:
         """What the quotas of a namespace leave, if some pods held nothing and `also` held GPUs.
 
         Of several quotas the strictest counts.
         """
         quotas = self._quotas.get(namespace)
         if not quotas:
-            return Room()
+            return NamespaceQuota()
         memory, cores, _ = self._namespaces.get(namespace, (0, 0, 0))
         gone = [(pod, -1) for uid in without for pod in self.holding(uid)]
         for pod, sign in [*gone, *((pod, 1) for pod in also)]:
@@ -135,11 +137,11 @@ class SchedulerState(ClusterObjects):
                 more = nvidia_sums(pod)
                 memory, cores = memory + sign * more[0], cores + sign * more[1]
         limits = [_strictest(quotas.values(), resource) for resource in NVIDIA.quotas]
-        return Room(memory, limits[0], cores, limits[1])
+        return NamespaceQuota(memory, limits[0], cores, limits[1])
 
-    def book_with(
+    def node_info_with(
         self, name: str, *, without: Collection[PodUID] = (), also: Iterable[PodState] = ()
-    ) -> NodeBook | None:
+    ) -> NodeInfo | None:
         """The node as it would be if some pods held nothing and `also` held its GPUs; nothing changes here."""
         node = self._nodes.get(name)
         if node is None:
@@ -150,15 +152,15 @@ class SchedulerState(ClusterObjects):
         for pod in also:
             if pod.place == name:
                 _tally(uses, pod, 1)
-        return NodeBook(node, uses)
+        return NodeInfo(node, uses)
 
     def _settle(self) -> None:
         for name in self._stale:
             node = self._nodes.get(name)
             if node is None:
-                self._books.pop(name, None)
+                self._node_infos.pop(name, None)
             else:
-                self._books[name] = NodeBook(node, self._uses.get(name, {}))
+                self._node_infos[name] = NodeInfo(node, self._uses.get(name, {}))
         self._stale.clear()
 
     def copy(self) -> "SchedulerState":
@@ -170,7 +172,7 @@ class SchedulerState(ClusterObjects):
         made._uses = {name: {uuid: use.copy() for uuid, use in uses.items()} for name, uses in self._uses.items()}
         made._at = {name: dict(pods) for name, pods in self._at.items()}
         made._namespaces = {namespace: list(sums) for namespace, sums in self._namespaces.items()}
-        made._books = dict(self._books)
+        made._node_infos = dict(self._node_infos)
         return made
 
     # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,15 +219,15 @@ class SchedulerState(ClusterObjects):
         self._stale.add(pod.place)
 
 
-def _tally(uses: dict[DeviceUUID, Use], pod: PodState, sign: int) -> None:
+def _tally(uses: dict[DeviceUUID, AllocatedAmounts], pod: PodState, sign: int) -> None:
     """Add or remove what a pod holds of each device; a device that nobody holds has no entry."""
-    for claim in claims(pod):
-        use = uses.setdefault(claim.device, Use())
-        use.slots += sign * claim.slots
-        use.memory += sign * (claim.memory // MIB)
-        use.cores += sign * claim.cores
+    for device_use in device_uses(pod):
+        use = uses.setdefault(device_use.device, AllocatedAmounts())
+        use.slots += sign * device_use.slots
+        use.memory += sign * (device_use.memory // MIB)
+        use.cores += sign * device_use.cores
     for uuid, placements in _placements(pod).items():
-        use = uses.setdefault(uuid, Use())
+        use = uses.setdefault(uuid, AllocatedAmounts())
         placed = Counter(use.placed)
         placed.update(placements) if sign > 0 else placed.subtract(placements)
         use.placed = tuple(sorted(placed.elements()))
@@ -236,8 +238,8 @@ def _tally(uses: dict[DeviceUUID, Use], pod: PodState, sign: int) -> None:
 
 def nvidia_sums(pod: PodState) -> tuple[int, int]:
     """The memory in MiB and the cores of NVIDIA GPUs that count against the quotas of the pod's namespace."""
-    found = [claim for claim in claims(pod) if claim.vendor == NVIDIA.word]
-    return sum(claim.memory // MIB for claim in found), sum(claim.cores for claim in found)
+    found = [device_use for device_use in device_uses(pod) if device_use.vendor == NVIDIA.word]
+    return sum(device_use.memory // MIB for device_use in found), sum(device_use.cores for device_use in found)
 
 
 def _placements(pod: PodState) -> dict[DeviceUUID, list[tuple[int, int]]]:

@@ -22,10 +22,10 @@ from vgpuscope.knowledge.hami_reasons import (
     UUID_MISMATCH,
 )
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.scheduler.books import NodeBook
-from vgpuscope.logic.scheduler.node_fit import Refusal
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal
+from vgpuscope.logic.scheduler.node_info import NodeInfo
 from vgpuscope.logic.scheduler.rules import Rules
-from vgpuscope.logic.scheduler.state import Room
+from vgpuscope.logic.scheduler.state import NamespaceQuota
 from vgpuscope.model.placement import ContainerAsk, NodeVerdict
 from vgpuscope.model.verdict_words import Sentence, lacking, said
 from vgpuscope.model.words import Words
@@ -38,11 +38,11 @@ _RANK = {reason: rank for rank, reason in enumerate((QUOTA_NOT_FIT, *_SCARCE, *_
 _SHOWN = 3  # UUIDs or types in a sentence
 
 
-def unregistered(name: str, book: NodeBook | None) -> NodeVerdict:
+def unregistered(name: str, node_info: NodeInfo | None) -> NodeVerdict:
     """The verdict on a node without GPUs for the scheduler."""
-    if book is None:
+    if node_info is None:
         words = said("node-unknown")
-    elif not book.gpus:
+    elif not node_info.gpus:
         words = said("node-empty")
     else:
         words = said("node-offers-none", str(NVIDIA.count))
@@ -51,12 +51,14 @@ def unregistered(name: str, book: NodeBook | None) -> NodeVerdict:
     )
 
 
-def refused(book: NodeBook, refusal: Refusal, *, rules: Rules, room: Room, namespace: str) -> NodeVerdict:
+def refused(
+    node_info: NodeInfo, refusal: NodeRefusal, *, rules: Rules, room: NamespaceQuota, namespace: str
+) -> NodeVerdict:
     """The verdict on a node where a container does not fit."""
     reason, code, text = _decided(refusal)
-    words, requested, available = _words(reason, book, refusal, rules=rules, room=room, namespace=namespace)
+    words, requested, available = _words(reason, node_info, refusal, rules=rules, room=room, namespace=namespace)
     return NodeVerdict(
-        node=book.name,
+        node=node_info.name,
         code=code,
         reason=text,
         message=words.en,
@@ -66,7 +68,7 @@ def refused(book: NodeBook, refusal: Refusal, *, rules: Rules, room: Room, names
     )
 
 
-def _decided(refusal: Refusal) -> tuple[str, str, str]:
+def _decided(refusal: NodeRefusal) -> tuple[str, str, str]:
     """The reason that decides, its code, and HAMi's text."""
     if len(refusal.counts) == 1:
         (counted,) = refusal.counts.items()
@@ -105,7 +107,9 @@ def hami_text(counts: dict[str, int], total: int) -> str:
 _Said: TypeAlias = tuple[Words, str, str]  # the message, requested and available
 
 
-def _words(reason: str, book: NodeBook, refusal: Refusal, *, rules: Rules, room: Room, namespace: str) -> _Said:
+def _words(
+    reason: str, node_info: NodeInfo, refusal: NodeRefusal, *, rules: Rules, room: NamespaceQuota, namespace: str
+) -> _Said:
     ask, of = refusal.ask, (str(refusal.counts[reason]), str(refusal.total))
     match reason:
         case "CardInsufficientMemory":
@@ -133,7 +137,7 @@ def _words(reason: str, book: NodeBook, refusal: Refusal, *, rules: Rules, room:
         case "CardUuidMismatch":
             return _uuid(rules, of)
         case "CardTypeMismatch":
-            return _type(book, rules)
+            return _type(node_info, rules)
         case "CardCordoned":
             return said("cordoned", *of), "", ""
         case _:
@@ -148,7 +152,7 @@ def _memory_text(ask: ContainerAsk) -> str:
     return f"{ask.memory}MB" if ask.memory is not None else f"{ask.percentage or 100}%"
 
 
-def _quota(refusal: Refusal, room: Room, namespace: str) -> _Said:
+def _quota(refusal: NodeRefusal, room: NamespaceQuota, namespace: str) -> _Said:
     """The sentence names the namespace only, as the handbook's does; the unit tells which limit is exceeded."""
     memory, cores = refusal.quota or (0, 0)
     if room.memory_limit is not None and room.memory_used + memory > room.memory_limit:
@@ -167,12 +171,12 @@ def _uuid(rules: Rules, of: tuple[str, str]) -> _Said:
     return said("uuid-excluded", unwanted, *of), f"not {unwanted}", "other GPUs"
 
 
-def _type(book: NodeBook, rules: Rules) -> _Said:
+def _type(node_info: NodeInfo, rules: Rules) -> _Said:
     chosen = rules.selection
-    if chosen.mode and any(rules.allows_type(type_) for type_ in book.types):
-        has = _listed(tuple(sorted({gpu.mode for gpu in book.gpus if rules.allows_type(gpu.type)})))
+    if chosen.mode and any(rules.allows_type(type_) for type_ in node_info.types):
+        has = _listed(tuple(sorted({gpu.mode for gpu in node_info.gpus if rules.allows_type(gpu.type)})))
         return _short("mode", chosen.mode, has)
-    return _type_words(chosen.use_types, chosen.avoid_types, book.types)
+    return _type_words(chosen.use_types, chosen.avoid_types, node_info.types)
 
 
 @lru_cache(maxsize=256)  # thousands of nodes have few types

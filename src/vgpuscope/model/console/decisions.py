@@ -42,7 +42,7 @@ class DecisionList(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
 
 
-class NodeLack(Struct, frozen=True, kw_only=True):
+class RefusedNode(Struct, frozen=True, kw_only=True):
     """A node that was refused, and what it lacks."""
 
     node: str
@@ -60,7 +60,7 @@ class CodeRow(Struct, frozen=True, kw_only=True):
     meaning: Words | None
     advice: Words | None  # what to do about it
     count: int
-    nodes: tuple[NodeLack, ...]  # the first ones, the nearest to fitting first
+    nodes: tuple[RefusedNode, ...]  # the first ones, the nearest to fitting first
 
 
 class RankedNode(Struct, frozen=True, kw_only=True):

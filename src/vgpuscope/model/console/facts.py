@@ -9,14 +9,14 @@ from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.pending import PendingList
 
 
-class Seen(NamedTuple):
+class SeenSeries(NamedTuple):
     """One series of a metric."""
 
     name: str
     labels: dict[str, str]
 
 
-class Shown(NamedTuple):
+class LabelledValues(NamedTuple):
     """The values of all metrics that have the same labels."""
 
     labels: dict[str, str]
@@ -77,5 +77,5 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeLedger, ...] = ()
     revision: int = 0  # another one for other nodes
     pending: PendingList
-    page: tuple[tuple[Seen, float], ...] | None = None  # samples of its metrics; None: the page could not be read
+    page: tuple[tuple[SeenSeries, float], ...] | None = None  # samples of its metrics; None: the page could not be read
     fault: ScopeError | None = None  # why a part of this is missing

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from vgpuscope.model.cluster import Finding, OfferLedger
-from vgpuscope.model.console.beside import NodeBeside
 from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.host_usage import NodeBeside
 from vgpuscope.model.console.overview import GpuClass
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.scheduling import FreeCapacity

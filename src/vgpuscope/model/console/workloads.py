@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from vgpuscope.model.analysis import UseClass, Verdict
-from vgpuscope.model.console.beside import PodBeside
 from vgpuscope.model.console.gpus import TenantDetail, Use
+from vgpuscope.model.console.host_usage import PodBeside
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.scheduling import PendingRow, ReasonRow
 from vgpuscope.model.quantity import Bytes, Seconds, Watts

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 
 from vgpuscope.http.openapi import METRICS, described, document
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.usage import NodeSnapshot
 
@@ -13,7 +13,7 @@ _ABOUT = "The GPUs of one node, their processes, containers and pods, as of the 
 
 
 def operations(
-    node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]], *, protected: bool = False
+    node: Callable[[HttpCall[NoQuery, None]], Awaitable[NodeSnapshot]], *, protected: bool = False
 ) -> tuple[Operation, ...]:
     """The table of operations; `node` returns the last sample. `protected`: requests need credentials."""
     own = Operation(

@@ -2,8 +2,8 @@
 
 nvml ───────┐
 regions ────┤
-/proc ──────┼──► Sampler.cycle() ──► NodeSample ───► Page ──► /metrics
-pods ───────┤      (a thread)            └─────────────────► /api/v1/node
+/proc ──────┼──► Sampler.cycle() ──► NodeSample ───► ExpositionPage ──► /metrics
+pods ───────┤      (a thread)            └───────────────────────────► /api/v1/node
 podresources┤  (with slices and claims of the API server, where containers have claims)
 profiling ──┘  (the driver's own counters, or a dcgm-exporter on the node)
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
 from vgpuscope.formats.kube.lists import ObjectFault
-from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
@@ -39,7 +39,7 @@ from vgpuscope.services.agent.claims import Claims, ClaimSource
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
-from vgpuscope.views.exposition.page import Page
+from vgpuscope.views.exposition.page import ExpositionPage
 from vgpuscope.worker import Worker
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Agent(Service):
         super().__init__()
         self._config, self._retry = config, retry
         self._clock, self._wall = clock, wall
-        self._latest: tuple[NodeSample, Page] | None = None
+        self._latest: tuple[NodeSample, ExpositionPage] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
         # each is set after the first answer or error
@@ -231,7 +231,7 @@ class Agent(Service):
         self._stop.set()
         await self._claims.close()
 
-    async def _node(self, call: Call[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
+    async def _node(self, call: HttpCall[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
         if self._latest is None:
             raise SourceDown("no sample has been taken yet", hint="Retry after 1 s.")
         return self._latest[0].complete()
@@ -407,4 +407,4 @@ def _grant_source(config: AgentConfig) -> Any:
     return PodResources(config.podresources_socket)
 
 
-_NO_PAGE = Page()
+_NO_PAGE = ExpositionPage()

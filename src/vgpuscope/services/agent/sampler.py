@@ -24,7 +24,7 @@ from vgpuscope.model.errors import (
 from vgpuscope.model.host import HostSide
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.region import Refusal, RegionReading
+from vgpuscope.model.region import RegionReading, RejectedRegion
 from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
@@ -32,7 +32,7 @@ from vgpuscope.runtime.driver import DriverProbe
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.runtime.units import Units
-from vgpuscope.services.agent.beside import Beside
+from vgpuscope.services.agent.host import HostReader
 from vgpuscope.services.agent.profiling import Profiling
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.node.nvml.driver import Nvml
@@ -40,7 +40,7 @@ from vgpuscope.sources.node.proc import Proc
 from vgpuscope.sources.node.ratio import RatioFile
 from vgpuscope.sources.node.regions import Regions
 from vgpuscope.views.build import Build
-from vgpuscope.views.exposition.page import Page, Renderer, Sample
+from vgpuscope.views.exposition.page import ExpositionPage, Renderer, Sample
 from vgpuscope.views.node.metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Sampler:
             clock=clock,
         )
         self._proc = Proc(proc_root, command_line=command_line)
-        self._beside = Beside(cgroup_root=cgroup_root, proc_root=proc_root, window=window)
+        self._host_reader = HostReader(cgroup_root=cgroup_root, proc_root=proc_root, window=window)
         if cgroup_root is None:
             self.source_health["cgroup"].none("--cgroup-root none")
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
@@ -162,7 +162,7 @@ class Sampler:
         self._tell = OnChange(log)
         self._summary_due = 0.0
 
-    def cycle(self) -> tuple[NodeSample, Page]:
+    def cycle(self) -> tuple[NodeSample, ExpositionPage]:
         """Take one sample."""
         began = time.perf_counter()
         at = self._wall()
@@ -270,9 +270,9 @@ class Sampler:
 
     def _host(self, sample: NodeSample, owners: dict[int, ProcessOwner] | None, tick: float) -> HostSide:
         """The node beside its GPUs; while it cannot be read, without values."""
-        side = self._read("cgroup", lambda: self._beside.side(sample, owners, tick=tick, clock=self._clock))
-        if self._beside.error is not None:
-            self.failed("cgroup", self._beside.error)
+        side = self._read("cgroup", lambda: self._host_reader.side(sample, owners, tick=tick, clock=self._clock))
+        if self._host_reader.error is not None:
+            self.failed("cgroup", self._host_reader.error)
         return side or HostSide()
 
     def _reread_ratio(self) -> None:
@@ -328,7 +328,7 @@ class Sampler:
             self._summary_due = self._clock() + _SUMMARY_EVERY
             _summarise(snapshot)
 
-    def _tell_refusal(self, refusal: Refusal) -> None:
+    def _tell_refusal(self, refusal: RejectedRegion) -> None:
         new = self._tell.tell(
             ("region", refusal.path),
             refusal.reason,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from vgpuscope.config import AnalyzerConfig
 from vgpuscope.http import address
-from vgpuscope.http.admission import Admission
+from vgpuscope.http.admission import IdentityAdmission
 from vgpuscope.http.client_limits import ClientLimits
 from vgpuscope.http.console_files import wants_page
 from vgpuscope.http.identity import ApiToken, Identity
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard
 
 
-class Access:
+class AnalyzerAccess:
     """The admission of the settings of now."""
 
     def __init__(self, config: Callable[[], AnalyzerConfig], *, clock: Callable[[], Seconds]) -> None:
@@ -50,7 +50,7 @@ class Access:
         key = session_key(config.session_key, config.api_token) or self._session_key
         self.sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
         identity = _identity(config, guard, token, SessionCookie(self.sessions))
-        self.admission = Admission(identity, ClientLimits(config.rate_limit, clock=self._clock))
+        self.admission = IdentityAdmission(identity, ClientLimits(config.rate_limit, clock=self._clock))
 
     @property
     def identity(self) -> Identity:

@@ -12,17 +12,17 @@ from msgspec import UNSET, Struct, UnsetType
 from vgpuscope.config import Config
 from vgpuscope.http import docs
 from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_WASTES, WASTES_WAITING
-from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
+from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
-from vgpuscope.http.operations import EVENTS, Call, Method, Operation
+from vgpuscope.http.operations import EVENTS, HttpCall, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.request_places import Places
 from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.console.opinion import OpinionRow
-from vgpuscope.model.doctor import AnalyzerFacts, Channel, DoctorReport, ReclaimFacts
+from vgpuscope.model.doctor import AnalyzerFacts, ChannelFacts, DoctorReport, ReclaimFacts
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -32,7 +32,7 @@ from vgpuscope.services.analyzer.backtest.api import BacktestApi
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.api import ConsoleApi
 from vgpuscope.services.analyzer.console.console import Console
-from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
+from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Staleness
 from vgpuscope.services.analyzer.doctor import Doctor
 from vgpuscope.services.analyzer.notices.api import NoticesApi
 from vgpuscope.services.analyzer.notices.notices import Notices
@@ -52,7 +52,7 @@ from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.settings.settings import CHANGEABLE, TRIABLE, Sections, by_path
 from vgpuscope.services.analyzer.sources.watch import SourceCheck
 from vgpuscope.services.analyzer.wasted import wasted
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
@@ -84,8 +84,8 @@ _ENDPOINTS = {
     "docs": "/docs",
     "api": "/api/v1/summary",
 }
-Plain = Call[NoQuery, None]
-Rows = Call[RowsQuery, None]
+Plain = HttpCall[NoQuery, None]
+Rows = HttpCall[RowsQuery, None]
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     tally: AnalysisCounts
     last: Analysis | None  # the last good analysis, perhaps of another replica
     old: bool  # the last analysis is too old to be trusted
-    stale: Stale | None = None  # why the shown results are out of date
+    stale: Staleness | None = None  # why the shown results are out of date
     look: SourceCheck | None = None  # None: the source was not checked yet
     leader: bool
     history: bool  # the store of results answers
@@ -115,7 +115,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
         return (self.look.error if self.look and newest else None) or self.tally.last_error
 
 
-class Triggered(Struct, frozen=True, kw_only=True):
+class TriggerResult(Struct, frozen=True, kw_only=True):
     """What a request for an analysis led to."""
 
     started: bool  # False: it joined one that is running
@@ -139,10 +139,10 @@ class AnalyzerState(Protocol):
     def state(self) -> ServiceState: ...
     @property
     def console(self) -> Console: ...
-    def trigger(self, *, use_ai: bool | None = None) -> Triggered: ...
+    def trigger(self, *, use_ai: bool | None = None) -> TriggerResult: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
-    async def page(self, wanted: Wanted) -> HistoryPage: ...
-    async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
+    async def page(self, wanted: HistorySelection) -> HistoryPage: ...
+    async def points(self, wanted: HistorySelection) -> list[HistoryPoint]: ...
 
 
 def _changes_types() -> tuple[Any, Any]:
@@ -171,7 +171,7 @@ class AnalyzerApi:
 
     def __init__(
         self,
-        desk: AnalyzerState,
+        backend: AnalyzerState,
         *,
         guarded: bool = False,
         more: Sequence[Operation] = (),
@@ -179,7 +179,7 @@ class AnalyzerApi:
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
-        self._state, self._wall = desk, wall
+        self._state, self._wall = backend, wall
         self._doctor = Doctor(
             console=lambda: self._state.console,
             config=self._settings_now,
@@ -353,11 +353,11 @@ class AnalyzerApi:
             reclaim=self._own_reclaim(),
         )
 
-    def _own_channels(self) -> tuple[Channel, ...]:
+    def _own_channels(self) -> tuple[ChannelFacts, ...]:
         notices = self._state.notices
         notices.channels()  # a channel that cannot be made has an error from now on
         return tuple(
-            Channel(name=name, used=bool(one.error) or one.delivered_at is not None, error=one.error)
+            ChannelFacts(name=name, used=bool(one.error) or one.delivered_at is not None, error=one.error)
             for name, one in notices.states.items()
         )
 
@@ -426,7 +426,7 @@ class AnalyzerApi:
         )
         return json_content(body, **{"cache-control": "no-store"})
 
-    async def _analyze(self, call: Call[AnalyzeQuery, None]) -> seed.Triggered:
+    async def _analyze(self, call: HttpCall[AnalyzeQuery, None]) -> seed.Triggered:
         done = self._state.trigger(use_ai=call.asked.use_ai)
         message = "GPU analysis started in background" if done.started else "GPU analysis is running already; joined it"
         if done.why_not is not None:
@@ -436,7 +436,7 @@ class AnalyzerApi:
     async def _config(self, call: Plain) -> dict[str, Any]:  # noqa: ARG002
         return shapes.shown_config(self._state.config())
 
-    async def _update(self, call: Call[UpdateQuery, Sections | None]) -> seed.Updated:
+    async def _update(self, call: HttpCall[UpdateQuery, Sections | None]) -> seed.Updated:
         asked = msgspec.structs.asdict(call.asked)
         given = {_NAMES[name]: value for name, value in asked.items() if value is not None}
         named = by_path(call.body or {})
@@ -450,27 +450,27 @@ class AnalyzerApi:
         updates = {names.get(path, path): _plain(value) for path, value in done.items()}
         return seed.Updated("updated", updates, "In effect now; an analysis with the new settings has started.")
 
-    async def _board(self, call: Call[Any, Any]) -> Board:
+    async def _board(self, call: HttpCall[Any, Any]) -> Board:
         """The results that the caller may see. Every handler reads them here."""
         board, caller = await self._state.board(), call.caller
         if not caller.restricted:
             return board
         return await asyncio.to_thread(_visible, board, caller, self._state.config().thresholds.low_utilization)
 
-    async def _results(self, call: Rows) -> Answer:
+    async def _results(self, call: Rows) -> HttpAnswer:
         board = await self._board(call)
-        return Answer(make=lambda: _rows_content(call, board.rows), version=_version(board))
+        return HttpAnswer(make=lambda: _rows_content(call, board.rows), version=_version(board))
 
-    async def _low(self, call: Rows) -> Answer:
+    async def _low(self, call: Rows) -> HttpAnswer:
         board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
 
         def make() -> Content:
             found = low(board.rows, threshold=threshold)
             return _rows_content(call, found) if call.csv else _low_content(call, found, board, threshold)
 
-        return Answer(make=make, version=(_version(board), threshold))
+        return HttpAnswer(make=make, version=(_version(board), threshold))
 
-    async def _stats(self, call: Call[StatsQuery, None]) -> Answer:
+    async def _stats(self, call: HttpCall[StatsQuery, None]) -> HttpAnswer:
         board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
         stale = _stale(self._state.state())
 
@@ -478,11 +478,11 @@ class AnalyzerApi:
             made = msgspec.structs.replace(_sums(call.asked, board, threshold), **stale)
             return _csv([made], Stats) if call.csv else json_content(made)
 
-        return Answer(make=make, version=(_version(board), threshold, stale))
+        return HttpAnswer(make=make, version=(_version(board), threshold, stale))
 
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _summary(self, call: Plain) -> Answer:
+    async def _summary(self, call: Plain) -> HttpAnswer:
         board, state = await self._board(call), self._state.state()
         stale, errors = _stale(state), state.tally.errors
         sums = msgspec.structs.replace(board.stats, **stale)
@@ -491,9 +491,9 @@ class AnalyzerApi:
             found = shapes.summary(board.analysis, board.rows, sums, stale=board.stale, errors=errors, **stale)
             return json_content(visible_summary(found, call.caller))
 
-        return Answer(make=make, version=(_version(board), stale, errors))
+        return HttpAnswer(make=make, version=(_version(board), stale, errors))
 
-    async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
+    async def _history(self, call: HttpCall[HistoryQuery, None]) -> HttpAnswer:
         """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
         _check_namespace(call.caller, call.asked)
         await self._histories.take()
@@ -503,15 +503,15 @@ class AnalyzerApi:
             self._histories.leave()
             raise
         headers = {NEXT: page.cursor} if page.cursor else {}
-        return Answer(make=lambda: json_content(page.points), headers=headers, ended=self._histories.leave)
+        return HttpAnswer(make=lambda: json_content(page.points), headers=headers, ended=self._histories.leave)
 
-    async def _waste(self, call: Call[WasteQuery, None]) -> Answer:
+    async def _waste(self, call: HttpCall[WasteQuery, None]) -> HttpAnswer:
         async with self._wastes:
             found = await self._sum_of_waste(call)
         headers = {"x-total-count": str(found.count)}
-        return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
+        return HttpAnswer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
 
-    async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
+    async def _sum_of_waste(self, call: HttpCall[WasteQuery, None]) -> Waste:
         """One hour or day is read at a time, so that memory use does not grow with the period."""
         end = self._wall()
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
@@ -535,7 +535,7 @@ class AnalyzerApi:
 def analysis_event(board: Board) -> Event:
     """The event that listeners get: which analysis is shown, and how many GPUs it has."""
     analysis = board.analysis
-    data = shapes.Shown(
+    data = shapes.ShownAnalysis(
         number=analysis.number if analysis else None,
         timestamp=board.stats.timestamp,
         gpus=board.stats.total_gpus,

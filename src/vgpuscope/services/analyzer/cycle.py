@@ -16,8 +16,8 @@ from vgpuscope.config import Config
 from vgpuscope.logic.fleet.allocated import with_allocations
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.fleet_limits import within_limits
-from vgpuscope.logic.fleet.presence import Present, expected, kept, split
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.presence import GpuPresence, expected, kept, split
+from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Allocations, Analysis, Fault, GpuUse, Reading, Target
@@ -37,7 +37,7 @@ _SLACK = 30.0  # seconds beyond the source's own deadline
 _TOLD = 10  # faults of one analysis that are logged
 
 
-class Source(Protocol):
+class ReadingSource(Protocol):
     """Where readings come from."""
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading: ...
@@ -46,7 +46,7 @@ class Source(Protocol):
 Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
 
 
-class Stale(Struct, frozen=True, kw_only=True):
+class Staleness(Struct, frozen=True, kw_only=True):
     """Since when the shown results are out of date, and why."""
 
     since: UnixTime
@@ -83,13 +83,13 @@ async def _no_list() -> None:
     """Nothing is known of the cluster."""
 
 
-class Cycle:
+class AnalysisCycle:
     """Runs analyses, one at a time."""
 
     def __init__(
         self,
         config: Callable[[], Config],
-        source: Callable[[], Source],
+        source: Callable[[], ReadingSource],
         *,
         owners: Callable[[], Awaitable[Owners]],
         done: Callable[[Board], Awaitable[bool | None]],
@@ -134,17 +134,17 @@ class Cycle:
         """The board as it was last made; `old` says whether to trust it."""
         return self._board
 
-    def staleness(self) -> Stale | None:
+    def staleness(self) -> Staleness | None:
         """Why the shown results are out of date; None: they are from the last analysis, and not too old."""
         analysis, tally = self._board.analysis, self.tally
         if tally.failing_since is not None and (analysis is None or analysis.started < tally.failing_since):
             error = tally.last_error
             assert error is not None
-            return Stale(since=tally.failing_since, reason=f"{error.code}: {error}")
+            return Staleness(since=tally.failing_since, reason=f"{error.code}: {error}")
         if analysis is None or not self._too_old(analysis):
             return None
         lasts = self._lasts(analysis)
-        return Stale(
+        return Staleness(
             since=min(self._clock(), analysis.started + lasts), reason=f"no analysis has succeeded for {lasts:g} s"
         )
 
@@ -269,7 +269,7 @@ class Cycle:
         self._fleet = fleet
         return (*present.reporting, *stay), expected(reading.targets, stay)
 
-    async def _kept(self, present: Present, reading: Reading, config: Config) -> tuple[GpuUse, ...]:
+    async def _kept(self, present: GpuPresence, reading: Reading, config: Config) -> tuple[GpuUse, ...]:
         return kept(
             present,
             reading=reading,
@@ -372,9 +372,9 @@ def _fleet(config: Config) -> object:
     return prometheus.url, prometheus.query_condition, analyzer.targets, analyzer.discover_services
 
 
-def _weights(config: Config) -> Weights:
+def _weights(config: Config) -> ScoreWeights:
     scoring = config.scoring
-    return Weights(
+    return ScoreWeights(
         gpu_util=scoring.gpu_util_weight,
         mem_copy=scoring.mem_copy_weight,
         mem_used=scoring.mem_used_weight,

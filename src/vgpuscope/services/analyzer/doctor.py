@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from vgpuscope.config import Config
-from vgpuscope.http.operations import Call
+from vgpuscope.http.operations import HttpCall
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.doctor.chain import judged
@@ -23,7 +23,7 @@ from vgpuscope.model.doctor import (
 from vgpuscope.model.errors import QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.console.console import Console
-from vgpuscope.sources.console.parts import Held, PartReader
+from vgpuscope.sources.console.parts import PartReader, PartReading
 from vgpuscope.sources.doctor.local import nothing_here
 from vgpuscope.sources.doctor.pages import series_of
 from vgpuscope.sources.doctor.prometheus import PrometheusReader
@@ -57,7 +57,7 @@ class Doctor:
             "analysis", self._made, kept=_KEPT, deadline=_WITHIN, clock=clock, wall=wall
         )
 
-    async def answer(self, call: Call[NoQuery, None]) -> DoctorReport:
+    async def answer(self, call: HttpCall[NoQuery, None]) -> DoctorReport:
         """The report; callers who may not see every namespace get the numbers without examples."""
         held = await self._reader.read()
         if held.value is None:
@@ -111,7 +111,7 @@ def _of_pages(pages: dict[str, LastPage]) -> SeriesFacts:
     return series_of(texts, origin="analyzer.targets", whole=len(some) == len(pages))
 
 
-def _cluster(held: Held[Any]) -> ClusterFacts | Missing:
+def _cluster(held: PartReading[Any]) -> ClusterFacts | Missing:
     if isinstance(held.value, ClusterFacts):
         return held.value
     error = held.error

@@ -12,7 +12,7 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.reclaim import Brake
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
-from vgpuscope.services.analyzer.cycle import Cycle
+from vgpuscope.services.analyzer.cycle import AnalysisCycle
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
@@ -24,18 +24,18 @@ from vgpuscope.views.fleet.metrics import (
     FLEET_METRICS,
     AnalyzerHealth,
     AnalyzerPage,
-    CardsPage,
+    GpusPage,
     cards_page,
     fleet_samples,
 )
 from vgpuscope.views.reclaim.api import counted
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class MetricSources(Struct, frozen=True, kw_only=True):
     """The parts of the analyzer that have metrics."""
 
     config: Callable[[], Config]
-    cycle: Cycle
+    cycle: AnalysisCycle
     replica: Replica
     outbox: Outbox
     opinions: Opinions
@@ -47,9 +47,9 @@ class Parts(Struct, frozen=True, kw_only=True):
 class MetricsPage:
     """GPUs, which change with each analysis, and the health of the analyzer, which changes at any time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: MetricSources) -> None:
         self._parts = parts
-        self._cards = CardsPage()
+        self._cards = GpusPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._made_from: tuple[tuple[object, ...], object] = ((), None)
 
@@ -67,7 +67,7 @@ class MetricsPage:
         if state != self._made_from[1] or not all(map(operator.is_, of, self._made_from[0])):
             self._fleet.update("fleet", self._samples())
             self._made_from = (of, state)
-        return AnalyzerPage(CardsPage() if one.cycle.old else self._cards, self._fleet)
+        return AnalyzerPage(GpusPage() if one.cycle.old else self._cards, self._fleet)
 
     def _brakes(self) -> Mapping[Brake, bool]:
         return self._parts.reclaim.brakes(reachable=self._parts.replica.stored is not False)

@@ -10,9 +10,9 @@ from vgpuscope.model.analysis import Status, UseClass, Verdict
 from vgpuscope.model.history import Step
 from vgpuscope.model.waste import GroupBy
 from vgpuscope.runtime.duration import LONG
-from vgpuscope.store.results.wanted import CURSOR, Wanted
+from vgpuscope.store.results.wanted import CURSOR, HistorySelection
 from vgpuscope.views.fleet.results.results import ResultRow
-from vgpuscope.views.fleet.selection import Selection
+from vgpuscope.views.fleet.selection import RowSelection
 
 FIELDS = ResultRow.__struct_fields__
 ORDERS = tuple(name for name in FIELDS if name not in {"tenants", "ai_analysis", "xids"})
@@ -42,9 +42,9 @@ class RowFilters(Struct, frozen=True, kw_only=True):
     min_score: Annotated[Score | None, Meta(description="Only rows or tenants of this score or more.")] = None
     max_score: Annotated[Score | None, Meta(description="Only rows or tenants of this score or less.")] = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> RowSelection:
         """The filters in the form that the view takes."""
-        return Selection(
+        return RowSelection(
             equal={name: value for name in _EQUAL if (value := getattr(self, name)) is not None},
             search=self.search or "",
             least={} if self.min_score is None else {"score": self.min_score},
@@ -72,9 +72,9 @@ class RowsQuery(RowFilters, frozen=True, kw_only=True):
     fields: tuple[Annotated[str, one_of(FIELDS, "Fields to send.")], ...] = ()
     format: Format = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> RowSelection:
         found = super().selection()
-        return Selection(
+        return RowSelection(
             equal=found.equal,
             search=found.search,
             least=found.least,
@@ -121,10 +121,10 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
         Meta(description="The x-next-cursor header of the page before, to continue after it; all else unchanged."),
     ] = None
 
-    def wanted(self, now: float) -> Wanted:
+    def wanted(self, now: float) -> HistorySelection:
         """The selection in the form that the store takes."""
         end = now if self.end is None else self.end
-        return Wanted(
+        return HistorySelection(
             step=self.step,
             begin=end - 86400 if self.begin is None else self.begin,
             end=end,

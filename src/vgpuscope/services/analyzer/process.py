@@ -1,8 +1,8 @@
 """The analyzer: readings of the fleet → scores and verdicts → an API, /metrics, a log table and a history.
 
 PrometheusSource ─┐
-ScrapeSource ─────┴─► Cycle (fleet → score → verdict) ─► Board ─► API, /metrics, log
-                                    └──────────────────► History ─► /api/v1/history, the next start, other replicas
+ScrapeSource ─────┴─► AnalysisCycle (fleet → score → verdict) ─► Board ─► API, /metrics, log
+                                            └──────────► History ─► /api/v1/history, the next start, other replicas
 """
 
 import asyncio
@@ -32,21 +32,21 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Case
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import set_level
-from vgpuscope.services.analyzer.access import Access, shows_no_data
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, Triggered, analysis_event
+from vgpuscope.services.analyzer.access import AnalyzerAccess, shows_no_data
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, TriggerResult, analysis_event
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.console import Console
-from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
+from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table
-from vgpuscope.services.analyzer.metrics_page import MetricsPage, Parts
+from vgpuscope.services.analyzer.metrics_page import MetricSources, MetricsPage
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.board import OpinionBoard
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.reclaim.activity import ReclaimActivity
 from vgpuscope.services.analyzer.reclaim.control import control_sender
-from vgpuscope.services.analyzer.reclaim.given import Given
+from vgpuscope.services.analyzer.reclaim.dependencies import ReclaimDependencies
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
-from vgpuscope.services.analyzer.reclaim.newest import Newest
+from vgpuscope.services.analyzer.reclaim.newest import NewestAnalysis
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.replica import LEASE, Replica
 from vgpuscope.services.analyzer.saving import Saving
@@ -61,7 +61,7 @@ from vgpuscope.services.analyzer.sources.watch import SourceWatch
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.store.results.history import History, open_history
-from vgpuscope.store.results.wanted import AnalysisKey, Wanted
+from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection
 from vgpuscope.store.timeline import EventLog
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def main(
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     file: SettingsFile | None = None,
-    source: Callable[[Config], Source] | None = None,
+    source: Callable[[Config], ReadingSource] | None = None,
 ) -> int:
     """`vgpuscope analyzer`. `source` returns the source that the settings ask for, if not the default one."""
     return run(*plan(flags=flags, environ=environ, file=file, source=source))
@@ -88,7 +88,7 @@ def plan(
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     file: SettingsFile | None = None,
-    source: Callable[[Config], Source] | None = None,
+    source: Callable[[Config], ReadingSource] | None = None,
 ) -> Plan:
     """The analyzer for the frame; ConfigInvalid if its settings cannot be used."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=check_settings)
@@ -125,7 +125,7 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock, self._wall = settings, clock, wall
         self.feed = Feed()
-        self._access = Access(lambda: settings.config.analyzer, clock=clock)
+        self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock)
         self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
         self._history = history or _history(settings.config)
@@ -134,7 +134,7 @@ class Analyzer(Service):
         self._saving = Saving(self._history, self._replica, run=self._followers.run, wall=wall)
         self._replica.on_turn.append(self._saving.again)
         self.console = Console(self, clock=clock, wall=wall)
-        self._cycle = Cycle(
+        self._cycle = AnalysisCycle(
             self.config,
             self.source,
             owners=self._sources.owners,
@@ -168,7 +168,7 @@ class Analyzer(Service):
         self.notices = Notices(self.config, opinion=self._opinion_on, clock=wall)
         self._kube = ReclaimKube(self.config, clock=wall)
         self.reclaim = self._new_reclaim()
-        self._to_reclaim = Newest(self.reclaim.ticks, run=self._followers.run)
+        self._to_reclaim = NewestAnalysis(self.reclaim.ticks, run=self._followers.run)
         self.backtests = Backtests(settings, self._history.past, clock=clock, wall=wall)
         self._metrics = self._new_metrics()
         self._found = 0  # analyses of other processes that were found in the store
@@ -181,7 +181,7 @@ class Analyzer(Service):
             queues=self._kube.queues,
             clock=self._wall,
         )
-        given = Given(
+        given = ReclaimDependencies(
             config=self.config,
             store=self._history.reclaim,
             lead=self._replica,
@@ -203,7 +203,7 @@ class Analyzer(Service):
         return Reclaim(given)
 
     def _new_metrics(self) -> MetricsPage:
-        parts = Parts(
+        parts = MetricSources(
             config=self.config,
             cycle=self._cycle,
             replica=self._replica,
@@ -297,10 +297,10 @@ class Analyzer(Service):
     def settings(self) -> Settings:
         return self._settings
 
-    def source(self) -> Source:
+    def source(self) -> ReadingSource:
         return self._sources.current
 
-    def staleness(self) -> Stale | None:
+    def staleness(self) -> Staleness | None:
         return self._cycle.staleness()
 
     def last_error(self) -> ScopeError | None:
@@ -325,15 +325,15 @@ class Analyzer(Service):
             ai_error=self.opinions.last_error,
         )
 
-    def trigger(self, *, use_ai: bool | None = None) -> Triggered:
+    def trigger(self, *, use_ai: bool | None = None) -> TriggerResult:
         self._replica.check_analyses()
         return self._start(use_ai)
 
-    def _start(self, use_ai: bool | None = None) -> Triggered:
+    def _start(self, use_ai: bool | None = None) -> TriggerResult:
         """Start an analysis, or join the running one. A wish about the language model counts for that analysis only."""
         started = self._cycle.trigger()
         asks, why = self.opinions.wish(use_ai, joined=not started)
-        return Triggered(started=started, asks=asks, why_not=why)
+        return TriggerResult(started=started, asks=asks, why_not=why)
 
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]:
         self._replica.check_analyses()
@@ -348,10 +348,10 @@ class Analyzer(Service):
     def stored(self) -> Hashable:
         return self._saving.outbox.saved, self._found
 
-    async def page(self, wanted: Wanted) -> HistoryPage:
+    async def page(self, wanted: HistorySelection) -> HistoryPage:
         return await self._history.page(wanted)
 
-    async def points(self, wanted: Wanted) -> list[HistoryPoint]:
+    async def points(self, wanted: HistorySelection) -> list[HistoryPoint]:
         return (await self._history.page(wanted)).points
 
     def admit(self, request: Request, operation: Operation) -> Caller:

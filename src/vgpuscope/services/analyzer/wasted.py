@@ -9,11 +9,11 @@ from vgpuscope.logic.fleet.waste import Now, WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 
 _FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used"})  # that a ledger adds up
 
-ReadPoints: TypeAlias = Callable[[Wanted], Awaitable[list[HistoryPoint]]]
+ReadPoints: TypeAlias = Callable[[HistorySelection], Awaitable[list[HistoryPoint]]]
 
 
 async def wasted(
@@ -47,5 +47,7 @@ async def points(
     fields: frozenset[str] = frozenset(),
 ) -> list[HistoryPoint]:
     """All points of GPUs, or of pods if a namespace is given ("": any). `fields`: those that are needed, or all."""
-    wanted = Wanted(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod, fields=fields)
+    wanted = HistorySelection(
+        step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod, fields=fields
+    )
     return await read(wanted)

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from vgpuscope.http import docs
 from vgpuscope.http.openapi import METRICS, document
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
@@ -27,9 +27,9 @@ class PendingQuery(Struct, frozen=True, kw_only=True):
 class Handlers(Protocol):
     """The handlers of the operations."""
 
-    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]: ...
-    async def pending(self, call: Call[PendingQuery, None]) -> PendingList: ...
-    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]: ...
+    async def nodes(self, call: HttpCall[NoQuery, None]) -> list[NodeLedger]: ...
+    async def pending(self, call: HttpCall[PendingQuery, None]) -> PendingList: ...
+    async def owners(self, call: HttpCall[NoQuery, None]) -> dict[str, str]: ...
 
 
 def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...]:

@@ -12,7 +12,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.sources.cluster.controllers import controller_of
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,13 @@ class OwnerSearch:
 
     def __init__(
         self,
-        book: OwnerIndex,
+        index: OwnerIndex,
         kubeconfig: str | None,
         *,
         failed: Callable[[ScopeError], None],
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        self._book, self._kubeconfig, self._failed, self._clock = book, kubeconfig, failed, clock
+        self._index, self._kubeconfig, self._failed, self._clock = index, kubeconfig, failed, clock
         self._refused: dict[tuple[str, str, str], float] = {}  # by namespace, API version, kind: until when
         self._later: dict[str, float] = {}  # by UID of a controller that could not be read: until when
         self._errors = 0  # of the current search
@@ -54,7 +54,7 @@ class OwnerSearch:
         now = self._clock()
         self._refused = {kind: until for kind, until in self._refused.items() if until > now}
         self._later = {uid: until for uid, until in self._later.items() if until > now}
-        unknown = (one for one in self._book.unknown() if one.controller.uid not in self._later)
+        unknown = (one for one in self._index.unknown() if one.controller.uid not in self._later)
         return [one for one in unknown if _kind(one) not in self._refused]
 
     async def _ask_all(self, wanted: list[OwnerStep]) -> Seconds:
@@ -62,7 +62,7 @@ class OwnerSearch:
         self._errors = 0
         try:
             async with open_client(self._kubeconfig) as client:
-                api, turn = Api(client, timeout=_TIMEOUT), asyncio.Semaphore(_AT_ONCE)
+                api, turn = KubeClient(client, timeout=_TIMEOUT), asyncio.Semaphore(_AT_ONCE)
                 async with asyncio.TaskGroup() as group:
                     for one in wanted:
                         group.create_task(self._ask(api, turn, one), name="controller")
@@ -71,13 +71,13 @@ class OwnerSearch:
             return _RETRY
         return _RETRY if self._errors >= _MOST_ERRORS else _EVERY
 
-    async def _ask(self, api: Api, turn: asyncio.Semaphore, one: OwnerStep) -> None:
+    async def _ask(self, api: KubeClient, turn: asyncio.Semaphore, one: OwnerStep) -> None:
         """Read one controller; if that fails, it is the only one that stays unknown."""
         async with turn:
             if _kind(one) in self._refused or self._errors >= _MOST_ERRORS:
                 return
             try:
-                self._book.learn(one, await controller_of(api, one.namespace, one.controller))
+                self._index.learn(one, await controller_of(api, one.namespace, one.controller))
             except KubeForbidden as e:
                 self._not_allowed(one, e)
             except SourceDown as e:

@@ -21,7 +21,7 @@ from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
-from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.fit import advice
@@ -161,10 +161,10 @@ class ClusterExporter(Service):
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
 
-    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
+    async def nodes(self, call: HttpCall[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
         return list(self._state.settled_nodes())
 
-    async def pending(self, call: Call[PendingQuery, None]) -> PendingList:
+    async def pending(self, call: HttpCall[PendingQuery, None]) -> PendingList:
         asked = call.asked
         known = self._pending.pods(namespace=asked.namespace, name=asked.pod, all=asked.all)
         found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
@@ -201,7 +201,7 @@ class ClusterExporter(Service):
             fact = next(iter(numbers.get(pod.code, ())), NO_WORDS)
             yield structs.replace(pod, fact=fact.en, fact_zh=fact.zh)
 
-    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:
+    async def owners(self, call: HttpCall[NoQuery, None]) -> dict[str, str]:
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
         sees = call.caller.sees

@@ -49,7 +49,7 @@ def _failed(sentence: Sentence, *values: str) -> BindFailed:
     return BindFailed(FAILED, words.en, words.zh)
 
 
-class Undo(NamedTuple):
+class BindingRollback(NamedTuple):
     """What a failed binding has to take back."""
 
     args: BindingArgs
@@ -99,11 +99,11 @@ class Binder:
         self._timeout, self._patience = timeout, patience
         self._clock, self._wall = clock, wall
         self._nodes: dict[str, _Turn] = {}
-        self.undone: dict[str, Undo] = {}  # by uid: what could not be taken back yet
+        self.undone: dict[str, BindingRollback] = {}  # by uid: what could not be taken back yet
 
     async def bind(self, args: BindingArgs) -> PodHead:
         """Bind the pod; raises BindFailed, after everything was taken back or queued to be."""
-        undo = [Undo(args, self._wall())]
+        undo = [BindingRollback(args, self._wall())]
         try:
             self._check()
             async with asyncio.timeout(self._timeout):
@@ -119,7 +119,7 @@ class Binder:
             error = BindFailed(FAILED, f"{e.code}: {e}")
         return await self._settled(undo[-1], error)
 
-    async def _bind(self, args: BindingArgs, undo: list[Undo]) -> PodHead:
+    async def _bind(self, args: BindingArgs, undo: list[BindingRollback]) -> PodHead:
         """`undo` gets what has to be taken back, step by step."""
         pod, gpus = self._written(args.uid), True
         if pod is None:
@@ -138,7 +138,7 @@ class Binder:
             turn.bound.add(args.uid)
             return bound
 
-    async def _bind_locked(self, args: BindingArgs, pod: PodHead, undo: list[Undo]) -> PodHead:
+    async def _bind_locked(self, args: BindingArgs, pod: PodHead, undo: list[BindingRollback]) -> PodHead:
         until = self._clock() + self._patience
         lock = await self._locks.take(args.node, args.namespace, args.name, until=until)
         undo.append(undo[-1]._replace(lock=lock))
@@ -220,7 +220,7 @@ class Binder:
             if not turn.users:
                 self._nodes.pop(node, None)
 
-    async def _settled(self, undo: Undo, error: BindFailed) -> PodHead:
+    async def _settled(self, undo: BindingRollback, error: BindFailed) -> PodHead:
         """Take everything back; if it turns out that the pod is bound after all, that is the result."""
         try:
             async with asyncio.timeout(self._timeout):
@@ -232,7 +232,7 @@ class Binder:
             return bound
         raise error
 
-    async def _take_back(self, undo: Undo) -> PodHead | None:
+    async def _take_back(self, undo: BindingRollback) -> PodHead | None:
         """Clear what the binding left; the pod, if it is bound to the node after all."""
         args = undo.args
         if undo.gpus is None and not self._leads():
@@ -258,7 +258,7 @@ class Binder:
         return None
 
 
-def _is_about(undo: Undo, found: FoundPod) -> bool:
+def _is_about(undo: BindingRollback, found: FoundPod) -> bool:
     """Whether what the pod has now is what the failed binding was about."""
     pod = found.head
     if undo.gpus is not None:

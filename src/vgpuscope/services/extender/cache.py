@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
-from vgpuscope.logic.scheduler.books import MIG, Gpu
+from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaSet
@@ -249,13 +249,13 @@ class Cache:
 
     def overfull(self, uid: PodUID, node: str) -> NodeVerdict | None:
         """Why the pod's GPUs on a node are allocated beyond their capacity; None: they are not."""
-        book = self.state.book(node)
-        if book is None:
+        node_info = self.state.node_info(node)
+        if node_info is None:
             return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-node-unknown", node)
         held = {one.device for pod in self.state.holding(uid) if pod.place == node for one in pod.assignments}
         if not held:
             return _gone(node, "SCHED_BIND_FAILED", "bind-not-held")
-        known = {gpu.id: gpu for gpu in book.gpus}
+        known = {gpu.id: gpu for gpu in node_info.gpus}
         for device in sorted(held):
             gpu = known.get(device)
             if gpu is None:
@@ -281,7 +281,7 @@ def _gone(node: str, code: str, sentence: Sentence, *values: object) -> NodeVerd
     return NodeVerdict(node=node, code=code, message=words.en, message_zh=words.zh)
 
 
-def _bounds(gpu: Gpu) -> Iterator[tuple[str, Sentence, int, int]]:
+def _bounds(gpu: GpuInfo) -> Iterator[tuple[str, Sentence, int, int]]:
     """What may not be exceeded: the code, the sentence, how much is allocated, and how much there is."""
     yield "SCHED_INSUFFICIENT_GPU_MEMORY", "bind-over-memory", gpu.used_memory, gpu.memory
     yield "SCHED_SLOTS_EXHAUSTED", "bind-over-slots", gpu.used, gpu.slots

@@ -25,7 +25,7 @@ from vgpuscope.formats.kube.extender import (
     priorities,
 )
 from vgpuscope.formats.kube.placement_request import placement_request
-from vgpuscope.logic.scheduler.place import Checked, check_nodes, place
+from vgpuscope.logic.scheduler.place import CheckedCandidates, check_nodes, place
 from vgpuscope.model.errors import (
     KubeAbsent,
     KubeConflict,
@@ -48,8 +48,8 @@ from vgpuscope.model.placement import (
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.extender.cache import Cache
+from vgpuscope.services.extender.counters import ExtenderCounters, Outcome
 from vgpuscope.services.extender.pods import FoundPod, PodWriter
-from vgpuscope.services.extender.tally import Outcome, Tally
 from vgpuscope.views.scheduler.notes import main_verdict, priority
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ _TRIES = 4  # of a pod that others change meanwhile
 _MOST_WRITTEN = 5000  # pods that were assigned, and not bound yet
 
 
-class Answer(NamedTuple):
+class ExtenderAnswer(NamedTuple):
     """The body of an answer, and what it means."""
 
     body: bytes
@@ -68,7 +68,7 @@ class Answer(NamedTuple):
     ranked: Seconds = 0.0  # time to rank nodes
 
 
-class Filtered(NamedTuple):
+class FilterDecision(NamedTuple):
     """A decision, for those who record and report it."""
 
     pod: PodHead
@@ -116,9 +116,9 @@ class Decider:
         pods: PodWriter,
         *,
         policies: Policies,
-        tally: Tally,
+        tally: ExtenderCounters,
         check: Callable[[], None],
-        decided: Callable[[Filtered], None],
+        decided: Callable[[FilterDecision], None],
         failed: Callable[[ScopeError], None] = lambda _: None,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
@@ -135,7 +135,7 @@ class Decider:
 
     # ── filter ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def filter(self, args: ExtenderArgs) -> Answer:
+    async def filter(self, args: ExtenderArgs) -> ExtenderAnswer:
         """The nodes that pass: all of them for a pod without GPUs, else the one that was chosen."""
         began = self._clock()
         try:
@@ -143,7 +143,7 @@ class Decider:
         except RequestInvalid as e:
             return self._invalid(args, e, began)
         if request is None:
-            return Answer(filter_result(args, None), "ok")
+            return ExtenderAnswer(filter_result(args, None), "ok")
         await self._queue()
         self._spent = 0.0
         try:
@@ -156,7 +156,7 @@ class Decider:
             self._turn.release()
         return answer._replace(ranked=self._spent)
 
-    async def _filter(self, args: ExtenderArgs, request: PlacementRequest, began: Seconds) -> Answer:
+    async def _filter(self, args: ExtenderArgs, request: PlacementRequest, began: Seconds) -> ExtenderAnswer:
         self._check()
         if args.node_names is None:
             return self._simulated(args, request)
@@ -176,7 +176,7 @@ class Decider:
                 pod, request = found.head, placement_request(found.body) or request
             else:
                 self._record(pod, request, placement, began)
-                return Answer(_chosen(args, placement), "ok")
+                return ExtenderAnswer(_chosen(args, placement), "ok")
         raise AssertionError("the last try returns or raises")
 
     async def _write(self, pod: PodHead, request: PlacementRequest, placement: Placement) -> None:
@@ -219,7 +219,7 @@ class Decider:
         except (KubeUnreadable, KubeUnwritten) as e:
             self._failed(e)
 
-    def _ranked(self, checked: Checked) -> Placement:
+    def _ranked(self, checked: CheckedCandidates) -> Placement:
         """The decision; only the time to rank the nodes counts as time of the score."""
         began = self._clock()
         best = checked.best()
@@ -228,27 +228,27 @@ class Decider:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _simulated(self, args: ExtenderArgs, request: PlacementRequest) -> Answer:
+    def _simulated(self, args: ExtenderArgs, request: PlacementRequest) -> ExtenderAnswer:
         """The answer from whole nodes: the same choice, but nothing is held or written, as with HAMi."""
         placement = self._ranked(self._simulation(args, request))
         if placement.node:
-            return Answer(_chosen(args, placement), "ok")
+            return ExtenderAnswer(_chosen(args, placement), "ok")
         self._tally.refused("filter", _code(placement), placement.nodes)
-        return Answer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
+        return ExtenderAnswer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
 
-    def _simulation(self, args: ExtenderArgs, request: PlacementRequest) -> Checked:
+    def _simulation(self, args: ExtenderArgs, request: PlacementRequest) -> CheckedCandidates:
         nodes = objects.decode_nodes(args.sent_nodes or b"").items
         state = self._cache.with_nodes(nodes, without=request.uid)
         return check_nodes(state, request, [node.name for node in nodes], policies=self._policies)
 
     def _refused(
         self, args: ExtenderArgs, pod: PodHead, request: PlacementRequest | None, placement: Placement, began: Seconds
-    ) -> Answer:
+    ) -> ExtenderAnswer:
         self._tally.refused("filter", _code(placement), placement.nodes)
         self._record(pod, request, placement, began)
-        return Answer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
+        return ExtenderAnswer(filter_result(args, (), failed=_failures(placement.nodes)), "refused")
 
-    def _invalid(self, args: ExtenderArgs, error: RequestInvalid, began: Seconds) -> Answer:
+    def _invalid(self, args: ExtenderArgs, error: RequestInvalid, began: Seconds) -> ExtenderAnswer:
         """A request that no node can satisfy: every node is refused with the same words."""
         verdict = Verdict(
             code=error.code,
@@ -264,13 +264,13 @@ class Decider:
 
     def _undecided(
         self, args: ExtenderArgs, request: PlacementRequest | None, error: ScopeError, began: Seconds
-    ) -> Answer:
+    ) -> ExtenderAnswer:
         """No decision could be made. kube-scheduler shows the text only if the answer is a 200, and retries."""
         self._failed(error)
         text = f"{error.code}: {error}"
         nodes = _of_all(args, Verdict(code=UNDECIDED, reason=text, message=text))
         self._record(args.head, request, Placement(nodes=nodes), began, outcome="failed")
-        return Answer(filter_error(text), "error")
+        return ExtenderAnswer(filter_error(text), "error")
 
     def _record(
         self,
@@ -291,17 +291,17 @@ class Decider:
             seconds=self._clock() - began,
             request=request,
         )
-        self._decided(Filtered(pod, request, placement, decision))
+        self._decided(FilterDecision(pod, request, placement, decision))
 
     # ── prioritize ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def prioritize(self, args: ExtenderArgs) -> Answer:
+    async def prioritize(self, args: ExtenderArgs) -> ExtenderAnswer:
         """A score from 0 to 10 for each node; 0 for all if the pod has no GPUs."""
         try:
             request = placement_request(args.pod)
             names = _names(args)
             if request is None:
-                return Answer(priorities((name, 0) for name in names), "ok")
+                return ExtenderAnswer(priorities((name, 0) for name in names), "ok")
             self._check()
             if args.node_names is None:
                 placement = self._simulation(args, request).placement()
@@ -309,9 +309,9 @@ class Decider:
                 placement = place(self._cache.state, request, names, policies=self._policies)
         except ScopeError as e:
             self._failed(e)
-            return Answer(b"[]", "error", e)
+            return ExtenderAnswer(b"[]", "error", e)
         scores = {one.node: one.score for one in placement.nodes if not one.code}
-        return Answer(priorities((name, priority(scores.get(name), placement.policy)) for name in names), "ok")
+        return ExtenderAnswer(priorities((name, priority(scores.get(name), placement.policy)) for name in names), "ok")
 
     # ── the queue ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vgpuscope.formats.times import from_rfc3339
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.model.decision_answers import DecisionBody
 from vgpuscope.model.errors import QueryInvalid
@@ -22,7 +22,7 @@ _MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,20}(Z|[+ -][0-9]{2}:?[0-9]{2})"
 _SINCE = rf"{LONG}|[0-9]{{1,11}}(\.[0-9]{{1,9}})?|{_MOMENT}"
 
 
-class DecisionsQuery(Struct, frozen=True, kw_only=True):
+class DecisionLogQuery(Struct, frozen=True, kw_only=True):
     """Selects decisions."""
 
     namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
@@ -53,7 +53,7 @@ class DecisionsApi:
             ),
         )
 
-    async def _decisions(self, call: Call[DecisionsQuery, None]) -> list[DecisionBody]:
+    async def _decisions(self, call: HttpCall[DecisionLogQuery, None]) -> list[DecisionBody]:
         asked = call.asked
         since = None if asked.since is None else moment(asked.since, self._wall())
         every = self._log.each(asked.namespace or "", asked.pod or "", since)

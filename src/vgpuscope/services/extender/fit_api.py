@@ -1,4 +1,4 @@
-"""What if: whether a pod would fit, from the books of this moment. Nothing is created or held."""
+"""What if: whether a pod would fit, from the state of this moment. Nothing is created or held."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from vgpuscope.formats.kube.admission import submitted_pod
 from vgpuscope.formats.kube.manifests import MOST_REPLICAS, patched, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.fit import fit
@@ -58,7 +58,7 @@ FitBody = Annotated[
 
 
 class FitApi:
-    """Answers from a copy of the books, on a thread, so that no decision waits for the search."""
+    """Answers from a copy of the state, on a thread, so that no decision waits for the search."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FitApi:
         check: Callable[[], None] = lambda: None,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`completion` is the webhook's patch of a new pod. `check` raises while the books are not complete."""
+        """`completion` is the webhook's patch of a new pod. `check` raises while the state is not complete."""
         self._state, self._log, self._policies, self._idle, self._check = state, log, policies, idle, check
         self._completion = completion
         self._clock, self._turn, self._waiting = clock, asyncio.Lock(), 0
@@ -96,7 +96,7 @@ class FitApi:
             ),
         )
 
-    async def _of_pod(self, call: Call[FitQuery, None]) -> FitAnswer:
+    async def _of_pod(self, call: HttpCall[FitQuery, None]) -> FitAnswer:
         namespace, pod = call.asked.namespace, call.asked.pod
         last = self._log.latest(namespace, pod) if call.caller.sees(namespace) else None
         request = next((one.request for one in self._log.each(namespace, pod) if one.request), None) if last else None
@@ -111,7 +111,7 @@ class FitApi:
                 del self._kept[next(iter(self._kept))]
         return seen_by(known[1], call.caller.sees)
 
-    async def _of_manifest(self, call: Call[NoQuery, FitBody]) -> FitAnswer:
+    async def _of_manifest(self, call: HttpCall[NoQuery, FitBody]) -> FitAnswer:
         manifest, replicas = asked(call.body)
         request = placement_request(msgspec.json.encode(self._completed(manifest)))
         meta = manifest.get("metadata") or {}
@@ -159,7 +159,7 @@ class FitApi:
 
 
 def idle_uids(state: SchedulerState, idle: IdleNow) -> tuple[PodUID, ...]:
-    """The idle workloads among the pods of the books: by UID, or by name where the metrics have no UID."""
+    """The idle workloads among the pods of the state: by UID, or by name where the metrics have no UID."""
     names = {(one.namespace, one.pod) for one in idle.workloads if not one.pod_uid}
     uids = {one.pod_uid for one in idle.workloads if one.pod_uid}
     if not names:

@@ -31,19 +31,19 @@ _RELEASE_WITHIN: Seconds = 3.0
 _LEAST_TERM = 2.0  # durations that a holder keeps the lease before another replica takes it because it is asked
 
 
-class Lease(Protocol):
+class LeaseRecordStore(Protocol):
     """Where the record is kept."""
 
     async def read(self) -> LeaseRecord | None: ...
     async def write(self, record: LeaseRecord) -> LeaseRecord: ...
 
 
-class Leadership:
+class KubeLeadership:
     """Takes and renews the lease. `leads` becomes false by time alone, whatever else happens."""
 
     def __init__(
         self,
-        lease: Lease,
+        lease: LeaseRecordStore,
         *,
         identity: str,
         duration: Seconds,

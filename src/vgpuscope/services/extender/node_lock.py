@@ -22,7 +22,7 @@ from vgpuscope.model.verdict_words import said
 from vgpuscope.model.words import Words
 from vgpuscope.runtime.log import fields
 from vgpuscope.sinks.kube_writer import KubeWriter
-from vgpuscope.sources.kube import Api
+from vgpuscope.sources.kube import KubeClient
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class NodeLocks:
 
     def __init__(
         self,
-        api: Api,
+        api: KubeClient,
         writer: KubeWriter,
         *,
         expires: Seconds,

@@ -25,7 +25,7 @@ from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.pod import MigAllocation
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.sinks.kube_writer import KubeWriter
-from vgpuscope.sources.kube import Api
+from vgpuscope.sources.kube import KubeClient
 
 EPOCH = "vgpuscope.io/scheduler-epoch"  # which leader last fenced the pod
 RETRY = "vgpuscope.io/retry"  # when the pod was seen to fit after it had been refused
@@ -44,7 +44,7 @@ class FoundPod(Struct, frozen=True):
 class PodWriter:
     """Reads and changes pods. Calls may raise KubeUnreadable, KubeForbidden or KubeUnwritten."""
 
-    def __init__(self, api: Api, writer: KubeWriter) -> None:
+    def __init__(self, api: KubeClient, writer: KubeWriter) -> None:
         self._api, self._writer = api, writer
 
     async def read(self, namespace: str, name: str) -> FoundPod | None:

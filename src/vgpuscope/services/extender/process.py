@@ -27,7 +27,7 @@ from vgpuscope.http.peers import Peers
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.scheduler.admission import admit, completion
-from vgpuscope.model.admission import Admitted, QuotaRoom, SubmittedPod
+from vgpuscope.model.admission import AdmissionResult, QuotaRoom, SubmittedPod
 from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeAbsent, ScopeError
 from vgpuscope.model.extender import ExtenderFigures
 from vgpuscope.model.placement import GpuPolicy, Policies
@@ -38,24 +38,24 @@ from vgpuscope.runtime.log import fields
 from vgpuscope.services.extender.api import TITLE, operations
 from vgpuscope.services.extender.binding import Binder, BindFailed
 from vgpuscope.services.extender.cache import Cache
-from vgpuscope.services.extender.deciding import Answer, Decider, Filtered
+from vgpuscope.services.extender.counters import ExtenderCounters
+from vgpuscope.services.extender.deciding import Decider, ExtenderAnswer, FilterDecision
 from vgpuscope.services.extender.decision_keeping import DecisionKeeper, open_store
 from vgpuscope.services.extender.decisions_api import DecisionsApi
 from vgpuscope.services.extender.events import EventPoster
 from vgpuscope.services.extender.fit_api import FitApi
 from vgpuscope.services.extender.idle_workloads import IdleWorkloads
-from vgpuscope.services.extender.leadership import Leadership
+from vgpuscope.services.extender.leadership import KubeLeadership
 from vgpuscope.services.extender.node_lock import NodeLocks
 from vgpuscope.services.extender.pod_role import PodRole
 from vgpuscope.services.extender.pods import PodWriter
 from vgpuscope.services.extender.protocol import LIMITS, WEBHOOK, ExtenderPaths
 from vgpuscope.services.extender.reporting import Reports
-from vgpuscope.services.extender.tally import Tally
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sinks.kube_lease import KubeLease
 from vgpuscope.sinks.kube_writer import KubeWriter
-from vgpuscope.sources.kube import Api, RenewedClient, check_kubeconfig
+from vgpuscope.sources.kube import KubeClient, RenewedClient, check_kubeconfig
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.scheduler.metrics import extender_samples
 
@@ -104,10 +104,10 @@ class Extender(Service):
         self._clock, self._wall = clock, wall
         self._identity = f"{config.identity or socket.gethostname()}_{secrets.token_hex(4)}"
         self._client = RenewedClient(config.kubeconfig)
-        api = Api(self._client, timeout=_API_WITHIN)
+        api = KubeClient(self._client, timeout=_API_WITHIN)
         writer = KubeWriter(api, component=config.scheduler_name, instance=self._identity)
         lease = KubeLease(api, writer, namespace=_namespace(config), name=EXTENDER_LEASE)
-        self._leadership = Leadership(
+        self._leadership = KubeLeadership(
             lease,
             identity=self._identity,
             duration=config.lease_duration,
@@ -117,7 +117,7 @@ class Extender(Service):
             wall=wall,
         )
         self._cache = Cache(resync=config.resync_interval, clock=clock)
-        self._tally = Tally()
+        self._tally = ExtenderCounters()
         self._pods = PodWriter(api, writer)
         self._keeper = DecisionKeeper(
             open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
@@ -229,7 +229,7 @@ class Extender(Service):
                 scheduler=self._config.scheduler_name,
                 overwrite_default=self._config.overwrite_default_scheduler,
             ),
-            check=self._check_books,
+            check=self._check_state,
             clock=self._clock,
         )
         return operations(DecisionsApi(self._keeper.log, wall=self._wall), fit, protected=protected)
@@ -293,8 +293,8 @@ class Extender(Service):
             missing = ", ".join(self._cache.missing) or "pods that were decided by the last leader"
             raise ExtenderNotSynced(f"not listed since this replica leads: {missing}")
 
-    def _check_books(self) -> None:
-        """Raises while the books are not complete; every replica has them."""
+    def _check_state(self) -> None:
+        """Raises while the state is not complete; every replica has it."""
         if not self._cache.synced:
             raise ExtenderNotSynced(f"not listed yet: {', '.join(self._cache.missing)}")
 
@@ -365,7 +365,7 @@ class Extender(Service):
 
     # ── what the paths lead to ───────────────────────────────────────────────────────────────────────────────────
 
-    def _filtered(self, found: Filtered) -> None:
+    def _filtered(self, found: FilterDecision) -> None:
         self._reports.filtered(found)
         if found.decision.outcome == "failed":
             return
@@ -374,24 +374,24 @@ class Extender(Service):
         elif found.request is not None:
             self._refused.refused(found.pod, found.request, [one.node for one in found.placement.nodes])
 
-    async def filter(self, args: ExtenderArgs) -> Answer:
+    async def filter(self, args: ExtenderArgs) -> ExtenderAnswer:
         return await self._decider.filter(args)
 
-    async def prioritize(self, args: ExtenderArgs) -> Answer:
+    async def prioritize(self, args: ExtenderArgs) -> ExtenderAnswer:
         return await self._decider.prioritize(args)
 
-    async def bind(self, args: BindingArgs) -> Answer:
+    async def bind(self, args: BindingArgs) -> ExtenderAnswer:
         began = self._clock()
         try:
             pod = await self._binder.bind(args)
         except BindFailed as e:
             self._tally.refused("bind", e.code)
             self._reports.bind_failed(args, e, self._clock() - began)
-            return Answer(binding_result(f"{e.code}: {e}"), "refused")
+            return ExtenderAnswer(binding_result(f"{e.code}: {e}"), "refused")
         self._reports.bound(args, pod, self._clock() - began)
-        return Answer(binding_result(), "ok")
+        return ExtenderAnswer(binding_result(), "ok")
 
-    def admit(self, pod: SubmittedPod) -> Admitted:
+    def admit(self, pod: SubmittedPod) -> AdmissionResult:
         config = self._config
         return admit(
             pod,
@@ -414,8 +414,8 @@ class Extender(Service):
         )
 
     def _gpus(self, node: str) -> int:
-        book = self._cache.state.book(node)
-        return len(book.gpus) if book else 0
+        node_info = self._cache.state.node_info(node)
+        return len(node_info.gpus) if node_info else 0
 
     # ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vgpuscope.formats.kube.admission import Review, decode_review, encode_answer
+from vgpuscope.formats.kube.admission import AdmissionReview, decode_review, encode_answer
 from vgpuscope.formats.kube.extender import (
     BindingArgs,
     ExtenderArgs,
@@ -26,11 +26,11 @@ from vgpuscope.formats.kube.extender import (
 )
 from vgpuscope.http.error_body import error_body
 from vgpuscope.http.peers import Peers
-from vgpuscope.model.admission import Admitted, SubmittedPod
+from vgpuscope.model.admission import AdmissionResult, SubmittedPod
 from vgpuscope.model.errors import BodyInvalid, BodyTooLarge, ScopeError
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.extender.deciding import Answer
-from vgpuscope.services.extender.tally import Tally, Verb
+from vgpuscope.services.extender.counters import ExtenderCounters, Verb
+from vgpuscope.services.extender.deciding import ExtenderAnswer
 
 LARGE: Final = 64 * 2**20  # bytes: 1,000 whole nodes have 3 MB
 SMALL: Final = 4 * 2**20  # bytes: the API server accepts objects of 1.5 MiB, and a review can hold two
@@ -41,13 +41,13 @@ WEBHOOK: Final = "/webhook"
 LIMITS: Final = {"/filter": LARGE, "/prioritize": LARGE, "/score": LARGE, "/bind": SMALL, WEBHOOK: SMALL}
 
 
-class Decides(Protocol):
+class ExtenderHandler(Protocol):
     """What the paths lead to."""
 
-    async def filter(self, args: ExtenderArgs) -> Answer: ...
-    async def prioritize(self, args: ExtenderArgs) -> Answer: ...
-    async def bind(self, args: BindingArgs) -> Answer: ...
-    def admit(self, pod: SubmittedPod) -> Admitted: ...
+    async def filter(self, args: ExtenderArgs) -> ExtenderAnswer: ...
+    async def prioritize(self, args: ExtenderArgs) -> ExtenderAnswer: ...
+    async def bind(self, args: BindingArgs) -> ExtenderAnswer: ...
+    def admit(self, pod: SubmittedPod) -> AdmissionResult: ...
 
 
 class ExtenderPaths:
@@ -55,10 +55,10 @@ class ExtenderPaths:
 
     def __init__(
         self,
-        of: Decides,
+        of: ExtenderHandler,
         *,
         peers: Peers,
-        tally: Tally,
+        tally: ExtenderCounters,
         failed: Callable[[ScopeError], None],
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
@@ -71,19 +71,19 @@ class ExtenderPaths:
         return [*own, Route(WEBHOOK, self._review, methods=["POST"])]
 
     async def _filter(self, request: Request) -> Response:
-        async def answer(body: bytes) -> Answer:
+        async def answer(body: bytes) -> ExtenderAnswer:
             return await self._of.filter(decode_args(body))
 
         return await self._answered("filter", request, answer, lambda e: filter_error(_said(e)))
 
     async def _prioritize(self, request: Request) -> Response:
-        async def answer(body: bytes) -> Answer:
+        async def answer(body: bytes) -> ExtenderAnswer:
             return await self._of.prioritize(decode_args(body))
 
         return await self._answered("prioritize", request, answer, _error_body)
 
     async def _bind(self, request: Request) -> Response:
-        async def answer(body: bytes) -> Answer:
+        async def answer(body: bytes) -> ExtenderAnswer:
             return await self._of.bind(decode_binding_args(body))
 
         return await self._answered("bind", request, answer, lambda e: binding_result(_said(e)))
@@ -92,7 +92,7 @@ class ExtenderPaths:
         self,
         verb: Verb,
         request: Request,
-        answer: Callable[[bytes], Awaitable[Answer]],
+        answer: Callable[[bytes], Awaitable[ExtenderAnswer]],
         in_shape: Callable[[ScopeError], bytes],
     ) -> Response:
         """Check the caller, read the body, and count the answer: one observation for each request."""
@@ -103,7 +103,7 @@ class ExtenderPaths:
                 found = await answer(await _body(request, LIMITS[request.url.path]))
         except ScopeError as e:
             self._failed(e)
-            found = Answer(in_shape(e), "error", e)
+            found = ExtenderAnswer(in_shape(e), "error", e)
         except BaseException:
             self._tally.answered(verb, "error", self._clock() - began)
             raise
@@ -126,8 +126,8 @@ class ExtenderPaths:
             self._tally.refused("webhook", answer.code)
         return Response(encode_answer(review.uid, answer), media_type=_JSON)
 
-    def _judged(self, review: Review) -> Admitted:
-        return Admitted() if review.pod is None else self._of.admit(review.pod)
+    def _judged(self, review: AdmissionReview) -> AdmissionResult:
+        return AdmissionResult() if review.pod is None else self._of.admit(review.pod)
 
 
 async def _body(request: Request, most: int) -> bytes:

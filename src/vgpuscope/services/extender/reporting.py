@@ -22,7 +22,7 @@ from vgpuscope.model.placement import ChosenGpu, Decision, DecisionOutcome, Node
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.services.extender.binding import BindFailed
-from vgpuscope.services.extender.deciding import Filtered, decision_of
+from vgpuscope.services.extender.deciding import FilterDecision, decision_of
 from vgpuscope.services.extender.events import EventPoster
 from vgpuscope.services.extender.pods import reference
 from vgpuscope.views.scheduler.log import assigned_fields, gpu_fields, refused_fields, verdict_fields
@@ -34,7 +34,7 @@ _MOST_NODES = 200  # of one decision in the log
 _REMEMBERED = 5000  # pods whose last refusal was logged
 
 
-class Keeper(Protocol):
+class DecisionRecorder(Protocol):
     """The log of decisions."""
 
     def add(self, decision: Decision) -> object: ...
@@ -47,7 +47,7 @@ class Reports:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: DecisionRecorder,
         poster: EventPoster,
         *,
         gpus: Callable[[str], int],
@@ -59,7 +59,7 @@ class Reports:
         self._told = OnChange(log)
         self._refused: dict[str, None] = {}
 
-    def filtered(self, found: Filtered) -> None:
+    def filtered(self, found: FilterDecision) -> None:
         """A pod was assigned or refused, or no decision could be made, which kube-scheduler's own event tells."""
         self._keeper.add(found.decision)
         if found.decision.outcome == "failed":
@@ -114,7 +114,7 @@ class Reports:
         gpus = tuple(_gpu(at, one.uuid, one.memory, one.cores) for at, one in enumerate(found.devices))
         return Placement(node=found.node, gpus=gpus, score=found.score, policy=found.policy, terms=found.terms)
 
-    def _assigned(self, found: Filtered) -> None:
+    def _assigned(self, found: FilterDecision) -> None:
         uid = found.pod.uid
         self._placements[uid] = found.placement
         if len(self._placements) > _REMEMBERED:
@@ -123,11 +123,11 @@ class Reports:
         self._refused.pop(uid, None)
         log.log(SUMMARY, "pod assigned", extra=fields(**assigned_fields(found.pod.key, found.placement)))
 
-    def _undecided(self, found: Filtered) -> None:
+    def _undecided(self, found: FilterDecision) -> None:
         said = next((one.message for one in found.placement.nodes), "")
         log.log(SUMMARY, "no decision", extra=fields(pod=found.pod.key, err=said))
 
-    def _refusal(self, found: Filtered) -> None:
+    def _refusal(self, found: FilterDecision) -> None:
         verdicts, pod = found.placement.nodes, found.pod
         main = main_verdict(verdicts)
         text = EventText("FailedScheduling", refused_note(verdicts), "Warning")
@@ -173,5 +173,5 @@ def _shares(gpus: Iterable[ChosenGpu]) -> Counter[tuple[DeviceUUID, int, int]]:
     return Counter((one.uuid, one.memory, one.cores) for one in gpus)
 
 
-def _some(found: Filtered) -> list[dict[str, object]]:
+def _some(found: FilterDecision) -> list[dict[str, object]]:
     return list(islice(verdict_fields(found.pod.key, found.placement), _MOST_NODES))

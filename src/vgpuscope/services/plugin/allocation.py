@@ -19,9 +19,17 @@ from vgpuscope.formats.hami.annotation import BIND_PHASE, MIG_ALLOCATIONS, TO_AL
 from vgpuscope.formats.kube.allocating import lock_owner, named_instances
 from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.paths import ObjectRef
-from vgpuscope.logic.plugin.assignment import Choice, check, choose, index_names, instances_of, only_asking, visible_of
+from vgpuscope.logic.plugin.assignment import (
+    ServedPod,
+    check,
+    choose,
+    index_names,
+    instances_of,
+    only_asking,
+    visible_of,
+)
 from vgpuscope.logic.plugin.devices import preferred
-from vgpuscope.logic.plugin.injection import Control, controlled, visible
+from vgpuscope.logic.plugin.injection import HamiCore, controlled, visible
 from vgpuscope.model.errors import (
     AllocateDeviceUnhealthy,
     AllocateDeviceUnknown,
@@ -65,7 +73,7 @@ class Allocator:
         *,
         cluster: ClusterSide,
         dirs: ContainerDirs,
-        control: Control,
+        control: HamiCore,
         states: Callable[[], Mapping[DeviceUUID, GpuState]],
         devices: Callable[[], Mapping[str, OfferedDevice]],
         whole: bool,
@@ -84,7 +92,7 @@ class Allocator:
         self._running: set[asyncio.Task[Any] | None] = set()
         self._later: set[asyncio.Task[None]] = set()
         self._tell = OnChange(log)
-        self._choice: Choice | None = None  # the pod that is served now
+        self._choice: ServedPod | None = None  # the pod that is served now
         self._served: deque[_Served] = deque(maxlen=_REMEMBERED)
         self._lost: list[_Served] = []  # that did not reach the kubelet
         self._held: set[tuple[PodUID, str]] = set()  # containers with whole devices, while their pods are pending

@@ -13,7 +13,7 @@ from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.sinks.kube_writer import KubeWriter
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes, pod_uids
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class ClusterSide:
     def _node_path(self) -> str:
         return object_path("v1", "Node", self.node_name)
 
-    def _api(self) -> Api:
+    def _api(self) -> KubeClient:
         if self._client is None:
             self._client = open_client(self._kubeconfig)
-        return Api(self._client, timeout=_TIMEOUT)
+        return KubeClient(self._client, timeout=_TIMEOUT)
 
     async def _noted(self, request: Awaitable[T]) -> T:
         """The answer; whether the API server gave one is noted and a change of that logged."""

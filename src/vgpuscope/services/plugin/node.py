@@ -10,7 +10,7 @@ from vgpuscope.config import PluginConfig
 from vgpuscope.formats.hami.handshake import reported
 from vgpuscope.formats.hami.register import NVIDIA_HANDSHAKE, NVIDIA_REGISTER, encode_registration, registered_devices
 from vgpuscope.formats.kube.faults import FAULTS, decode_faults, encode_faults
-from vgpuscope.logic.plugin.health import HealthBook
+from vgpuscope.logic.plugin.health import HealthTracker
 from vgpuscope.logic.plugin.registration import registered_before, registrations
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError
 from vgpuscope.model.plugin import GpuFault, NodeNotes
@@ -32,7 +32,7 @@ class NodeAnnotations:
         self,
         config: PluginConfig,
         cluster: ClusterSide,
-        book: HealthBook,
+        tracker: HealthTracker,
         *,
         cleared: Callable[[], None],
         count: Callable[[ScopeError], None],
@@ -44,7 +44,7 @@ class NodeAnnotations:
 
         `undo` is called with each look at the node, and after the pause `retry` again while it returns False.
         """
-        self._config, self._cluster, self._book = config, cluster, book
+        self._config, self._cluster, self._tracker = config, cluster, tracker
         self._cleared, self._count, self._clock, self._undo, self._retry = cleared, count, clock, undo, retry
         self._written: dict[DeviceUUID, GpuFault] | None = None  # the faults in the annotation; None: not read yet
         self._changed = asyncio.Event()
@@ -62,7 +62,7 @@ class NodeAnnotations:
             self._changed.clear()
             try:
                 await self.update()
-                pause = _EVERY_WITH_FAULTS if self._book.faults else _EVERY
+                pause = _EVERY_WITH_FAULTS if self._tracker.faults else _EVERY
             except ScopeError as e:
                 self._count(e)
                 self._tell.tell("node", e.code, level=logging.WARNING, message="node not registered", **error_fields(e))
@@ -83,7 +83,7 @@ class NodeAnnotations:
             self._take_gpus(notes)
         self.looked.set()
         wanted: dict[str, str | None] = {}
-        states = self._book.states
+        states = self._tracker.states
         if states:
             config = self._config
             found = registrations(
@@ -96,7 +96,7 @@ class NodeAnnotations:
             wanted[NVIDIA_REGISTER] = encode_registration(found)
             if config.handshake:
                 wanted[NVIDIA_HANDSHAKE] = reported(self._clock())
-        faults = {fault.gpu: fault for fault in self._book.faults}
+        faults = {fault.gpu: fault for fault in self._tracker.faults}
         wanted[FAULTS] = encode_faults(faults.values())
         changes = {key: text for key, text in wanted.items() if notes.annotations.get(key) != text}
         if changes:
@@ -113,7 +113,7 @@ class NodeAnnotations:
         for reason in wrong:
             self._count(AnnotationMalformed(reason))
             log.warning("registration from before is malformed", extra=fields(node=notes.name, err=reason))
-        if self._book.expect(registered_before(devices, memory_scaling=self._config.memory_scaling)):
+        if self._tracker.expect(registered_before(devices, memory_scaling=self._config.memory_scaling)):
             self._cleared()
 
     def _take_faults(self, notes: NodeNotes) -> None:
@@ -125,13 +125,13 @@ class NodeAnnotations:
             log.warning("annotation of faults is malformed", extra=fields(node=notes.name, **error_fields(e)))
             return
         if self._written is None:
-            self._book.restore(there)
+            self._tracker.restore(there)
             if there:
                 self._cleared()
             return
         removed = self._written.keys() - {fault.gpu for fault in there}
-        current = {fault.gpu: fault for fault in self._book.faults}
+        current = {fault.gpu: fault for fault in self._tracker.faults}
         same = [gpu for gpu in removed if current.get(gpu) == self._written[gpu]]  # a newer XID is a new fault
-        for fault in self._book.clear(same):
+        for fault in self._tracker.clear(same):
             log.info("fault cleared by an operator", extra=fields(gpu=fault.gpu, xid=fault.xid))
             self._cleared()

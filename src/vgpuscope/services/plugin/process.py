@@ -1,7 +1,7 @@
 """The device plugin: offers this node's GPUs to the kubelet and to HAMi's scheduler, and gives them to containers.
 
-driver ──► HealthBook ──┬─► devices ──► kubelet (ListAndWatch)
-XIDs ──────┘            └─► annotations of the node ──► HAMi's scheduler, or our extender
+driver ──► HealthTracker ──┬─► devices ──► kubelet (ListAndWatch)
+XIDs ──────┘               └─► annotations of the node ──► HAMi's scheduler, or our extender
 kubelet (Allocate) ──► Allocator ──► environment and mounts; annotations of the pod; lock of the node; event
 """
 
@@ -18,8 +18,8 @@ from vgpuscope.catalog import plugin as catalog
 from vgpuscope.config import Config, PluginConfig, SettingsFile
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.plugin.devices import offered
-from vgpuscope.logic.plugin.health import HealthBook
-from vgpuscope.logic.plugin.injection import LOCKS, Control
+from vgpuscope.logic.plugin.health import HealthTracker
+from vgpuscope.logic.plugin.injection import LOCKS, HamiCore
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.plugin import GpuState, OfferedDevice
@@ -91,7 +91,7 @@ class Plugin(Service):
         self._probe = DriverProbe(self._nvml)
         self._driving, self._hearing, self._feeding = Worker("driver"), Worker("xids"), Worker("feedback")
         self._driver_up: bool | None = None
-        self._book = HealthBook(clear_after=config.clear_faults_after, forget_after=config.forget_gpus_after)
+        self._tracker = HealthTracker(clear_after=config.clear_faults_after, forget_after=config.forget_gpus_after)
         self._states: dict[DeviceUUID, GpuState] = {}
         self._devices: dict[str, OfferedDevice] = {}
         self._known = asyncio.Event()
@@ -116,7 +116,7 @@ class Plugin(Service):
         self._node = NodeAnnotations(
             config,
             self._cluster,
-            self._book,
+            self._tracker,
             cleared=self._settle,
             count=self.counters.count,
             clock=wall,
@@ -191,12 +191,12 @@ class Plugin(Service):
         except SourceDown as e:
             self._driver_up = False
             self.counters.count(e)
-            self._book.miss()
+            self._tracker.miss()
             self._tell.tell("driver", e.code, level=logging.WARNING, message="driver down", **error_fields(e))
             return
         self._driver_up = True
         self._tell.tell("driver", "up", level=logging.INFO, message="driver up", gpus=len(reading.gpus))
-        self._book.see(reading, await asyncio.to_thread(numa_nodes, reading.gpus))
+        self._tracker.see(reading, await asyncio.to_thread(numa_nodes, reading.gpus))
 
     def _reading(self) -> DeviceReading:
         try:
@@ -212,7 +212,7 @@ class Plugin(Service):
 
     def _settle(self) -> None:
         """Tell the kubelet and the node what has changed."""
-        states = self._book.states
+        states = self._tracker.states
         devices = offered(states, split=self._config.split_count)
         for state in states:
             self._tell_health(state)
@@ -269,8 +269,8 @@ class Plugin(Service):
         return self._page
 
 
-def _control(config: PluginConfig) -> Control:
-    return Control(
+def _control(config: PluginConfig) -> HamiCore:
+    return HamiCore(
         hook=config.hook_path.rstrip("/"),
         library=config.library or os.path.join(config.hook_path, "libvgpu.so"),
         preload=os.path.join(config.hook_path, "ld.so.preload"),

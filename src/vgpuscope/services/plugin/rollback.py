@@ -26,7 +26,7 @@ _MOST = 64  # failures that are kept
 _LONGEST: Seconds = 600.0  # twice the time after which schedulers ignore a lock
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class FailedAllocation(Struct, frozen=True, kw_only=True):
     """One allocation that failed."""
 
     at: UnixTime
@@ -48,7 +48,7 @@ class Rollbacks:
     ) -> None:
         """`kept` is called when a failure has to be undone later."""
         self._cluster, self._report, self._wake, self._count, self._clock = cluster, report, kept, count, clock
-        self._kept: deque[Failure] = deque(maxlen=_MOST)
+        self._kept: deque[FailedAllocation] = deque(maxlen=_MOST)
 
     @property
     def waiting(self) -> int:
@@ -57,7 +57,7 @@ class Rollbacks:
 
     async def undo(self, error: ScopeError, pod: ObjectRef | None) -> None:
         """Undo a failure now, or keep it. Without a pod it is kept: the API server has just failed."""
-        failure = Failure(at=self._clock(), reason=f"{error.code}: {error}", pod=pod)
+        failure = FailedAllocation(at=self._clock(), reason=f"{error.code}: {error}", pod=pod)
         if pod is None or not await self._tried(failure):
             self._kept.append(failure)
             self._wake()
@@ -81,7 +81,7 @@ class Rollbacks:
         left = [one for one in self._kept if (one.pod != pod if one.pod else not owner)]
         self._kept = deque(left, _MOST)
 
-    async def _tried(self, failure: Failure) -> bool:
+    async def _tried(self, failure: FailedAllocation) -> bool:
         try:
             return await self._undone(failure)
         except ScopeError as e:
@@ -90,7 +90,7 @@ class Rollbacks:
             log.warning("failed allocation is not undone yet", extra=fields(**values))
             return False
 
-    async def _undone(self, failure: Failure) -> bool:
+    async def _undone(self, failure: FailedAllocation) -> bool:
         notes = await self._cluster.node()
         place = (failure.pod.namespace, failure.pod.name) if failure.pod else lock_owner(notes)
         if place is None:  # nobody waits for this node
@@ -105,7 +105,7 @@ class Rollbacks:
         await self._cluster.release(*place, notes)
         return True
 
-    async def _fail(self, pod: ObjectRef, there: PodNotes, failure: Failure) -> None:
+    async def _fail(self, pod: ObjectRef, there: PodNotes, failure: FailedAllocation) -> None:
         if there.phase != "failed":
             await self._cluster.annotate_pod(pod, {BIND_PHASE: "failed"})
             self._report(pod, EventText("DeviceAllocationFailed", failure.reason, "Warning", "Allocating"))

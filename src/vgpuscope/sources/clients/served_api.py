@@ -46,7 +46,7 @@ class _FaultBody(msgspec.Struct):
     error: _Fault
 
 
-class Answer(NamedTuple):
+class ServedAnswer(NamedTuple):
     """The answer to one request."""
 
     status_code: int
@@ -84,7 +84,7 @@ class ServedApi(Generic[T]):
             raise self._refused(answer)
         return self._decoded(answer), answer.headers
 
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> ServedAnswer:
         """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
         return await self._send("GET", path, headers=headers)
 
@@ -99,13 +99,13 @@ class ServedApi(Generic[T]):
 
     async def _send(
         self, method: str, path: str, *, headers: Mapping[str, str] | None, body: bytes | None = None
-    ) -> Answer:
+    ) -> ServedAnswer:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 limits each read, not the whole body
                 async with self._client.stream(method, self._base + path, headers=headers, content=body) as sent:
-                    answer = Answer(sent.status_code, sent.headers, await plain_body(sent, most=_LARGEST))
+                    answer = ServedAnswer(sent.status_code, sent.headers, await plain_body(sent, most=_LARGEST))
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
         except BodyRefused as e:
@@ -120,11 +120,11 @@ class ServedApi(Generic[T]):
             raise self._another(there)
         return answer
 
-    def _decoded(self, answer: Answer) -> T:
+    def _decoded(self, answer: ServedAnswer) -> T:
         """The content of a response; raises SourceDown if it has another shape."""
         return self._read(answer, self._content)
 
-    def _read(self, answer: Answer, content: type[V]) -> V:
+    def _read(self, answer: ServedAnswer, content: type[V]) -> V:
         try:
             return msgspec.json.decode(answer.content, type=content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
@@ -148,7 +148,7 @@ class ServedApi(Generic[T]):
             hint=service.how_to_ask(there, self.url, instead=wanted),
         )
 
-    def _said(self, answer: Answer, *, changes: bool) -> ScopeError:
+    def _said(self, answer: ServedAnswer, *, changes: bool) -> ScopeError:
         """The error that the service answered with."""
         if answer.status_code == httpx2.codes.UNAUTHORIZED:
             needs = "the role operate" if changes else "credentials"
@@ -163,7 +163,7 @@ class ServedApi(Generic[T]):
         kind = error_of(said.code)
         return kind(said.message, hint=said.hint) if kind is not None else self._refused(answer)
 
-    def _refused(self, answer: Answer) -> SourceDown:
+    def _refused(self, answer: ServedAnswer) -> SourceDown:
         status, kind = answer.status_code, self._kind
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(

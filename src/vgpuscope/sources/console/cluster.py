@@ -14,7 +14,7 @@ from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog import scheduling as s
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.model.console.facts import ClusterFacts, Seen
+from vgpuscope.model.console.facts import ClusterFacts, SeenSeries
 from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.quantity import Seconds
@@ -48,8 +48,8 @@ class ClusterPart(ClusterApi[Any]):
     ) -> None:
         super().__init__(CLUSTER, url, content=Any, timeout=timeout, token=token)
         self._clock, self._page_due = clock, float("-inf")
-        self._reader: PageReader[Seen] = PageReader(wanted=WANTED, meaning=Seen)
-        self._page: tuple[tuple[Seen, float], ...] | None = None
+        self._reader: PageReader[SeenSeries] = PageReader(wanted=WANTED, meaning=SeenSeries)
+        self._page: tuple[tuple[SeenSeries, float], ...] | None = None
         self._bodies: dict[str, tuple[bytes, Any]] = {}  # path → digest and content
         self._last: ClusterFacts | None = None
 

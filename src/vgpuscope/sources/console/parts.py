@@ -33,7 +33,7 @@ _MISSED = 1.25  # rhythms after which a slow part is fetched without one,
 _LONGEST_WAIT: Seconds = 450.0  # unless that would be longer than this: a value is not shown after _TRUSTED
 
 
-class Held(Struct, Generic[T], frozen=True, kw_only=True):
+class PartReading(Struct, Generic[T], frozen=True, kw_only=True):
     """A part as it is known now."""
 
     name: PartName
@@ -79,10 +79,10 @@ class PartReader(Generic[T]):
         self._version, self._at = 0, None  # type: tuple[int, UnixTime | None]
         self._error: ScopeError | None = None
 
-    async def read(self) -> Held[T]:
+    async def read(self) -> PartReading[T]:
         """The part, at most a deadline later; never raises."""
         if self._fetch is None:
-            return Held(name=self._name, state="absent", error=self._missing)
+            return PartReading(name=self._name, state="absent", error=self._missing)
         self._asked = self._clock()
         if self._task is None and self._clock() >= self._due:
             self._start(self._fetch)
@@ -100,13 +100,13 @@ class PartReader(Generic[T]):
         if now - self._asked <= _LATELY and now >= self._rested - early:
             self._start(self._fetch)
 
-    def held(self) -> Held[T]:
+    def held(self) -> PartReading[T]:
         """The part as it is known, without waiting."""
         if self._fetch is None:
-            return Held(name=self._name, state="absent", error=self._missing)
+            return PartReading(name=self._name, state="absent", error=self._missing)
         error = self._late() or self._error
         trusted = self._trusted()
-        return Held(
+        return PartReading(
             name=self._name,
             state=_state(error, trusted=trusted),
             value=self._value if trusted else None,

@@ -26,7 +26,7 @@ from vgpuscope.sources.doctor.prometheus import PrometheusReader, open_prometheu
 from vgpuscope.sources.doctor.services import (
     AgentAnswer,
     AnalyzerAnswer,
-    Asked,
+    BundledAnswer,
     read_agent,
     read_analyzer,
     read_cluster,
@@ -41,23 +41,23 @@ DEADLINE: Seconds = 20.0
 _SLOWEST = 0.9  # of the whole deadline, for one fact
 
 
-class Address(Struct, frozen=True):
+class ServiceAddress(Struct, frozen=True):
     """Where a service is looked for; `given`: somebody named it, so that silence is a fault."""
 
     url: str
     given: bool = True
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class DoctorTargets(Struct, frozen=True, kw_only=True):
     """Where to look."""
 
-    agents: tuple[Address, ...] = ()
-    cluster: Address | None = None
-    analyzer: Address | None = None
-    extender: Address | None = None
+    agents: tuple[ServiceAddress, ...] = ()
+    cluster: ServiceAddress | None = None
+    analyzer: ServiceAddress | None = None
+    extender: ServiceAddress | None = None
     plugins: tuple[str, ...] = ()  # addresses of device plugins, each named
-    prometheus: Address | None = None
-    kubeconfig: Address | None = None
+    prometheus: ServiceAddress | None = None
+    kubeconfig: ServiceAddress | None = None
     kubernetes: bool = False  # there is a kubeconfig, or a service account
     local: LocalPlaces | None = None
     condition: str | None = None  # None: that of the analyzer
@@ -70,13 +70,13 @@ class Collected(Struct, frozen=True, kw_only=True):
     """The facts, and the answers that they were read from."""
 
     facts: DoctorFacts
-    answers: tuple[Asked, ...] = ()
+    answers: tuple[BundledAnswer, ...] = ()
 
 
 Progress = Callable[[tuple[str, ...]], None]  # told what is still awaited
 
 
-async def collect(looked: Looked, *, progress: Progress = lambda _: None) -> Collected:
+async def collect(targets: DoctorTargets, *, progress: Progress = lambda _: None) -> Collected:
     """Everything that can be found out within the deadline."""
     waiting: set[str] = set()
 
@@ -89,16 +89,16 @@ async def collect(looked: Looked, *, progress: Progress = lambda _: None) -> Col
             waiting.discard(name)
             progress(tuple(sorted(waiting)))
 
-    each = looked.within * _SLOWEST / 2  # Prometheus is asked after the analyzer, which may know its address
+    each = targets.within * _SLOWEST / 2  # Prometheus is asked after the analyzer, which may know its address
     local, agents, cluster, analyzer, kube, (extender, plugins) = await asyncio.gather(
-        told("node", _local(looked, each)),
-        told("agents", _agents(looked, each)),
-        told("cluster exporter", _cluster(looked, each)),
-        told("analyzer", _analyzer(looked, each)),
-        told("kubernetes", _kube(looked, each)),
-        told("scheduler", _scheduling(looked, each)),
+        told("node", _local(targets, each)),
+        told("agents", _agents(targets, each)),
+        told("cluster exporter", _cluster(targets, each)),
+        told("analyzer", _analyzer(targets, each)),
+        told("kubernetes", _kube(targets, each)),
+        told("scheduler", _scheduling(targets, each)),
     )
-    prometheus, series = await told("prometheus", _prometheus(looked, analyzer, each))
+    prometheus, series = await told("prometheus", _prometheus(targets, analyzer, each))
     pages = {answer.facts.url: answer.page for answer in agents if isinstance(answer.facts, AgentFacts) and answer.page}
     if pages and (isinstance(series, Missing) or not series.now):
         series = await asyncio.to_thread(series_of, pages, origin=", ".join(pages), whole=False)
@@ -118,7 +118,7 @@ async def collect(looked: Looked, *, progress: Progress = lambda _: None) -> Col
         extender=extender,
         plugins=plugins,
     )
-    shown = [Asked(f"agent-{number}.prom", page) for number, page in enumerate(pages.values())]
+    shown = [BundledAnswer(f"agent-{number}.prom", page) for number, page in enumerate(pages.values())]
     return Collected(facts=facts, answers=(*analyzer.answers, *shown))
 
 
@@ -127,15 +127,15 @@ def _place(local: LocalFacts) -> Place:
     return "outside" if isinstance(driver, Missing) and driver.reason == "not-here" else "node"
 
 
-async def _local(looked: Looked, within: Seconds) -> LocalFacts:
-    if looked.local is None or not await asyncio.to_thread(is_gpu_node, looked.local):
+async def _local(targets: DoctorTargets, within: Seconds) -> LocalFacts:
+    if targets.local is None or not await asyncio.to_thread(is_gpu_node, targets.local):
         return nothing_here()
-    return await read_local(looked.local, within=within)
+    return await read_local(targets.local, within=within)
 
 
-async def _agents(looked: Looked, within: Seconds) -> list[AgentAnswer]:
+async def _agents(targets: DoctorTargets, within: Seconds) -> list[AgentAnswer]:
     return await asyncio.gather(
-        *(read_agent(one.url, token=looked.token, within=within, given=one.given) for one in looked.agents)
+        *(read_agent(one.url, token=targets.token, within=within, given=one.given) for one in targets.agents)
     )
 
 
@@ -149,60 +149,62 @@ def _of_agents(answers: list[AgentAnswer]) -> tuple[AgentFacts, ...] | Missing:
     return tuple(one.facts for one in answers if isinstance(one.facts, AgentFacts))
 
 
-async def _cluster(looked: Looked, within: Seconds) -> ClusterFacts | Missing:
-    if looked.cluster is None:
+async def _cluster(targets: DoctorTargets, within: Seconds) -> ClusterFacts | Missing:
+    if targets.cluster is None:
         return Missing(fact="cluster", reason="not-given")
-    return await read_cluster(looked.cluster.url, token=looked.token, within=within, given=looked.cluster.given)
+    return await read_cluster(targets.cluster.url, token=targets.token, within=within, given=targets.cluster.given)
 
 
-async def _analyzer(looked: Looked, within: Seconds) -> AnalyzerAnswer:
-    if looked.analyzer is None:
+async def _analyzer(targets: DoctorTargets, within: Seconds) -> AnalyzerAnswer:
+    if targets.analyzer is None:
         return AnalyzerAnswer(Missing(fact="analyzer", reason="not-given"))
-    return await read_analyzer(looked.analyzer.url, token=looked.token, within=within, given=looked.analyzer.given)
+    return await read_analyzer(targets.analyzer.url, token=targets.token, within=within, given=targets.analyzer.given)
 
 
-async def _scheduling(looked: Looked, within: Seconds) -> tuple[ExtenderFacts | Missing, SeriesFacts | Missing]:
-    extender, plugins = await asyncio.gather(_extender(looked, within), _plugins(looked, within))
+async def _scheduling(targets: DoctorTargets, within: Seconds) -> tuple[ExtenderFacts | Missing, SeriesFacts | Missing]:
+    extender, plugins = await asyncio.gather(_extender(targets, within), _plugins(targets, within))
     return extender, plugins
 
 
-async def _extender(looked: Looked, within: Seconds) -> ExtenderFacts | Missing:
-    if looked.extender is None:
+async def _extender(targets: DoctorTargets, within: Seconds) -> ExtenderFacts | Missing:
+    if targets.extender is None:
         return Missing(fact="extender", reason="not-given")
-    return await read_extender(looked.extender.url, token=looked.token, within=within, given=looked.extender.given)
+    return await read_extender(targets.extender.url, token=targets.token, within=within, given=targets.extender.given)
 
 
-async def _plugins(looked: Looked, within: Seconds) -> SeriesFacts | Missing:
+async def _plugins(targets: DoctorTargets, within: Seconds) -> SeriesFacts | Missing:
     """The pages of the device plugins that were named. If one does not answer, that is the fact."""
-    if not looked.plugins:
+    if not targets.plugins:
         return Missing(fact="plugin", reason="not-given")
-    answers = await asyncio.gather(*(read_plugin(one, token=looked.token, within=within) for one in looked.plugins))
+    answers = await asyncio.gather(*(read_plugin(one, token=targets.token, within=within) for one in targets.plugins))
     pages: dict[str, bytes] = {}
-    for url, answer in zip(looked.plugins, answers, strict=True):
+    for url, answer in zip(targets.plugins, answers, strict=True):
         if isinstance(answer, Missing):
             return answer
         pages[url] = answer
     return await asyncio.to_thread(series_of, pages, origin=", ".join(pages), whole=False)
 
 
-async def _kube(looked: Looked, within: Seconds) -> KubeFacts | Missing:
-    if not looked.kubernetes:
+async def _kube(targets: DoctorTargets, within: Seconds) -> KubeFacts | Missing:
+    if not targets.kubernetes:
         return Missing(fact="kubernetes", reason="not-given")
-    named = looked.kubeconfig
+    named = targets.kubeconfig
     return await read_kube(named.url if named else None, within=within, given=named is not None and named.given)
 
 
 async def _prometheus(
-    looked: Looked, analyzer: AnalyzerAnswer, within: Seconds
+    targets: DoctorTargets, analyzer: AnalyzerAnswer, within: Seconds
 ) -> tuple[PrometheusFacts | Missing, SeriesFacts | Missing]:
-    place = looked.prometheus or (Address(analyzer.prometheus_url, given=False) if analyzer.prometheus_url else None)
+    place = targets.prometheus or (
+        ServiceAddress(analyzer.prometheus_url, given=False) if analyzer.prometheus_url else None
+    )
     if place is None:
         absent = Missing(fact="prometheus", reason="not-given")
         return absent, structs.replace(absent, fact="series")
-    condition = looked.condition
+    condition = targets.condition
     if condition is None:
         condition = "" if isinstance(analyzer.facts, Missing) else analyzer.facts.condition
-    api = looked.open_prometheus(place.url)
+    api = targets.open_prometheus(place.url)
     try:
         return await PrometheusReader(api, condition=condition, within=within).read(given=place.given)
     finally:

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import structs
 
 from vgpuscope.formats.kube.health import decode_allowed, decode_component_pods, decode_gpu_nodes, decode_names
-from vgpuscope.model.doctor import KubeFacts, KubeNode, KubePod, Missing
+from vgpuscope.model.doctor import ComponentPod, KubeFacts, KubeNode, Missing
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.doctor.missing import missing
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 
 T = TypeVar("T")
 
@@ -33,26 +33,26 @@ async def read_kube(kubeconfig: str | None, *, within: Seconds, given: bool = Tr
     place = kubeconfig or "the default kubeconfig or service account"
     try:
         async with asyncio.timeout(within), open_client(kubeconfig) as client:
-            return await _facts(Api(client, timeout=within))
+            return await _facts(KubeClient(client, timeout=within))
     except ConfigInvalid as e:
         return missing("kubernetes", KubeUnreadable(str(e)), place=place, given=given)
     except (ScopeError, TimeoutError) as e:
         return missing("kubernetes", e, place=place, given=given)
 
 
-async def _facts(api: Api) -> KubeFacts:
+async def _facts(api: KubeClient) -> KubeFacts:
     denied = await _denied(api)
     nodes, pods, ended = await asyncio.gather(_nodes(api), _pods(api), _ended(api))
     return KubeFacts(denied=denied, nodes=nodes, pods=pods, ended=ended)
 
 
-async def _denied(api: Api) -> tuple[str, ...]:
+async def _denied(api: KubeClient) -> tuple[str, ...]:
     """The requests that this caller may not make. The API server is asked for each, and nothing is changed."""
     answers = await asyncio.gather(*(_allowed(api, verb, resource) for verb, resource in NEEDED))
     return tuple(f"{verb} {resource}" for (verb, resource), yes in zip(NEEDED, answers, strict=True) if not yes)
 
 
-async def _allowed(api: Api, verb: str, resource: str) -> bool:
+async def _allowed(api: KubeClient, verb: str, resource: str) -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -66,7 +66,7 @@ async def _allowed(api: Api, verb: str, resource: str) -> bool:
     return decode_allowed(body)
 
 
-async def _nodes(api: Api) -> tuple[KubeNode, ...]:
+async def _nodes(api: KubeClient) -> tuple[KubeNode, ...]:
     found: list[KubeNode] = []
     more = ""
     for _ in range(_PAGES):
@@ -82,7 +82,7 @@ async def _nodes(api: Api) -> tuple[KubeNode, ...]:
     return tuple(node if hami else structs.replace(node, registered=None) for node in found)
 
 
-async def _pods(api: Api) -> tuple[KubePod, ...]:
+async def _pods(api: KubeClient) -> tuple[ComponentPod, ...]:
     pages = await asyncio.gather(
         *(
             _if_allowed(api, "/api/v1/pods", {"labelSelector": label, "limit": str(_PAGE)}, decode_component_pods)
@@ -93,7 +93,7 @@ async def _pods(api: Api) -> tuple[KubePod, ...]:
     return tuple(by_name.values())
 
 
-async def _ended(api: Api) -> tuple[tuple[str, str], ...]:
+async def _ended(api: KubeClient) -> tuple[tuple[str, str], ...]:
     pages = await asyncio.gather(
         *(
             _if_allowed(
@@ -105,7 +105,7 @@ async def _ended(api: Api) -> tuple[tuple[str, str], ...]:
     return tuple(name for page in pages for name in page or ())
 
 
-async def _if_allowed(api: Api, path: str, params: dict[str, str], decode: Callable[[bytes], T]) -> T | None:
+async def _if_allowed(api: KubeClient, path: str, params: dict[str, str], decode: Callable[[bytes], T]) -> T | None:
     """A page; None if this caller may not read it, which the review of rights reports."""
     try:
         return decode(await api.get(path, params))

@@ -4,25 +4,25 @@ from collections.abc import Mapping
 
 from vgpuscope.catalog.gpu_series import DEVICES, LOOKED_AT, UUID_LABELS
 from vgpuscope.formats.prom.text import PageReader
-from vgpuscope.model.console.facts import Seen
-from vgpuscope.model.doctor import Series, SeriesFacts
+from vgpuscope.model.console.facts import SeenSeries
+from vgpuscope.model.doctor import SeriesFacts, SeriesValue
 
 MOST_SERIES = 200_000  # of all pages together
 
 
 def series_of(pages: Mapping[str, bytes], *, origin: str, whole: bool) -> SeriesFacts:
     """The series of some pages, by the address of each. A page has no job, and of the past it knows nothing."""
-    found: list[Series] = []
+    found: list[SeriesValue] = []
     for instance, page in pages.items():
-        reader: PageReader[Seen] = PageReader(wanted=LOOKED_AT, meaning=Seen)
+        reader: PageReader[SeenSeries] = PageReader(wanted=LOOKED_AT, meaning=SeenSeries)
         for seen, value in reader.read(page):
-            found.append(Series(name=seen.name, labels={**seen.labels, "instance": instance}, value=value))
+            found.append(SeriesValue(name=seen.name, labels={**seen.labels, "instance": instance}, value=value))
         if len(found) > MOST_SERIES:
             break
     gpus = len(gpus_of(found))
     return SeriesFacts(now=tuple(found), whole=whole, gpus=gpus, all_gpus=gpus, origin=origin)
 
 
-def gpus_of(series: list[Series]) -> set[str]:
+def gpus_of(series: list[SeriesValue]) -> set[str]:
     """The GPUs that have a utilisation."""
     return {one.labels[name] for one in series if one.name in DEVICES for name in UUID_LABELS if one.labels.get(name)}

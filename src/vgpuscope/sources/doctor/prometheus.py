@@ -15,7 +15,7 @@ from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 from vgpuscope.formats.prom import promql
-from vgpuscope.model.doctor import Job, Missing, PrometheusFacts, Series, SeriesFacts
+from vgpuscope.model.doctor import Job, Missing, PrometheusFacts, SeriesFacts, SeriesValue
 from vgpuscope.model.errors import ConfigInvalid, QueryFailed, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.doctor import queries
@@ -125,7 +125,7 @@ class PrometheusReader:
     async def _series(self) -> SeriesFacts:
         some, gpus = await self._some(), await self._gpus()
         rows = await self._rows(queries.series(self._condition, some))
-        found = [Series(name=name, labels=labels, value=value) for name, labels, value in rows]
+        found = [SeriesValue(name=name, labels=labels, value=value) for name, labels, value in rows]
         flaps = await self._or_none(self._flapping(some))
         looked = len(gpus_of(found))
         return SeriesFacts(
@@ -180,7 +180,7 @@ class PrometheusReader:
             return None
 
 
-class Rule(msgspec.Struct):
+class LoadedRule(msgspec.Struct):
     """One loaded rule."""
 
     name: str = ""
@@ -188,7 +188,7 @@ class Rule(msgspec.Struct):
 
 
 class _Group(msgspec.Struct):
-    rules: list[Rule] = []
+    rules: list[LoadedRule] = []
 
 
 class _Groups(msgspec.Struct):
@@ -199,7 +199,7 @@ class _Rules(msgspec.Struct):
     data: _Groups
 
 
-def decode_rules(data: bytes) -> list[Rule]:
+def decode_rules(data: bytes) -> list[LoadedRule]:
     """The rules of an engine; QueryFailed if the answer is none."""
     try:
         found = msgspec.json.decode(data, type=_Rules)

@@ -9,12 +9,12 @@ from msgspec import Struct
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
 from vgpuscope.formats.prom.text import PageReader
-from vgpuscope.model.console.facts import ClusterFacts, Seen
+from vgpuscope.model.console.facts import ClusterFacts, SeenSeries
 from vgpuscope.model.console.parts import PartList
 from vgpuscope.model.doctor import (
     AgentFacts,
     AnalyzerFacts,
-    Channel,
+    ChannelFacts,
     DoctorReport,
     ExtenderFacts,
     Missing,
@@ -28,7 +28,7 @@ from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients.agent import AGENT, clock_offset
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.extender import EXTENDER
-from vgpuscope.sources.clients.served_api import Answer, ServedApi, ServiceKind
+from vgpuscope.sources.clients.served_api import ServedAnswer, ServedApi, ServiceKind
 from vgpuscope.sources.console.cluster import WANTED, ClusterPart
 from vgpuscope.sources.doctor.missing import missing
 
@@ -39,7 +39,7 @@ _MORE = ("/", "/config", "/results/stats", "/api/v1/parts", "/api/v1/notices", "
 _REJECTED = frozenset({401, 403})
 
 
-class Asked(NamedTuple):
+class BundledAnswer(NamedTuple):
     """What one service answered, for the bundle."""
 
     name: str
@@ -60,7 +60,7 @@ class _Service(_Told, ServedApi[Any]):
     def __init__(self, kind: ServiceKind, url: str, *, token: str | None, within: Seconds) -> None:
         super().__init__(kind, url, content=Any, timeout=within, token=token)
 
-    async def answer(self, path: str, *, plain: bool = False) -> Answer:
+    async def answer(self, path: str, *, plain: bool = False) -> ServedAnswer:
         """An answer with content; QueryForbidden or SourceDown."""
         found = await self.get(path, headers=_PLAIN if plain else None)
         if found.status_code in _REJECTED:
@@ -130,10 +130,10 @@ async def read_cluster(url: str, *, token: str | None, within: Seconds, given: b
 async def _unlisted(api: _Cluster, waiting: tuple[str, ...]) -> ClusterFacts:
     """An exporter that has not listed everything: its page says which watches fail."""
     answer = await api.get("/metrics", headers=_PLAIN)
-    reader: PageReader[Seen] = PageReader(wanted=WANTED, meaning=Seen)
+    reader: PageReader[SeenSeries] = PageReader(wanted=WANTED, meaning=SeenSeries)
     page = list(reader.read(answer.content))
     shown = {seen.labels.get("kind") for seen, _ in page if seen.name == c.WATCH_UP.name}
-    page += [(Seen(c.WATCH_UP.name, {"kind": kind}), 0.0) for kind in waiting if kind not in shown]
+    page += [(SeenSeries(c.WATCH_UP.name, {"kind": kind}), 0.0) for kind in waiting if kind not in shown]
     return ClusterFacts(pending=PendingList(now=time.time()), page=tuple(page))
 
 
@@ -165,7 +165,7 @@ async def read_extender(url: str, *, token: str | None, within: Seconds, given: 
             page = (await api.answer("/metrics", plain=True)).content
         except (ScopeError, TimeoutError) as e:
             return _missing("extender", e, url=api.url, another=api.another, given=given)
-    reader: PageReader[Seen] = PageReader(wanted=_EXTENDER, meaning=Seen)
+    reader: PageReader[SeenSeries] = PageReader(wanted=_EXTENDER, meaning=SeenSeries)
     values = {seen.name: value for seen, value in reader.read(page)}
     leader = values.get(x.LEADER.name)
     return ExtenderFacts(
@@ -262,7 +262,7 @@ class AnalyzerAnswer(NamedTuple):
 
     facts: AnalyzerFacts | Missing
     prometheus_url: str = ""
-    answers: tuple[Asked, ...] = ()
+    answers: tuple[BundledAnswer, ...] = ()
 
 
 async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: bool = True) -> AnalyzerAnswer:
@@ -281,7 +281,7 @@ async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: 
     notices, policy = _or_empty(more[4], _Notices), _or_empty(more[5], _Policy)
     facts = msgspec.structs.replace(facts, channels=_channels(notices), reclaim=_reclaim(policy))
     address = info.config.prometheus_url if info and info.config else ""
-    return AnalyzerAnswer(facts, address, (Asked("health.json", answer.content),))
+    return AnalyzerAnswer(facts, address, (BundledAnswer("health.json", answer.content),))
 
 
 async def read_report(url: str, *, token: str | None, within: Seconds) -> DoctorReport | None:
@@ -327,10 +327,12 @@ def _analyzer(
     )
 
 
-def _channels(notices: _Notices | None) -> tuple[Channel, ...] | None:
+def _channels(notices: _Notices | None) -> tuple[ChannelFacts, ...] | None:
     if notices is None:
         return None
-    return tuple(Channel(name=one.name, used=one.state != "unused", error=one.error or "") for one in notices.channels)
+    return tuple(
+        ChannelFacts(name=one.name, used=one.state != "unused", error=one.error or "") for one in notices.channels
+    )
 
 
 def _reclaim(policy: _Policy | None) -> ReclaimFacts | None:

@@ -38,7 +38,7 @@ _TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster expor
 _AUTHORITY_HINT = "Set prometheus.ca_file to the CA that signed it (PEM)."
 
 
-class Budget:
+class ByteBudget:
     """The bytes that the answers of one analysis may have together."""
 
     def __init__(self, most: int) -> None:
@@ -58,7 +58,7 @@ class _Asked(NamedTuple):
     form: dict[str, str]
     by: float
     most: int  # bytes of the answer
-    budget: Budget
+    budget: ByteBudget
 
 
 class PromApi:
@@ -117,7 +117,7 @@ class PromApi:
         by: float,
         sent: Callable[[], None] = lambda: None,
         most: int | None = None,
-        budget: Budget | None = None,
+        budget: ByteBudget | None = None,
     ) -> bytes:
         """The response to an instant query; `by` is an event loop time. Raises QueryFailed and its subclasses.
 
@@ -142,7 +142,7 @@ class PromApi:
         end: UnixTime,
         by: float,
         sent: Callable[[], None],
-        budget: Budget | None = None,
+        budget: ByteBudget | None = None,
     ) -> bytes:
         """The response with a label's values. Raises QueryFailed and its subclasses."""
         form = {"match[]": match, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
@@ -153,9 +153,9 @@ class PromApi:
         """The response with all loaded rules. Raises QueryFailed and its subclasses."""
         return await self._patiently(self._asked("/api/v1/rules", {}, by, _NAMES, None), sent=lambda: None, verb="GET")
 
-    def _asked(self, path: str, form: dict[str, str], by: float, most: int | None, budget: Budget | None) -> _Asked:
+    def _asked(self, path: str, form: dict[str, str], by: float, most: int | None, budget: ByteBudget | None) -> _Asked:
         most = self._largest if most is None else min(most, self._largest)
-        return _Asked(path, form, by, most, budget or Budget(self._largest))
+        return _Asked(path, form, by, most, budget or ByteBudget(self._largest))
 
     async def _patiently(self, asked: _Asked, *, sent: Callable[[], None], verb: str | None = None) -> bytes:
         """One request, with retries if they may help and time allows."""

@@ -13,7 +13,7 @@ from vgpuscope.model.errors import ConfigInvalid, KubeUnreadable, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
-from vgpuscope.sources.kube import Api, _Forgotten, all_pages
+from vgpuscope.sources.kube import KubeClient, _Forgotten, all_pages
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class StaticTargets:
         return self._urls
 
 
-class Service(NamedTuple):
+class ServicePort(NamedTuple):
     """A Kubernetes Service and one of its ports."""
 
     namespace: str
@@ -49,13 +49,13 @@ class Service(NamedTuple):
 class ServiceTargets:
     """The ready endpoints of Services, refreshed once a minute; the last known ones stay while the API fails."""
 
-    def __init__(self, services: Iterable[str], *, api: Api, refresh: Seconds = _REFRESH) -> None:
+    def __init__(self, services: Iterable[str], *, api: KubeClient, refresh: Seconds = _REFRESH) -> None:
         """Services as NAMESPACE/NAME:PORT; raises ConfigInvalid for anything else."""
         self._services = tuple(map(parse_service, services))
         self._api, self._refresh = api, refresh
         self._due = float("-inf")
-        self._last: dict[Service, tuple[str, ...]] = {}
-        self._errors: dict[Service, ScopeError] = {}
+        self._last: dict[ServicePort, tuple[str, ...]] = {}
+        self._errors: dict[ServicePort, ScopeError] = {}
 
     async def __call__(self) -> tuple[str, ...]:
         """URLs; raises KubeForbidden or KubeUnreadable if no Service has ever been listed."""
@@ -72,7 +72,7 @@ class ServiceTargets:
         errors = self._errors.items()
         return tuple(Fault(part=f"service {service}", code=e.code, message=str(e)) for service, e in errors)
 
-    async def _update(self, service: Service) -> None:
+    async def _update(self, service: ServicePort) -> None:
         try:
             self._last[service] = urls_of(service, await self._endpoints(service))
         except ScopeError as e:
@@ -82,13 +82,13 @@ class ServiceTargets:
         else:
             self._errors.pop(service, None)
 
-    def _failed(self, service: Service, error: ScopeError, *, cause: Exception | None = None) -> None:
+    def _failed(self, service: ServicePort, error: ScopeError, *, cause: Exception | None = None) -> None:
         if service not in self._errors:
             values = {"service": str(service), "error_code": error.code, "err": str(error)}
             log.warning("endpoints not listed", extra=values, exc_info=cause)
         self._errors[service] = error
 
-    async def _endpoints(self, service: Service) -> list[Endpoint]:
+    async def _endpoints(self, service: ServicePort) -> list[Endpoint]:
         path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
         asked = {"labelSelector": f"kubernetes.io/service-name={service.name}", "limit": _PAGE}
 
@@ -105,17 +105,17 @@ class ServiceTargets:
         return [endpoint for one in pages for endpoints in one.items for endpoint in endpoints]
 
 
-def parse_service(text: str) -> Service:
+def parse_service(text: str) -> ServicePort:
     """Parses NAMESPACE/NAME:PORT; raises ConfigInvalid."""
     found = _SERVICE.fullmatch(text.strip())
     if found is None:
         raise ConfigInvalid(
             f"{text!r} is not a Service", hint="The form is NAMESPACE/NAME:PORT; the port is a number or a name."
         )
-    return Service(found["namespace"], found["name"], found["port"])
+    return ServicePort(found["namespace"], found["name"], found["port"])
 
 
-def urls_of(service: Service, endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+def urls_of(service: ServicePort, endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
     """One URL for each pod, in a stable order; IPv4 if the pod has both families."""
     chosen: dict[str, str] = {}
     for endpoint in sorted(endpoints, key=lambda one: (":" in one.address, one.address)):

@@ -207,7 +207,7 @@ class Cgroups:
             return None
         return self._file(place, f"{directory}/{name}", decode)
 
-    def _network(self, one: SoughtContainer, place: _Place, host_net: _File | None) -> text.Moved | None:
+    def _network(self, one: SoughtContainer, place: _Place, host_net: _File | None) -> text.IoBytes | None:
         """Of the container's network namespace; None on the host's network, or where that cannot be told apart."""
         pid = one.pids[0] if one.pids else self._any_process(place)
         if pid is None or host_net is None:

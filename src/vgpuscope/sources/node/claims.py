@@ -11,7 +11,7 @@ from vgpuscope.formats.kube.lists import ObjectPage
 from vgpuscope.model.dra import AllocatedClaim, SliceState
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.sources.kube import Api, RenewedClient, all_pages, served_version
+from vgpuscope.sources.kube import KubeClient, RenewedClient, all_pages, served_version
 
 _GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
 _PAGE = "500"
@@ -23,7 +23,7 @@ class KubeClaims:
     def __init__(self, *, node: str, kubeconfig: str | None, timeout: Seconds = 10.0) -> None:
         self._node = node
         self._client = RenewedClient(kubeconfig)
-        self._api = Api(self._client, timeout=timeout)
+        self._api = KubeClient(self._client, timeout=timeout)
         self._version = ""
 
     async def slices(self) -> tuple[SliceState, ...]:

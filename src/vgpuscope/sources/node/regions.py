@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from vgpuscope.formats.hami.region import LastDecoded, decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
 from vgpuscope.model.quantity import PodUID
-from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
+from vgpuscope.model.region import ContainerRegion, Region, RegionReading, RejectedRegion
 
 # NONBLOCK: open() must wait neither for the writer of a pipe nor for the holder of a lease.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,26 +55,28 @@ class Regions:
         found = [self._visit(entry, before.get(entry.path)) for entry in entries]
         return RegionReading(
             containers=tuple(one for one in found if isinstance(one, ContainerRegion)),
-            refusals=tuple(one for one in found if isinstance(one, Refusal)),
+            refusals=tuple(one for one in found if isinstance(one, RejectedRegion)),
         )
 
-    def _visit(self, entry: os.DirEntry[str], before: "_Choice | None") -> ContainerRegion | Refusal | None:
+    def _visit(self, entry: os.DirEntry[str], before: "_Choice | None") -> ContainerRegion | RejectedRegion | None:
         path = entry.path
         try:
             choice = self._choose(entry, before)
             if choice.refused:
-                return Refusal(path=_printable(path), reason=choice.refused)
+                return RejectedRegion(path=_printable(path), reason=choice.refused)
             path = choice.file or path
             region = _read(choice.file, choice.known) if choice.file else None
         except RegionRefused as refused:
-            return Refusal(path=_printable(path), reason=refused.reason)
+            return RejectedRegion(path=_printable(path), reason=refused.reason)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return Refusal(path=_printable(path), reason="not_a_file" if error.errno == errno.ELOOP else "unreadable")
+            return RejectedRegion(
+                path=_printable(path), reason="not_a_file" if error.errno == errno.ELOOP else "unreadable"
+            )
         except Exception as error:  # whoever wrote this region must not be able to hide all others
             self._unexpected(f"region {_printable(path)}", error)
-            return Refusal(path=_printable(path), reason="unexpected")
+            return RejectedRegion(path=_printable(path), reason="unexpected")
         return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region, path=choice.file)
 
     def _choose(self, entry: os.DirEntry[str], before: "_Choice | None") -> "_Choice":

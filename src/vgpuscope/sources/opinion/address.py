@@ -15,7 +15,7 @@ _CHAT, _MESSAGES = "/chat/completions", "/v1/messages"
 _OFFICIAL: dict[Provider, str] = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 
 
-class Address(NamedTuple):
+class ModelAddress(NamedTuple):
     """The address as the SDK of the provider wants it."""
 
     provider: Provider
@@ -24,7 +24,7 @@ class Address(NamedTuple):
     deployment: str = ""  # Azure: told by the address; "": the model's name
 
 
-def address_of(provider: Provider | None, url: str) -> Address:
+def address_of(provider: Provider | None, url: str) -> ModelAddress:
     """The provider and its base address. ConfigInvalid if there is no address to ask."""
     url = url or _OFFICIAL.get(provider or "compatible", "")
     parts = _split(url)
@@ -36,8 +36,8 @@ def address_of(provider: Provider | None, url: str) -> Address:
     if chosen == "azure":
         return _azure(origin, path, query)
     if chosen == "anthropic":
-        return Address(chosen, origin + path.removesuffix(_MESSAGES).removesuffix("/v1"), query)
-    return Address(chosen, origin + (path.removesuffix(_CHAT) or "/v1"), query)
+        return ModelAddress(chosen, origin + path.removesuffix(_MESSAGES).removesuffix("/v1"), query)
+    return ModelAddress(chosen, origin + (path.removesuffix(_CHAT) or "/v1"), query)
 
 
 def _told(parts: SplitResult) -> Provider:
@@ -51,15 +51,15 @@ def _told(parts: SplitResult) -> Provider:
     return "compatible"
 
 
-def _azure(origin: str, path: str, query: dict[str, str]) -> Address:
+def _azure(origin: str, path: str, query: dict[str, str]) -> ModelAddress:
     """…/openai/deployments/NAME/chat/completions, the resource alone, or the address of its version 1."""
     before, found, after = path.partition(_DEPLOYMENTS)
     if found:
-        return Address("azure", origin + before, query, deployment=after.partition("/")[0])
+        return ModelAddress("azure", origin + before, query, deployment=after.partition("/")[0])
     path = path.removesuffix(_CHAT)
     if path.endswith("/openai/v1"):
-        return Address("azure", origin + path, query)
-    return Address("azure", origin + path.removesuffix("/openai"), query)
+        return ModelAddress("azure", origin + path, query)
+    return ModelAddress("azure", origin + path.removesuffix("/openai"), query)
 
 
 def _split(url: str) -> SplitResult:

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.errors import AiAnswerInvalid
-from vgpuscope.model.opinion import Question, Reply
-from vgpuscope.sources.opinion.client import Access, http_client, our_errors
+from vgpuscope.model.opinion import ModelReply, Prompt
+from vgpuscope.sources.opinion.client import ModelAccess, http_client, our_errors
 from vgpuscope.sources.opinion.openai_client import answer_schema
 
 _NO_KEY = "none"
@@ -39,7 +39,7 @@ class _Message(Struct):
 class AnthropicClient:
     """One model of Anthropic."""
 
-    def __init__(self, module: Any, access: Access, *, hide: Callable[[str], str]) -> None:
+    def __init__(self, module: Any, access: ModelAccess, *, hide: Callable[[str], str]) -> None:
         """`module`: the SDK. `hide` masks secrets in texts of errors."""
         self._module, self._access, self._hide = module, access, hide
         self._client = module.AsyncAnthropic(
@@ -50,7 +50,7 @@ class AnthropicClient:
             http_client=http_client(access),
         )
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Prompt) -> ModelReply:
         with our_errors(self._module, hide=self._hide):
             raw = await self._client.messages.with_raw_response.create(
                 model=self._access.model,
@@ -73,13 +73,13 @@ async def _content(raw: Any) -> bytes:
     return found
 
 
-def _reply(body: bytes) -> Reply:
+def _reply(body: bytes) -> ModelReply:
     try:
         found = msgspec.json.decode(body, type=_Message)
     except (msgspec.DecodeError, RecursionError) as e:
         raise AiAnswerInvalid(f"the answer is not one of the messages API: {e}") from e
     usage = found.usage or _Usage()
-    return Reply(
+    return ModelReply(
         text=_text(found.content),
         model=found.model or "",
         input_tokens=usage.input_tokens,

@@ -20,10 +20,10 @@ from vgpuscope.model.errors import (
     AiTimeout,
     AiUnreachable,
 )
-from vgpuscope.model.opinion import Provider, Question, Reply
+from vgpuscope.model.opinion import ModelReply, Prompt, Provider
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.authorities import authorities
-from vgpuscope.sources.opinion.address import Address
+from vgpuscope.sources.opinion.address import ModelAddress
 
 LARGEST = 256 * 1024  # bytes of an answer
 _LONGEST_WAIT: Seconds = 3600.0
@@ -34,14 +34,14 @@ _SDKS: dict[Provider, str] = {"anthropic": "anthropic"}  # all others: openai
 class ModelClient(Protocol):
     """One model. `ask` raises AiFailed and its subclasses."""
 
-    async def ask(self, question: Question) -> Reply: ...
+    async def ask(self, question: Prompt) -> ModelReply: ...
     async def close(self) -> None: ...
 
 
-class Access(Struct, frozen=True, kw_only=True):
+class ModelAccess(Struct, frozen=True, kw_only=True):
     """How one model is asked."""
 
-    address: Address
+    address: ModelAddress
     model: str
     key: str
     api_version: str
@@ -63,7 +63,7 @@ def sdk(provider: Provider) -> Any:
     return importlib.import_module(_SDKS.get(provider, "openai"))
 
 
-def http_client(access: Access) -> httpx2.AsyncClient:
+def http_client(access: ModelAccess) -> httpx2.AsyncClient:
     """The HTTP client for an SDK: no redirects, bounded answers. A proxy of the environment is used."""
     return httpx2.AsyncClient(
         timeout=access.timeout,

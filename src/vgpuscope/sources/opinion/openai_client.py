@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.errors import AiAnswerInvalid, AiRejected
-from vgpuscope.model.opinion import Answer, Question, Reply
-from vgpuscope.sources.opinion.client import Access, http_client, our_errors
+from vgpuscope.model.opinion import Answer, ModelReply, Prompt
+from vgpuscope.sources.opinion.client import ModelAccess, http_client, our_errors
 
 _NO_KEY = "none"  # the SDK wants a key; a local server needs none
 _BOUNDS = ("minimum", "maximum")  # not in the subset of JSON schema that every server takes
@@ -45,13 +45,13 @@ class _Completion(Struct):
 class OpenAiClient:
     """One model behind OpenAI's protocol."""
 
-    def __init__(self, module: Any, access: Access, *, hide: Callable[[str], str]) -> None:
+    def __init__(self, module: Any, access: ModelAccess, *, hide: Callable[[str], str]) -> None:
         """`module`: the SDK. `hide` masks secrets in texts of errors."""
         self._module, self._access, self._hide = module, access, hide
         self._form = 0
         self._client = _sdk_client(module, access)
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Prompt) -> ModelReply:
         for form in range(self._form, len(FORMS)):
             try:
                 with our_errors(self._module, hide=self._hide):
@@ -68,7 +68,7 @@ class OpenAiClient:
     async def close(self) -> None:
         await self._client.close()
 
-    def _body(self, question: Question, form: int) -> dict[str, Any]:
+    def _body(self, question: Prompt, form: int) -> dict[str, Any]:
         access = self._access
         limit = "max_tokens" if access.address.provider == "compatible" else "max_completion_tokens"
         body: dict[str, Any] = {
@@ -96,7 +96,7 @@ def answer_schema(*, bounds: bool) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _sdk_client(module: Any, access: Access) -> Any:
+def _sdk_client(module: Any, access: ModelAccess) -> Any:
     address = access.address
     shared = {"api_key": access.key or _NO_KEY, "max_retries": 0, "http_client": http_client(access)}
     query = {name: value for name, value in address.query.items() if name != "api-version"}
@@ -117,7 +117,7 @@ def _may_be_format(error: AiRejected) -> bool:
     return str(error).startswith(("the language model answered 400", "the language model answered 422"))
 
 
-def _reply(body: bytes) -> Reply:
+def _reply(body: bytes) -> ModelReply:
     try:
         found = msgspec.json.decode(body, type=_Completion)
     except (msgspec.DecodeError, RecursionError) as e:
@@ -125,7 +125,7 @@ def _reply(body: bytes) -> Reply:
     if not found.choices:
         raise AiAnswerInvalid("the answer has no choices")
     choice, usage = found.choices[0], found.usage or _Usage()
-    return Reply(
+    return ModelReply(
         text=choice.message.content or "",
         model=found.model or "",
         input_tokens=usage.prompt_tokens,

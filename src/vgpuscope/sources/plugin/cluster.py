@@ -9,13 +9,13 @@ from vgpuscope.formats.kube.paths import object_path
 from vgpuscope.model.errors import KubeAbsent
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import PodUID
-from vgpuscope.sources.kube import Api, all_pages
+from vgpuscope.sources.kube import KubeClient, all_pages
 
 T = TypeVar("T")
 _PAGE = "500"
 
 
-async def node_notes(api: Api, node: str) -> NodeNotes:
+async def node_notes(api: KubeClient, node: str) -> NodeNotes:
     """The node's annotations; KubeAbsent if there is no such node, or one of our errors if it cannot be read."""
     found = await api.find(object_path("v1", "Node", node))
     if found is None:
@@ -23,23 +23,23 @@ async def node_notes(api: Api, node: str) -> NodeNotes:
     return decode_node_notes(found)
 
 
-async def pod_notes(api: Api, namespace: str, name: str) -> PodNotes | None:
+async def pod_notes(api: KubeClient, namespace: str, name: str) -> PodNotes | None:
     """One pod; None if it does not exist."""
     found = await api.find(object_path("v1", "Pod", name, namespace=namespace))
     return None if found is None else decode_pod_notes(found)
 
 
-async def allocating_pods(api: Api, node: str) -> tuple[AllocatingPod, ...]:
+async def allocating_pods(api: KubeClient, node: str) -> tuple[AllocatingPod, ...]:
     """The pending pods of the node."""
     return await _pods(api, f"spec.nodeName={node},status.phase=Pending", decode_allocating)
 
 
-async def pod_uids(api: Api, node: str) -> frozenset[PodUID]:
+async def pod_uids(api: KubeClient, node: str) -> frozenset[PodUID]:
     """All pods of the node."""
     return frozenset(await _pods(api, f"spec.nodeName={node}", decode_pod_uids))
 
 
-async def _pods(api: Api, selector: str, decode: Callable[[bytes], ObjectPage[T]]) -> tuple[T, ...]:
+async def _pods(api: KubeClient, selector: str, decode: Callable[[bytes], ObjectPage[T]]) -> tuple[T, ...]:
     select = {"fieldSelector": selector, "limit": _PAGE}
 
     async def page(token: str) -> ObjectPage[T]:

@@ -11,7 +11,7 @@ from vgpuscope.formats.kube.workloads import decode_autoscalers, decode_object, 
 from vgpuscope.model.allocation import Controller
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
-from vgpuscope.sources.kube import Api, _Forgotten
+from vgpuscope.sources.kube import KubeClient, _Forgotten
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _WITH_SELECTOR = {"Deployment", "StatefulSet", "ReplicaSet", "Job"}
@@ -21,7 +21,7 @@ _MOST = 1000  # pods of one owner: more are refused, because a part of them prov
 class ObjectReader:
     """Reads through one client of the API."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: KubeClient) -> None:
         self._api = api
 
     async def pod(self, namespace: str, name: str) -> KubePod | None:

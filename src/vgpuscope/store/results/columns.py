@@ -29,7 +29,7 @@ CLASS_CODES: tuple[UseClass, ...] = (
 )
 
 
-class Name(NamedTuple):
+class ResultSubject(NamedTuple):
     """The subject of a row: a GPU or MIG instance, or, with namespace and pod, the pod's part of it."""
 
     gpu_id: str
@@ -38,7 +38,7 @@ class Name(NamedTuple):
     pod: str = ""
 
 
-class About(NamedTuple):
+class SubjectDetails(NamedTuple):
     """Further properties of the GPU or pod; a later analysis may know more of them."""
 
     hostname: str
@@ -46,7 +46,7 @@ class About(NamedTuple):
     owner: str = ""
 
 
-class Row(NamedTuple):
+class StoredResult(NamedTuple):
     """The result of one analysis for one GPU or pod: the columns of history_results after the two keys."""
 
     score: int | None
@@ -77,7 +77,7 @@ class Column(NamedTuple):
 
     name: str
     kind: Kind
-    of: str  # the column of Row that it is computed from
+    of: str  # the column of StoredResult that it is computed from
     type: str = "integer"
     code: int = 0  # code of the word; for kind "time" only
     word: str = ""

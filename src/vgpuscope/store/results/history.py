@@ -11,7 +11,7 @@ from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.opinions import OpinionStore
 from vgpuscope.store.past import KEEP, PastStore
 from vgpuscope.store.reclaim import ReclaimStore
-from vgpuscope.store.results.wanted import AnalysisKey, Wanted
+from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection
 from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
 
 RESULTS = Kept("results", "analyzer.history")
@@ -37,7 +37,7 @@ class History(Protocol):
     async def latest(self, *, unlike: AnalysisKey | None = None) -> Analysis | None:
         """The last analysis as it was saved; None if there is none, or if it is this one."""
 
-    async def page(self, wanted: Wanted) -> HistoryPage:
+    async def page(self, wanted: HistorySelection) -> HistoryPage:
         """The history of GPUs or pods, oldest first, from the cursor on.
 
         Every saved analysis is included at every step, whether or not its hour is rolled up yet. Hours and days that
@@ -98,7 +98,7 @@ class Unstored:
     async def latest(self, *, unlike: AnalysisKey | None = None) -> Analysis | None:  # noqa: ARG002
         return None
 
-    async def page(self, wanted: Wanted) -> HistoryPage:  # noqa: ARG002  the face is the same for all
+    async def page(self, wanted: HistorySelection) -> HistoryPage:  # noqa: ARG002  the face is the same for all
         return HistoryPage()
 
     async def prune(self, now: UnixTime) -> None:

@@ -12,16 +12,16 @@ from vgpuscope.store.results.columns import (
     STATUS_CODES,
     TIME,
     VERDICT_CODES,
-    About,
     Column,
     Millis,
-    Name,
-    Row,
+    ResultSubject,
+    StoredResult,
+    SubjectDetails,
     Sums,
     joined,
 )
 
-NAMES = (*Name._fields, *About._fields)
+NAMES = (*ResultSubject._fields, *SubjectDetails._fields)
 _Reader: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
@@ -51,15 +51,15 @@ def _of_sums(column: Column, places: Mapping[str, int]) -> _Reader:
 _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
 # A single analysis is its own mean, minimum and maximum. No function calls per field: one read may return 100,000 rows.
 _ROW_VALUES = [
-    (column.field, Row._fields.index(column.of), column.scale)
+    (column.field, StoredResult._fields.index(column.of), column.scale)
     for column in _NUMBERS
     if column.kind in {"sum", "total", "min", "max"}
 ]
-_ROW_COUNTS = [(column.field, Row._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
+_ROW_COUNTS = [(column.field, StoredResult._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}
 
 
-def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
+def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> HistoryPoint:
     """The point of one analysis; `names` are the values of NAMES."""
     found: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | _ROW_ITSELF
     for field, at, scale in _ROW_VALUES:
@@ -85,7 +85,7 @@ def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
 def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
     """The points for the rows of statements.points_of_analyses."""
     count = len(NAMES)
-    return [point_of_row(time, rest[:count], Row(*rest[count:])) for time, _, _, *rest in found]
+    return [point_of_row(time, rest[:count], StoredResult(*rest[count:])) for time, _, _, *rest in found]
 
 
 Part: TypeAlias = tuple[int, int, Sequence[str], Sums]  # bucket, series, names and sums

@@ -15,10 +15,10 @@ from vgpuscope.store.results.columns import (
     STATUS_CODES,
     TIME,
     VERDICT_CODES,
-    About,
     Millis,
-    Name,
-    Row,
+    ResultSubject,
+    StoredResult,
+    SubjectDetails,
 )
 
 _STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
@@ -30,21 +30,21 @@ _UNKNOWN_CHARACTER = "\ufffd".encode()
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
-class Span(NamedTuple):
+class AnalysisPeriod(NamedTuple):
     """The period that an analysis accounts for."""
 
     begin: Millis
     end: Millis
 
 
-Named: TypeAlias = tuple[Name, About, Row]
+Named: TypeAlias = tuple[ResultSubject, SubjectDetails, StoredResult]
 
 
 def millis(time: UnixTime) -> Millis:
     return round(time * TIME)
 
 
-def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span:
+def span(window: Window, *, before: Millis | None, after: Millis | None) -> AnalysisPeriod:
     """The part of the window that no other analysis accounts for.
 
     `before` is where the previous analysis ends, `after` where the next one begins.
@@ -54,14 +54,17 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
     if before is not None:
         begin = max(begin, min(before, end))
     last = end if after is None else min(end, after)
-    return Span(min(begin, last), last) if last > begin else Span(end, end)
+    return AnalysisPeriod(min(begin, last), last) if last > begin else AnalysisPeriod(end, end)
 
 
-def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
+def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
     """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that period."""
-    seen: set[Name] = set()
+    seen: set[ResultSubject] = set()
     for gpu in analysis.gpus:
-        name, about = Name(storable(gpu.gpu_id), storable(gpu.mig)), About(storable(gpu.hostname), storable(gpu.model))
+        name, about = (
+            ResultSubject(storable(gpu.gpu_id), storable(gpu.mig)),
+            SubjectDetails(storable(gpu.hostname), storable(gpu.model)),
+        )
         if name in seen:
             continue  # a duplicate GPU would violate the key and lose the whole analysis
         seen.add(name)
@@ -69,10 +72,10 @@ def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
         yield from _pods(gpu, name, about, stands_for)
 
 
-def _card(gpu: GpuUse, stands_for: Span) -> Row:
+def _card(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
     util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
     seconds = stands_for.end - stands_for.begin
-    return Row(
+    return StoredResult(
         scaled(gpu.score.value, SCORE),
         _STATUS[gpu.status],
         _VERDICT[gpu.verdict],
@@ -110,7 +113,7 @@ def _allocated(found: Allocated | None) -> tuple[int | None, int | None]:
     return (None, None) if found is None else (scaled(found.memory, 1, most=_INT64), scaled(found.cores, 1))
 
 
-def _pods(gpu: GpuUse, name: Name, about: About, stands_for: Span) -> Iterable[Named]:
+def _pods(gpu: GpuUse, name: ResultSubject, about: SubjectDetails, stands_for: AnalysisPeriod) -> Iterable[Named]:
     """Rows of tenants by pod: the containers of a pod share one row, also if the pod left and came back."""
     here, gone = _by_pod(gpu.tenants), _by_pod(gpu.former)
     for key in here | gone:
@@ -131,7 +134,7 @@ def _by_pod(uses: Iterable[TenantUse]) -> dict[tuple[str, str], list[TenantUse]]
     return found
 
 
-def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> Row:
+def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> StoredResult:
     """The row of one pod. The score belongs to the GPU, so a pod gets it only if it was alone on the GPU."""
     chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
     util, util_max = _together(uses, _UTIL_TERMS)
@@ -140,7 +143,7 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
         util, util_max = (util, util_max) if util is not None else _numbers(gpu.terms.get("gpu_util"))
         memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
     power, power_max = _pods_power(gpu, uses, alone=alone)
-    return Row(
+    return StoredResult(
         scaled(gpu.score.value, SCORE) if alone else None,
         _STATUS[gpu.status if alone else "unknown"],
         _VERDICT[chosen.verdict],
@@ -188,7 +191,7 @@ def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:
     return (stat.mean, stat.max) if stat else (None, None)
 
 
-def _held(uses: Sequence[TenantUse], stands_for: Span) -> Millis:
+def _held(uses: Sequence[TenantUse], stands_for: AnalysisPeriod) -> Millis:
     """How long the tenants held the GPU within the period; overlapping times are counted once."""
     if any(use.since is None and use.until is None for use in uses):
         return stands_for.end - stands_for.begin

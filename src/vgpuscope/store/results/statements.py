@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 
 from vgpuscope.store.engine.database import Upsert
-from vgpuscope.store.results.columns import ROLLUP, About, Column, Name, Row, aggregate, joined_sql
+from vgpuscope.store.results.columns import (
+    ROLLUP,
+    Column,
+    ResultSubject,
+    StoredResult,
+    SubjectDetails,
+    aggregate,
+    joined_sql,
+)
 from vgpuscope.store.results.schema import Rollup
 
-_NAMES = ", ".join(f"s.{field}" for field in (*Name._fields, *About._fields))
-_ROW = ", ".join(f"r.{field}" for field in Row._fields)
+_NAMES = ", ".join(f"s.{field}" for field in (*ResultSubject._fields, *SubjectDetails._fields))
+_ROW = ", ".join(f"r.{field}" for field in StoredResult._fields)
 _AGGREGATED = ", ".join(aggregate(column) for column in ROLLUP)
 
 
@@ -21,7 +29,7 @@ ADD_ANALYSIS = (
     "VALUES (:started, :number, :time, :stands_from, 0) RETURNING id"
 )
 COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored WHERE id = :id"
-RESULT_COLUMNS = ("analysis", "series", *Row._fields)
+RESULT_COLUMNS = ("analysis", "series", *StoredResult._fields)
 KEEP_LATEST = (
     "INSERT INTO history_latest (id, started, number, packed) VALUES (1, :started, :number, :packed) "
     "ON CONFLICT (id) DO UPDATE SET started = excluded.started, number = excluded.number, packed = excluded.packed"
@@ -37,14 +45,17 @@ LATEST_UNLIKE = f"{LATEST} WHERE NOT (started = :started AND number = :number)"
 # A known series keeps its number. A later analysis replaces the properties that it knows, and keeps the others.
 _RENAMED = ", ".join(
     f"{field} = CASE WHEN excluded.{field} = '' THEN history_series.{field} ELSE excluded.{field} END"
-    for field in About._fields
+    for field in SubjectDetails._fields
 )
 ADD_SERIES = Upsert(
     table="history_series",
-    columns=(*((field, "text") for field in (*Name._fields, *About._fields)), ("last_day", "integer")),
-    conflict=f"({', '.join(Name._fields)}) DO UPDATE SET {_RENAMED}, last_day = "
+    columns=(
+        *((field, "text") for field in (*ResultSubject._fields, *SubjectDetails._fields)),
+        ("last_day", "integer"),
+    ),
+    conflict=f"({', '.join(ResultSubject._fields)}) DO UPDATE SET {_RENAMED}, last_day = "
     "CASE WHEN history_series.last_day < excluded.last_day THEN excluded.last_day ELSE history_series.last_day END",
-    returning=(*Name._fields, "id"),
+    returning=(*ResultSubject._fields, "id"),
 )
 
 # ── roll-ups ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,16 +13,16 @@ from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.lease import Lease
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.opinions import OpinionStore
-from vgpuscope.store.past import PastStore, Pending
+from vgpuscope.store.past import PastStore, WrittenFrames
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results import statements as sql
-from vgpuscope.store.results.columns import About, Millis, Name, showing
+from vgpuscope.store.results.columns import Millis, ResultSubject, SubjectDetails, showing
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, millis, rows, span
 from vgpuscope.store.results.schema import TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
-from vgpuscope.store.results.wanted import AnalysisKey, Cursor, Wanted
+from vgpuscope.store.results.wanted import AnalysisKey, Cursor, HistorySelection
 from vgpuscope.store.timeline import EventLog, LocalEvents
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class StoredHistory:
         """The last analysis; None if there is none, if it is this one, or if this version cannot read it."""
         return await self._engine.do(lambda: self._latest(unlike), deadline=_LATEST_WITHIN)
 
-    async def page(self, wanted: Wanted) -> HistoryPage:
+    async def page(self, wanted: HistorySelection) -> HistoryPage:
         """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first."""
         if wanted.limit < 1 or wanted.end <= wanted.begin:
             return HistoryPage()
@@ -114,15 +114,15 @@ class StoredHistory:
         self._series.learn(learned, day=time // _DAY)
         self._added(pending)
 
-    def _added(self, pending: Pending | None) -> None:
+    def _added(self, pending: WrittenFrames | None) -> None:
         if self.past is not None:
             self.past.added(pending)
 
     def _add_rows(
         self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
-    ) -> tuple[int, dict[Name, tuple[int, About]]]:
+    ) -> tuple[int, dict[ResultSubject, tuple[int, SubjectDetails]]]:
         """Insert the rows in batches, to limit memory; returns their number and the new or changed series."""
-        stored, learned = 0, dict[Name, tuple[int, About]]()
+        stored, learned = 0, dict[ResultSubject, tuple[int, SubjectDetails]]()
         while some := list(islice(named, self._limits.rows_per_insert)):
             news = self._series.news(some, day=day)
             numbers = _add_series(tx, news, day=day)
@@ -141,7 +141,7 @@ class StoredHistory:
             log.warning("the last analysis was stored by another version", extra={"why": str(e)})
             return None
 
-    def _points(self, wanted: Wanted) -> HistoryPage:
+    def _points(self, wanted: HistorySelection) -> HistoryPage:
         after = Cursor.of(wanted.cursor) if wanted.cursor else None
         begin, end = max(millis(wanted.begin), after.time if after else 0), millis(wanted.end)
         if begin >= end:
@@ -153,7 +153,7 @@ class StoredHistory:
         cursor = Cursor(*found[wanted.limit - 1][:3]) if len(found) > wanted.limit else None
         return _page(points_of_rows(found[: wanted.limit]), cursor)
 
-    def _rolled_points(self, wanted: Wanted) -> HistoryPage:
+    def _rolled_points(self, wanted: HistorySelection) -> HistoryPage:
         """Points of every bucket that overlaps the period, rolled up or not yet."""
         after = Cursor.of(wanted.cursor) if wanted.cursor else None
         long = STEP_SECONDS[wanted.step] * 1000
@@ -238,7 +238,7 @@ def _chosen(wanted: dict[str, str], after: str) -> str:
     return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted)), *([after] if after else [])])
 
 
-def _values(wanted: Wanted, after: Cursor | None) -> dict[str, object]:
+def _values(wanted: HistorySelection, after: Cursor | None) -> dict[str, object]:
     """The parameters of _chosen."""
     position = {f"after_{name}": value for name, value in after._asdict().items()} if after else {}
     return {**wanted.names, **position}
@@ -249,7 +249,7 @@ def _picked(wanted: dict[str, str]) -> list[str]:
     return [column for column, value in wanted.items() if value or column not in _POD]
 
 
-def _done(tx: Transaction, wanted: Wanted, after: Cursor | None, *, first: int, last: int) -> list[Values]:
+def _done(tx: Transaction, wanted: HistorySelection, after: Cursor | None, *, first: int, last: int) -> list[Values]:
     """The rolled-up points; the range is limited to existing buckets, because the query generates each one."""
     table: Rollup = "history_hours" if wanted.step == "hour" else "history_days"
     [(oldest, newest)] = tx.all(sql.reach_of(table))
@@ -261,6 +261,6 @@ def _done(tx: Transaction, wanted: Wanted, after: Cursor | None, *, first: int, 
     return tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
 
 
-def _add_series(tx: Transaction, news: dict[Name, About], *, day: int) -> dict[Name, int]:
+def _add_series(tx: Transaction, news: dict[ResultSubject, SubjectDetails], *, day: int) -> dict[ResultSubject, int]:
     found = tx.upsert(sql.ADD_SERIES, [(*name, *about, day) for name, about in news.items()]) if news else []
-    return {Name(*name): number for *name, number in found}
+    return {ResultSubject(*name): number for *name, number in found}

@@ -39,7 +39,7 @@ class AnalysisKey(NamedTuple):
         return cls(analysis.started, analysis.number)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class HistorySelection(Struct, frozen=True, kw_only=True):
     """Selects points: those of GPUs, or of pods if a namespace or pod is given ("": any)."""
 
     step: Step

@@ -7,19 +7,19 @@ from msgspec import structs
 
 from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog.cluster import CapacityMetrics
-from vgpuscope.catalog.limits import CLUSTER_OMISSIONS, CLUSTER_TYPES, NODE_FINDINGS, ClusterOmission
-from vgpuscope.catalog.rows import (
-    ClusterRow,
-    DeviceRow,
-    FindingRow,
-    HolderRow,
-    InstanceRow,
-    KindRow,
-    OfferRow,
-    PlaceRow,
-    QuotaRow,
-    TypeRow,
+from vgpuscope.catalog.label_sets import (
+    ClusterLabels,
+    ClusterNodeLabels,
+    DeviceLabels,
+    FindingLabels,
+    GpuTypeLabels,
+    HeldInstanceLabels,
+    HolderLabels,
+    OfferedResourceLabels,
+    QuotaLabels,
+    WatchedKindLabels,
 )
+from vgpuscope.catalog.limits import CLUSTER_OMISSIONS, CLUSTER_TYPES, NODE_FINDINGS, ClusterOmission
 from vgpuscope.model.cluster import (
     Capacity,
     DeviceLedger,
@@ -127,9 +127,9 @@ def _instances(node: NodeLedger, memory: InstanceMemory, omitted: Counter[Cluste
                 omitted["mig-limit"] += 1
 
 
-def _instance_rows(node: str, device: DeviceLedger) -> dict[InstanceRow, list[PodUID]]:
+def _instance_rows(node: str, device: DeviceLedger) -> dict[HeldInstanceLabels, list[PodUID]]:
     """Each instance once: a copied pod manifest has copied annotations, which claim the same instance again."""
-    rows: dict[InstanceRow, list[PodUID]] = {}
+    rows: dict[HeldInstanceLabels, list[PodUID]] = {}
     for held in device.instances:
         if held.instance.mig:
             rows.setdefault(_instance_row(node, device, held), []).append(held.pod_uid)
@@ -144,7 +144,7 @@ def _holders(node: NodeLedger) -> Iterator[Sample]:
 def _shares(node: NodeLedger) -> Iterator[Sample]:
     """Samples under HAMi's names for pods that hold a device more than once."""
     for share in node.shares:
-        row = HolderRow(
+        row = HolderLabels(
             node=node.name,
             namespace=share.namespace,
             pod=share.pod,
@@ -161,7 +161,9 @@ def _offers(node: NodeLedger) -> Iterator[Sample]:
     """Counted GPUs; never under HAMi's names, because those metrics need a UUID."""
     for one in node.offers:
         offer = one.offer
-        row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
+        row = OfferedResourceLabels(
+            node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile
+        )
         yield Sample(m.OFFERED, row, offer.capacity)
         yield Sample(m.OFFER_ALLOCATABLE, row, offer.allocatable)
         yield Sample(m.OFFER_REQUESTED, row, one.requested)
@@ -173,7 +175,7 @@ def _shared(node: NodeLedger) -> set[tuple[PodUID, DeviceUUID]]:
     return {(share.pod_uid, share.device) for share in node.shares}
 
 
-def _holder(row: HolderRow, memory: Bytes, cores: int) -> Iterator[Sample]:
+def _holder(row: HolderLabels, memory: Bytes, cores: int) -> Iterator[Sample]:
     yield Sample(m.HOLDER_MEMORY, row, memory)
     yield Sample(m.HOLDER_CORES, row, cores / 100)
 
@@ -196,7 +198,7 @@ def cluster_samples(
     loop_restarts: dict[str, int],
 ) -> Iterator[Sample]:
     """Samples of the cluster as a whole, and of the exporter itself."""
-    row = ClusterRow(**structs.asdict(build))
+    row = ClusterLabels(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
     yield Sample(m.UNPLACED, row, unplaced)
@@ -209,14 +211,14 @@ def cluster_samples(
     for loop, count in loop_restarts.items():
         yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
     for capacity in shown_types:
-        yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
+        yield from _capacity(m.TYPE_CAPACITY, GpuTypeLabels(vendor=capacity.vendor, type=capacity.type), capacity)
     for watch in watches:
         yield from _watch(watch)
 
 
-def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
+def _held(node: NodeLedger) -> dict[HolderLabels, tuple[Bytes, int]]:
     """Memory and cores of each container on each device; summed up if it got the same device several times."""
-    held: dict[HolderRow, tuple[Bytes, int]] = {}
+    held: dict[HolderLabels, tuple[Bytes, int]] = {}
     shared = _shared(node)
     for holder in node.holders:
         row = _holder_row(node.name, holder, as_pod=(holder.pod_uid, holder.device) not in shared)
@@ -225,8 +227,8 @@ def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
     return held
 
 
-def _holder_row(node: str, holder: Holder, *, as_pod: bool) -> HolderRow:
-    return HolderRow(
+def _holder_row(node: str, holder: Holder, *, as_pod: bool) -> HolderLabels:
+    return HolderLabels(
         node=node,
         namespace=holder.namespace,
         pod=holder.pod,
@@ -240,7 +242,7 @@ def _holder_row(node: str, holder: Holder, *, as_pod: bool) -> HolderRow:
 
 def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
     device = ledger.device
-    row = DeviceRow(
+    row = DeviceLabels(
         node=node,
         gpu_uuid=device.id,
         gpu_index=str(device.index),
@@ -267,9 +269,9 @@ def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
     yield Sample(m.DEVICE_MEMORY_SHARE, row, ledger.memory_allocated / device.memory if device.memory else None)
 
 
-def _instance_row(node: str, ledger: DeviceLedger, held: InstanceHolder) -> InstanceRow:
+def _instance_row(node: str, ledger: DeviceLedger, held: InstanceHolder) -> HeldInstanceLabels:
     instance = held.instance
-    return InstanceRow(
+    return HeldInstanceLabels(
         node=node,
         gpu_uuid=ledger.device.id,
         gpu_index=str(ledger.device.index),
@@ -289,7 +291,7 @@ def _text(number: int | None) -> str:
 
 
 def _place(node: NodeLedger) -> Iterator[Sample]:
-    row = PlaceRow(node=node.name)
+    row = ClusterNodeLabels(node=node.name)
     if node.known:
         yield Sample(m.NODE_READY, row, int(node.ready))
         yield Sample(m.NODE_SCHEDULABLE, row, int(node.schedulable))
@@ -301,9 +303,9 @@ def _place(node: NodeLedger) -> Iterator[Sample]:
         yield Sample(m.FINDING, about, 1)
 
 
-def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: bool = True) -> FindingRow:
+def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: bool = True) -> FindingLabels:
     """The labels of a finding. A device that is not registered is no label, for a pod's author can write any."""
-    return FindingRow(
+    return FindingLabels(
         node=finding.node if named else "",
         kind=finding.kind,
         reason=finding.reason,
@@ -318,12 +320,12 @@ def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: 
 def assumed_node_samples(nodes: Iterable[NodeLedger]) -> Iterator[Sample]:
     """Findings on nodes that only annotations or claims name: counted together, without the names of the nodes."""
     counts = Counter[tuple[str, str]]()
-    findings: dict[FindingRow, None] = {}
+    findings: dict[FindingLabels, None] = {}
     for node in nodes:
         counts.update({(one.kind, one.reason): one.count for one in node.finding_counts})
         findings.update(dict.fromkeys(_finding_row(one, (), named=False) for one in node.findings))
     for extra, count in sorted(counts.items()):
-        yield Sample(m.FINDINGS, PlaceRow(node=""), count, extra)
+        yield Sample(m.FINDINGS, ClusterNodeLabels(node=""), count, extra)
     for about in sorted(findings)[: NODE_FINDINGS.most]:
         yield Sample(m.FINDING, about, 1)
 
@@ -345,7 +347,7 @@ def _capacity(of: CapacityMetrics, row: tuple[str, ...], capacity: Capacity) -> 
 
 
 def _quota(namespace: str, quota: QuotaUse) -> Iterator[Sample]:
-    row = QuotaRow(namespace=namespace, resource=quota.resource)
+    row = QuotaLabels(namespace=namespace, resource=quota.resource)
     limit = str(quota.limit or 0)
     yield Sample(m.QUOTA_USED, row, quota.used)
     yield Sample(m.QUOTA_LIMIT, row, quota.limit)
@@ -354,7 +356,7 @@ def _quota(namespace: str, quota: QuotaUse) -> Iterator[Sample]:
 
 
 def _watch(watch: WatchState) -> Iterator[Sample]:
-    row = KindRow(kind=watch.kind)
+    row = WatchedKindLabels(kind=watch.kind)
     yield Sample(m.WATCH_UP, row, int(watch.up))
     yield Sample(m.WATCH_OBJECTS, row, watch.objects)
     yield Sample(m.WATCH_EVENTS, row, watch.events)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from vgpuscope.catalog import scheduling as m
-from vgpuscope.catalog.rows import ClusterRow, SchedulerRow
+from vgpuscope.catalog.label_sets import ClusterLabels, SchedulerLabels
 from vgpuscope.model.scheduling import SchedulerResult, SchedulingResult
 from vgpuscope.views.exposition.page import Sample
 
@@ -13,7 +13,7 @@ def scheduling_samples(result: SchedulingResult, *, estimates: bool = True) -> I
 
     `estimates` False: without the handbook's names, because an extender publishes them.
     """
-    row = ClusterRow()
+    row = ClusterLabels()
     if estimates:
         yield Sample(m.FILTER_SECONDS, row, result.filtering)
         yield Sample(m.BIND_SECONDS, row, result.binding)
@@ -25,7 +25,7 @@ def scheduling_samples(result: SchedulingResult, *, estimates: bool = True) -> I
 
 
 def _scheduler(result: SchedulerResult) -> Iterator[Sample]:
-    row = SchedulerRow(scheduler=result.scheduler)
+    row = SchedulerLabels(scheduler=result.scheduler)
     for step, took in result.steps.items():
         yield Sample(m.STAGE_SECONDS, row, took, (step,))
     yield Sample(m.BINDS, row, result.bound, ("success",))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from vgpuscope.catalog.label_sets import HeldInstanceLabels
 from vgpuscope.catalog.limits import (
     CONTAINER_DEVICES,
     NODE_DEVICES,
@@ -17,7 +18,6 @@ from vgpuscope.catalog.limits import (
     POD_INSTANCES,
     ClusterOmission,
 )
-from vgpuscope.catalog.rows import InstanceRow
 from vgpuscope.model.cluster import Finding, Holder, NodeLedger
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
@@ -25,14 +25,14 @@ _PODS_REMEMBERED = 65536  # pods and GPUs; a pod that is forgotten may name othe
 _EXAMPLES = 3
 
 
-class Shown(NamedTuple):
+class ShownLedger(NamedTuple):
     """The part of a node's ledger that gets series, and how many things do not."""
 
     node: NodeLedger
     omitted: Counter[ClusterOmission]
 
 
-def shown(node: NodeLedger) -> Shown:
+def shown(node: NodeLedger) -> ShownLedger:
     """The node without allocations of devices that it does not register, and without what exceeds a limit."""
     omitted = Counter[ClusterOmission]()
     devices, offers = node.devices[: NODE_DEVICES.most], node.offers[: NODE_OFFERS.most]
@@ -48,10 +48,12 @@ def shown(node: NodeLedger) -> Shown:
         holders = _counted(holders, holders[: NODE_HOLDERS.most], "node-limit", omitted)
     omitted += Counter()  # without those that are 0
     if not omitted:
-        return Shown(node, omitted)
+        return ShownLedger(node, omitted)
     held = {(one.pod_uid, one.device) for one in holders}
     shares = tuple(one for one in node.shares if (one.pod_uid, one.device) in held)
-    return Shown(structs.replace(node, devices=devices, offers=offers, holders=tuple(holders), shares=shares), omitted)
+    return ShownLedger(
+        structs.replace(node, devices=devices, offers=offers, holders=tuple(holders), shares=shares), omitted
+    )
 
 
 def registered_devices(node: NodeLedger) -> set[DeviceUUID]:
@@ -92,7 +94,7 @@ class InstanceMemory:
     def __init__(self) -> None:
         self._named: dict[tuple[PodUID, DeviceUUID], frozenset[int]] = {}
 
-    def admits(self, pod: PodUID, row: InstanceRow) -> bool:
+    def admits(self, pod: PodUID, row: HeldInstanceLabels) -> bool:
         """Whether the instance gets series."""
         key, instance = (pod, row.gpu_uuid), hash(row)
         known = self._named.get(key, frozenset())

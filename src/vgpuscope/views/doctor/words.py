@@ -17,7 +17,7 @@ from vgpuscope.model.service import (
 from vgpuscope.model.words import Words
 
 
-class Said(NamedTuple):
+class CheckWords(NamedTuple):
     """One check in words. {braces} are filled with the numbers of a judgement."""
 
     title: Words
@@ -85,9 +85,9 @@ REASONS: Final[dict[Reason, Words]] = {
 _W = Words
 _ENGINE_ACTIVE: Final = m.GPU_ENGINE_ACTIVE.alias("dcgm").name
 _SM_ACTIVE: Final = m.GPU_SM_ACTIVE.alias("dcgm").name
-SAID: Final[dict[str, Said]] = {
+SAID: Final[dict[str, CheckWords]] = {
     # ── driver ──────────────────────────────────────────────────────────────────────────────────────────────────
-    "DRIVER_LIBRARY_MISSING": Said(
+    "DRIVER_LIBRARY_MISSING": CheckWords(
         _W("The driver's library can be loaded", "能够加载驱动库"),
         _W(
             "libnvidia-ml.so.1 cannot be loaded in a place with GPUs. The driver is not mounted into the "
@@ -100,7 +100,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get runtimeclass", "kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /usr/lib/x86_64-linux-gnu"),
     ),
-    "DRIVER_FAILED": Said(
+    "DRIVER_FAILED": CheckWords(
         _W("The driver answers", "驱动有应答"),
         _W("NVML returns an error for every GPU.", "NVML 对所有 GPU 都返回错误。"),
         _W(
@@ -110,13 +110,13 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("nvidia-smi", "cat /proc/driver/nvidia/version"),
     ),
-    "DRIVER_HUNG": Said(
+    "DRIVER_HUNG": CheckWords(
         _W("Calls to the driver return", "驱动调用能够返回"),
         _W("A call to the driver does not return within its deadline.", "一次驱动调用没有在期限内返回。"),
         _W("Look for XIDs in the kernel log. The GPU may need a reset.", "在内核日志中查找 XID。GPU 可能需要复位。"),
         ("dmesg | grep -i xid",),
     ),
-    "NO_GPU": Said(
+    "NO_GPU": CheckWords(
         _W("The driver lists GPUs", "驱动列出 GPU"),
         _W("The driver ({version}) answers, but lists no GPU.", "驱动（{version}）有应答，但没有列出任何 GPU。"),
         _W(
@@ -125,7 +125,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("lspci | grep -i nvidia", "nvidia-smi -L"),
     ),
-    "GPU_UNHEALTHY": Said(
+    "GPU_UNHEALTHY": CheckWords(
         _W("GPUs are healthy", "GPU 健康"),
         _W(
             "{count:GPU is|GPUs are} lost, in need of a reset, or silent.",
@@ -134,7 +134,7 @@ SAID: Final[dict[str, Said]] = {
         _W("Drain the node, then reset the GPU or restart the node.", "先排空节点，再复位 GPU 或重启节点。"),
         ("kubectl drain NODE --ignore-daemonsets", "nvidia-smi --gpu-reset -i INDEX"),
     ),
-    "HOST_PID_MISSING": Said(
+    "HOST_PID_MISSING": CheckWords(
         _W("Processes on GPUs can be found", "能够找到 GPU 上的进程"),
         _W(
             "The driver lists {listed:process|processes}, and none can be found in /proc. The driver reports "
@@ -147,7 +147,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get ds -A -o custom-columns=NAME:.metadata.name,HOSTPID:.spec.template.spec.hostPID",),
     ),
-    "MIG_WITHOUT_PROFILING": Said(
+    "MIG_WITHOUT_PROFILING": CheckWords(
         _W("MIG instances have a utilisation", "MIG 实例有利用率"),
         _W(
             "{count:MIG instance has|MIG instances have} no profiling metric. NVML defines no utilisation for "
@@ -164,7 +164,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("nvidia-smi mig -lgi",),
     ),
-    "GPM_UNSUPPORTED": Said(
+    "GPM_UNSUPPORTED": CheckWords(
         _W("GPUs have profiling values", "GPU 有性能剖析数值"),
         _W(
             "{count:GPU has|GPUs have} no profiling counters that the driver can read (GPM: Hopper and later), and no "
@@ -180,7 +180,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("dcgmi profile --list -i 0",),
     ),
-    "GPM_REFUSED": Said(
+    "GPM_REFUSED": CheckWords(
         _W("The driver lets the agent read profiling counters", "驱动允许 agent 读取性能剖析计数器"),
         _W(
             "The driver has no profiling counters for the agent on {count:GPU|GPUs}. no-symbols: the driver is too old "
@@ -197,7 +197,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("cat /proc/driver/nvidia/version", "grep RmProfilingAdminOnly /proc/driver/nvidia/params"),
     ),
-    "GPM_HUNG": Said(
+    "GPM_HUNG": CheckWords(
         _W("Calls for profiling counters return", "读取性能剖析计数器的调用能够返回"),
         _W(
             "A call for profiling counters did not return, so the agent has switched them off for {count:GPU|GPUs}. "
@@ -210,7 +210,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("dmesg | grep -i xid", "kubectl rollout restart -n vgpuscope ds/vgpuscope-agent"),
     ),
-    "GPM_DISTURBS_MEMORY": Said(
+    "GPM_DISTURBS_MEMORY": CheckWords(
         _W("Profiling does not disturb memory queries", "性能剖析不干扰显存查询"),
         _W(
             "On {count:GPU|GPUs} the memory of MIG instances could not be read after profiling began. The agent has "
@@ -223,7 +223,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("cat /proc/driver/nvidia/version", "kubectl rollout restart -n vgpuscope ds/vgpuscope-agent"),
     ),
-    "CONTAINER_SM_ZERO": Said(
+    "CONTAINER_SM_ZERO": CheckWords(
         _W("Containers on busy GPUs show their use", "繁忙 GPU 上的容器显示利用率"),
         _W(
             "{count:GPU is|GPUs are} busy, and HAMi's monitor shows 0 for every container there. On Blackwell, "
@@ -240,7 +240,7 @@ SAID: Final[dict[str, Said]] = {
         ("nvidia-smi pmon -c 1",),
     ),
     # ── regions ─────────────────────────────────────────────────────────────────────────────────────────────────
-    "REGIONS_UNREADABLE": Said(
+    "REGIONS_UNREADABLE": CheckWords(
         _W("HAMi's directory can be listed", "能够列出 HAMi 目录"),
         _W("HAMi's directory of regions exists, but cannot be listed.", "HAMi 的 region 目录存在，但无法列出。"),
         _W(
@@ -249,7 +249,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls -ld /usr/local/vgpu /usr/local/vgpu/containers",),
     ),
-    "REGIONS_NOT_MOUNTED": Said(
+    "REGIONS_NOT_MOUNTED": CheckWords(
         _W("Agents see HAMi's directory", "agent 能看到 HAMi 目录"),
         _W(
             "On {count:node|nodes} HAMi shares GPUs, and the agent sees no directory of regions.",
@@ -261,7 +261,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls /usr/local/vgpu/containers",),
     ),
-    "REGION_LAYOUT_UNKNOWN": Said(
+    "REGION_LAYOUT_UNKNOWN": CheckWords(
         _W("Region files have a known layout", "region 文件布局已知"),
         _W(
             "Region files have a size or version of no known HAMi release. Their containers have no limits and "
@@ -274,7 +274,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls -l /usr/local/vgpu/containers/*/*.cache",),
     ),
-    "REGION_NOT_MADE": Said(
+    "REGION_NOT_MADE": CheckWords(
         _W("Containers with GPUs have started CUDA", "持有 GPU 的容器已启动 CUDA"),
         _W(
             "{count:container holds a GPU and has|containers hold GPUs and have} not called CUDA yet. HAMi's "
@@ -289,7 +289,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl exec -n NAMESPACE POD -- nvidia-smi", "kubectl exec -n NAMESPACE POD -- cat /etc/ld.so.preload"),
     ),
-    "WHOLE_GPU_UNSEEN": Said(
+    "WHOLE_GPU_UNSEEN": CheckWords(
         _W("Pods with whole GPUs have metrics", "独占整卡的 Pod 有指标"),
         _W(
             "{count:pod has|pods have} whole GPUs and no container metrics: HAMi's monitor shows only shared GPUs.",
@@ -300,7 +300,7 @@ SAID: Final[dict[str, Said]] = {
             "在这些节点上运行 vgpuscope agent，它也显示独占整卡的容器。",
         ),
     ),
-    "MEMORY_OVER_LIMIT": Said(
+    "MEMORY_OVER_LIMIT": CheckWords(
         _W("Containers stay within their memory limit", "容器显存未超过限额"),
         _W(
             "{count:container uses|containers use} more memory than the limit. CUDA contexts (100-500 MB) are "
@@ -315,7 +315,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl exec -n NAMESPACE POD -- nvidia-smi",),
     ),
-    "REGIONS_ORPHANED": Said(
+    "REGIONS_ORPHANED": CheckWords(
         _W("Regions belong to pods that exist", "region 属于现存的 Pod"),
         _W(
             "{count:region directory is|region directories are} left over from pods that are gone. HAMi's "
@@ -333,7 +333,7 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     # ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────
-    "AGENT_DOWN": Said(
+    "AGENT_DOWN": CheckWords(
         _W("The agent answers", "agent 有应答"),
         _W("No agent answers at {place}.", "{place} 上没有 agent 应答。"),
         _W(
@@ -342,7 +342,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A -o wide | grep vgpuscope-agent", f"curl -s http://NODE:{AGENT_PORT}/healthz"),
     ),
-    "WRONG_SERVICE": Said(
+    "WRONG_SERVICE": CheckWords(
         _W("Each address is that of the right service", "每个地址都指向正确的服务"),
         _W("Another service answers at {count:address|addresses}.", "{count} 个地址上应答的是另一个服务。"),
         _W(
@@ -352,7 +352,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get svc -A | grep -E 'vgpuscope|hami'",),
     ),
-    "AGENT_SAMPLE_OLD": Said(
+    "AGENT_SAMPLE_OLD": CheckWords(
         _W("Agents take samples", "agent 在持续采样"),
         _W(
             "{count:agent answers|agents answer}, but the last sample is old.",
@@ -361,7 +361,7 @@ SAID: Final[dict[str, Said]] = {
         _W("See the agent's log; a driver call may hang.", "查看 agent 日志，可能有驱动调用挂起。"),
         ("kubectl logs -n vgpuscope ds/vgpuscope-agent --tail=50",),
     ),
-    "PODS_UNKNOWN": Said(
+    "PODS_UNKNOWN": CheckWords(
         _W("Agents can read pods", "agent 能读取 Pod"),
         _W(
             "{count:agent|agents} cannot read the pods of the node, so series have no names of pods.",
@@ -374,7 +374,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl auth can-i list pods --as=system:serviceaccount:vgpuscope:vgpuscope-agent",),
     ),
-    "PODRESOURCES_DOWN": Said(
+    "PODRESOURCES_DOWN": CheckWords(
         _W("The kubelet lists devices of containers", "kubelet 能列出容器的设备"),
         _W("The kubelet's PodResources socket does not answer.", "kubelet 的 PodResources 套接字没有应答。"),
         _W(
@@ -383,7 +383,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls -l /var/lib/kubelet/pod-resources/kubelet.sock",),
     ),
-    "CLAIMS_UNKNOWN": Said(
+    "CLAIMS_UNKNOWN": CheckWords(
         _W("Agents can read ResourceClaims", "agent 能读取 ResourceClaim"),
         _W(
             "{count:agent|agents} cannot read slices or claims of DRA, so GPUs are identified by names of devices, and "
@@ -400,7 +400,7 @@ SAID: Final[dict[str, Said]] = {
             "--as=system:serviceaccount:vgpuscope:vgpuscope-agent",
         ),
     ),
-    "PROC_UNREADABLE": Said(
+    "PROC_UNREADABLE": CheckWords(
         _W("Agents can read the host's /proc", "agent 能读取宿主机的 /proc"),
         _W("{count:agent|agents} cannot read the host's /proc.", "{count} 个 agent 无法读取宿主机的 /proc。"),
         _W(
@@ -408,7 +408,7 @@ SAID: Final[dict[str, Said]] = {
             "设置 hostPID: true，或把 --proc-root 设为宿主机 /proc 的挂载位置。",
         ),
     ),
-    "DCGM_NO_ANSWER": Said(
+    "DCGM_NO_ANSWER": CheckWords(
         _W("The dcgm-exporter of --dcgm answers", "--dcgm 指定的 dcgm-exporter 有应答"),
         _W(
             "On {count:node|nodes} the dcgm-exporter of `--dcgm` does not answer with a page of metrics.",
@@ -424,7 +424,7 @@ SAID: Final[dict[str, Said]] = {
             f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | head",
         ),
     ),
-    "DCGM_NOT_FOUND": Said(
+    "DCGM_NOT_FOUND": CheckWords(
         _W("--dcgm auto finds a dcgm-exporter", "--dcgm auto 能够找到 dcgm-exporter"),
         _W(
             "On {count:node|nodes} `--dcgm auto` finds no pod that runs dcgm-exporter, or more than one.",
@@ -436,7 +436,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A -o wide | grep dcgm-exporter",),
     ),
-    "DCGM_WITHOUT_FIELDS": Said(
+    "DCGM_WITHOUT_FIELDS": CheckWords(
         _W("The dcgm-exporter of --dcgm has profiling fields", "--dcgm 指定的 dcgm-exporter 有性能剖析字段"),
         _W(
             "On {count:node|nodes} the dcgm-exporter of `--dcgm` has no profiling field. Its default list has none, "
@@ -450,7 +450,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_", "dcgmi profile --list -i 0"),
     ),
-    "DCGM_UNUSABLE": Said(
+    "DCGM_UNUSABLE": CheckWords(
         _W("The fields of the dcgm-exporter can be used", "dcgm-exporter 的字段可以使用"),
         _W(
             "Profiling fields of the dcgm-exporter were rejected (see the examples): other labels (dcgm-no-uuid, "
@@ -467,7 +467,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s http://NODE:{DCGM_EXPORTER_PORT}/metrics | grep _PROF_",),
     ),
-    "CGROUPS_ABSENT": Said(
+    "CGROUPS_ABSENT": CheckWords(
         _W("Agents see the host's cgroups", "agent 能看到宿主机的 cgroup"),
         _W(
             "On {count:node|nodes} there is nothing at `--cgroup-root`. CPU, memory, I/O and network of containers are "
@@ -483,7 +483,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /sys/fs/cgroup",),
     ),
-    "CGROUPS_UNREADABLE": Said(
+    "CGROUPS_UNREADABLE": CheckWords(
         _W("Agents can read the host's cgroups", "agent 能读取宿主机的 cgroup"),
         _W(
             "On {count:node|nodes} the directory of `--cgroup-root` exists, but the agent may not list it, or reading "
@@ -496,7 +496,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("ls -ld /sys/fs/cgroup", "dmesg | grep -iE 'apparmor|avc'"),
     ),
-    "CGROUPS_UNKNOWN": Said(
+    "CGROUPS_UNKNOWN": CheckWords(
         _W("The host's cgroups have a known version", "宿主机的 cgroup 版本已知"),
         _W(
             "On {count:node|nodes} the directory of `--cgroup-root` has neither cgroup v2 (`cgroup.controllers`) nor "
@@ -509,13 +509,13 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("stat -fc %T /sys/fs/cgroup", "mount | grep cgroup"),
     ),
-    "COMPONENT_NOT_RUNNING": Said(
+    "COMPONENT_NOT_RUNNING": CheckWords(
         _W("Pods of HAMi and vgpuscope run", "HAMi 与 vgpuscope 的 Pod 在运行"),
         _W("{count:pod is|pods are} not ready.", "{count} 个 Pod 未就绪。"),
         _W("See their events and logs.", "查看其事件和日志。"),
         ("kubectl get pods -A -o wide | grep -E 'hami|vgpuscope'", "kubectl describe pod -n NAMESPACE POD"),
     ),
-    "EXPORTER_RESTARTS": Said(
+    "EXPORTER_RESTARTS": CheckWords(
         _W("Exporters do not restart", "exporter 没有反复重启"),
         _W(
             "{count:exporter was|exporters were} killed for memory, or restarted again and again. Each restart "
@@ -529,20 +529,20 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl top pod -A | grep -E 'dcgm|vgpuscope|hami'",),
     ),
-    "VERSIONS_DIFFER": Said(
+    "VERSIONS_DIFFER": CheckWords(
         _W("All parts have one version", "各部分版本一致"),
         _W("Parts of {versions} versions run.", "正在运行 {versions} 个不同版本的部件。"),
         _W("Complete the upgrade. During a roll-out this is normal.", "完成升级。滚动升级期间属于正常情况。"),
         ("kubectl rollout status -n vgpuscope ds/vgpuscope-agent",),
     ),
     # ── scrape ──────────────────────────────────────────────────────────────────────────────────────────────────
-    "PROMETHEUS_DOWN": Said(
+    "PROMETHEUS_DOWN": CheckWords(
         _W("Prometheus answers", "Prometheus 有应答"),
         _W("Prometheus does not answer at {place}.", "{place} 上的 Prometheus 没有应答。"),
         _W("Check prometheus.url, the network policy and the Service.", "检查 prometheus.url、网络策略和 Service。"),
         ("curl -s 'PROMETHEUS_URL/api/v1/query?query=up' | head -c 300",),
     ),
-    "PROMETHEUS_WRONG_SERVICE": Said(
+    "PROMETHEUS_WRONG_SERVICE": CheckWords(
         _W("Prometheus' address is that of a PromQL engine", "Prometheus 地址指向 PromQL 引擎"),
         _W(
             "Something answers at the address of Prometheus that is no PromQL engine: another service or a login page.",
@@ -554,7 +554,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("curl -si 'PROMETHEUS_URL/api/v1/query?query=up' | head -5",),
     ),
-    "PROMETHEUS_EMPTY": Said(
+    "PROMETHEUS_EMPTY": CheckWords(
         _W("Prometheus scrapes something", "Prometheus 有抓取目标"),
         _W(
             "Prometheus answers, but has no target: its service discovery finds nothing.",
@@ -566,7 +566,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get servicemonitor -A", "kubectl get prometheus -A -o jsonpath='{..serviceMonitorSelector}'"),
     ),
-    "GPU_METRICS_ABSENT": Said(
+    "GPU_METRICS_ABSENT": CheckWords(
         _W("Prometheus has GPU metrics", "Prometheus 有 GPU 指标"),
         _W(
             "Prometheus has {targets:target|targets}, and no GPU metric: no exporter of GPUs is scraped.",
@@ -580,7 +580,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A | grep -E 'vgpuscope|dcgm|hami'",),
     ),
-    "TARGETS_DOWN": Said(
+    "TARGETS_DOWN": CheckWords(
         _W("All targets with GPUs answer", "所有 GPU 抓取目标都有应答"),
         _W(
             "{count:target does|targets do} not answer. The GPUs there are unknown.",
@@ -594,7 +594,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A -o wide | grep -E 'vgpuscope|dcgm|hami'", "curl -s http://TARGET/metrics | head -3"),
     ),
-    "NODES_WITHOUT_AGENT": Said(
+    "NODES_WITHOUT_AGENT": CheckWords(
         _W("Every GPU node has an exporter", "每个 GPU 节点都有 exporter"),
         _W(
             "{count} of {all:GPU node has|GPU nodes have} no series. No exporter runs there, or it is not scraped.",
@@ -606,7 +606,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl label node NODE gpu=on", "kubectl describe node NODE | grep -A3 Taints"),
     ),
-    "SCRAPE_INTERVAL_LONG": Said(
+    "SCRAPE_INTERVAL_LONG": CheckWords(
         _W("Scrapes are frequent enough for the window", "抓取频率满足分析窗口"),
         _W(
             "{count:job scrapes|jobs scrape} so rarely that a window of {window} minutes has fewer than five "
@@ -618,7 +618,7 @@ SAID: Final[dict[str, Said]] = {
             "每 15–60 秒抓取一次，或把 prometheus.time_window_min 设为至少 {needed}。",
         ),
     ),
-    "HAMI_BESIDE_OURS": Said(
+    "HAMI_BESIDE_OURS": CheckWords(
         _W("HAMi's series come from one exporter", "HAMi 序列只来自一个 exporter"),
         _W(
             "{count:HAMi metric is|HAMi metrics are} exported by HAMi and by vgpuscope. A sum over them "
@@ -631,7 +631,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope agent --families native",),
     ),
-    "SCRAPED_TWICE": Said(
+    "SCRAPED_TWICE": CheckWords(
         _W("Each exporter is scraped by one job", "每个 exporter 只被一个作业抓取"),
         _W(
             "The jobs {jobs} scrape the same {count:GPU|GPUs}. A sum or a count has them twice.",
@@ -642,7 +642,7 @@ SAID: Final[dict[str, Said]] = {
             "去掉其中一个：常见原因是 ServiceMonitor 与 prometheus.io/scrape 注解指向相同的 Pod。",
         ),
     ),
-    "REPLICAS_DOUBLE": Said(
+    "REPLICAS_DOUBLE": CheckWords(
         _W("Replicas of Prometheus are deduplicated", "Prometheus 副本已去重"),
         _W(
             "{count:series exists|series exist} once per replica of Prometheus (label {label}).",
@@ -655,7 +655,7 @@ SAID: Final[dict[str, Said]] = {
             "prometheus.query_condition 中指定一个副本。",
         ),
     ),
-    "CLUSTERS_WITHOUT_LABEL": Said(
+    "CLUSTERS_WITHOUT_LABEL": CheckWords(
         _W("Clusters can be told apart", "能够区分不同集群"),
         _W(
             "{count:node name belongs|node names belong} to two machines. Two clusters are in one Prometheus, "
@@ -667,7 +667,7 @@ SAID: Final[dict[str, Said]] = {
             "在每个 Prometheus 上设置 external_labels.cluster，并在 prometheus.query_condition 中指定一个集群。",
         ),
     ),
-    "RULE_NAMES_UNKNOWN": Said(
+    "RULE_NAMES_UNKNOWN": CheckWords(
         _W("Rules use metrics that exist", "规则使用的指标存在"),
         _W(
             "Loaded rules use {count:GPU metric that has|GPU metrics that have} no series. Dashboards made for "
@@ -681,7 +681,7 @@ SAID: Final[dict[str, Said]] = {
         ("vgpuscope agent --families native,hami,hami-legacy,handbook,pod",),
     ),
     # ── labels ──────────────────────────────────────────────────────────────────────────────────────────────────
-    "HONOR_LABELS_OFF": Said(
+    "HONOR_LABELS_OFF": CheckWords(
         _W("Series name the tenant in `pod`", "序列的 pod 标签是使用者"),
         _W(
             "honor_labels is off for {jobs}: `pod` is the exporter's pod, and the tenant is in `exported_pod`. "
@@ -695,7 +695,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get servicemonitor -A -o yaml | grep -n honorLabels",),
     ),
-    "POD_LABELS_MISSING": Said(
+    "POD_LABELS_MISSING": CheckWords(
         _W("dcgm-exporter names pods", "dcgm-exporter 标明 Pod"),
         _W(
             "GPUs are busy, and no series of the job names a pod: dcgm-exporter does not reach the kubelet's "
@@ -711,7 +711,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl exec ds/dcgm-exporter -- ls -l /var/lib/kubelet/pod-resources",),
     ),
-    "LABELS_FLAPPING": Said(
+    "LABELS_FLAPPING": CheckWords(
         _W("Series keep their labels", "序列标签保持不变"),
         _W(
             "The series of {count:GPU|GPUs} change between labels with a pod and labels without. Every change "
@@ -724,7 +724,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl logs ds/dcgm-exporter --tail=100 | grep -i -E 'kubelet|pod-resources'",),
     ),
-    "CONTAINERS_NAMELESS": Said(
+    "CONTAINERS_NAMELESS": CheckWords(
         _W("Containers on GPUs have names", "GPU 上的容器有名称"),
         _W(
             "{count:pod is|pods are} known only by UID: the agent sees the processes, and cannot read the names.",
@@ -735,7 +735,7 @@ SAID: Final[dict[str, Said]] = {
             "为 agent 配置 Pod 来源（--pods kube 或 kubelet）及相应权限。",
         ),
     ),
-    "SHARED_SAME_NUMBER": Said(
+    "SHARED_SAME_NUMBER": CheckWords(
         _W("Pods on shared GPUs have own numbers", "共享 GPU 上的 Pod 有各自的数值"),
         _W(
             "On {count:GPU|GPUs} every pod shows the same number: dcgm-exporter copies the GPU's value to each "
@@ -747,7 +747,7 @@ SAID: Final[dict[str, Said]] = {
             "不要对这些序列求和。vgpuscope agent 按进程测量每个容器。",
         ),
     ),
-    "HOSTNAME_IS_POD": Said(
+    "HOSTNAME_IS_POD": CheckWords(
         _W("`Hostname` is the node", "Hostname 是节点名"),
         _W(
             "The label Hostname is the name of the exporter's pod, so {count:node has|nodes have} a new name "
@@ -759,7 +759,7 @@ SAID: Final[dict[str, Said]] = {
             "在 dcgm-exporter 的 DaemonSet 中从 spec.nodeName 设置 `NODE_NAME`，或设置 hostNetwork: true。",
         ),
     ),
-    "CONDITION_MATCHES_NOTHING": Said(
+    "CONDITION_MATCHES_NOTHING": CheckWords(
         _W("query_condition selects GPUs", "query_condition 能选中 GPU"),
         _W(
             "prometheus.query_condition matches none of {count} GPU series.",
@@ -771,7 +771,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s 'PROMETHEUS_URL/api/v1/query?query={DCGM_UTILIZATION}' | head -c 600",),
     ),
-    "UUID_UNREADABLE": Said(
+    "UUID_UNREADABLE": CheckWords(
         _W("UUIDs of GPUs are text", "GPU 的 UUID 可读"),
         _W(
             "{count:series has|series have} a UUID that is no text: HAMi's monitor reads the region at the "
@@ -784,7 +784,7 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     # ── units ───────────────────────────────────────────────────────────────────────────────────────────────────
-    "RATIO_SCALE_MIXED": Said(
+    "RATIO_SCALE_MIXED": CheckWords(
         _W("HAMi's ratios have one scale", "HAMi 的比率量纲一致"),
         _W(
             "{small:HAMi metric|HAMi metrics} named _ratio hold 0-1, and {large} hold 0-100.",
@@ -795,7 +795,7 @@ SAID: Final[dict[str, Said]] = {
             "编写阈值前请逐个核对文档，或使用 vgpuscope 自己的指标名（全部为 0–1）。",
         ),
     ),
-    "DCGM_RATIO_IS_PERCENT": Said(
+    "DCGM_RATIO_IS_PERCENT": CheckWords(
         _W("DCGM's _RATIO metrics hold 0-1", "DCGM 的 _RATIO 指标取值 0–1"),
         _W(
             "{count:DCGM metric|DCGM metrics} named _RATIO hold 0-100: some releases before 4.7 had the new "
@@ -808,7 +808,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("dcgmi --version",),
     ),
-    "UTILIZATION_ABOVE_100": Said(
+    "UTILIZATION_ABOVE_100": CheckWords(
         _W("Utilisation is at most 100 %", "利用率不超过 100 %"),
         _W(
             "{count:series is|series are} above 100 %: HAMi adds up samples of processes that overlap in time.",
@@ -819,7 +819,7 @@ SAID: Final[dict[str, Said]] = {
             f"可视为繁忙。{m.CONTAINER_SM.name} 之和等于整卡的利用率。",
         ),
     ),
-    "ABSURD_VALUE": Said(
+    "ABSURD_VALUE": CheckWords(
         _W("Values are possible", "数值合理"),
         _W(
             "{count:series has|series have} impossible values: blank values of DCGM, or random numbers. One of "
@@ -831,7 +831,7 @@ SAID: Final[dict[str, Said]] = {
             "在规则中丢弃它们（例如 `< 101`）。vgpuscope 会丢弃并计数。请更新 DCGM 和驱动。",
         ),
     ),
-    "MIG_REPEATED": Said(
+    "MIG_REPEATED": CheckWords(
         _W("Numbers of a GPU are not repeated per MIG instance", "整卡数值没有按 MIG 实例重复"),
         _W(
             "On {count:GPU|GPUs} the power of the whole GPU is repeated for every MIG instance. A sum is too high.",
@@ -843,7 +843,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"sum(max by (UUID) ({DCGM_POWER}))",),
     ),
-    "USED_ABOVE_ALLOCATED": Said(
+    "USED_ABOVE_ALLOCATED": CheckWords(
         _W("Memory in use was allocated", "已用显存均已分配"),
         _W(
             "On {count:GPU|GPUs} more memory is in use than the scheduler allocated. Used below allocated is "
@@ -859,7 +859,7 @@ SAID: Final[dict[str, Said]] = {
         (f"vgpuscope top NODE:{AGENT_PORT}", "nvidia-smi"),
     ),
     # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
-    "SERIES_OLD": Said(
+    "SERIES_OLD": CheckWords(
         _W("GPU series are current", "GPU 序列是最新的"),
         _W(
             "{count:job has|jobs have} targets that answer, and whose GPU series are old.",
@@ -870,7 +870,7 @@ SAID: Final[dict[str, Said]] = {
             "exporter 丢失了 GPU，或带着旧时间戳重复旧值。请重启它并查看日志。",
         ),
     ),
-    "COMPLETED_POD_SERIES": Said(
+    "COMPLETED_POD_SERIES": CheckWords(
         _W("Series belong to pods that run", "序列属于正在运行的 Pod"),
         _W(
             "{count:pod has ended, and still has|pods have ended, and still have} series.",
@@ -882,7 +882,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A --field-selector status.phase=Succeeded",),
     ),
-    "GHOST_ALLOCATION": Said(
+    "GHOST_ALLOCATION": CheckWords(
         _W("Allocations belong to pods that use them", "分配属于正在使用的 Pod"),
         _W(
             "{count:allocation is|allocations are} held for pods that have ended, or cannot run. The scheduler "
@@ -895,20 +895,20 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope nodes --json", "kubectl rollout restart -n kube-system deploy/hami-scheduler"),
     ),
-    "CLOCK_SKEW": Said(
+    "CLOCK_SKEW": CheckWords(
         _W("Clocks agree", "时钟一致"),
         _W("{count:clock differs|clocks differ} from the others.", "有 {count} 个时钟与其他时钟不一致。"),
         _W("Start time synchronisation on these machines.", "在这些机器上启用时间同步。"),
         ("timedatectl", "chronyc tracking"),
     ),
     # ── API and rights ──────────────────────────────────────────────────────────────────────────────────────────
-    "KUBE_API_DOWN": Said(
+    "KUBE_API_DOWN": CheckWords(
         _W("The Kubernetes API answers", "Kubernetes API 有应答"),
         _W("The API server does not answer.", "API 服务器没有应答。"),
         _W("Check the kubeconfig and the network.", "检查 kubeconfig 和网络。"),
         ("kubectl get --raw /readyz?verbose",),
     ),
-    "RIGHTS_MISSING": Said(
+    "RIGHTS_MISSING": CheckWords(
         _W("The service accounts have their rights", "服务账号具备所需权限"),
         _W(
             "The API server rejects {count:kind|kinds} of requests. What they show is missing; the rest works.",
@@ -920,7 +920,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl auth can-i --list --as=system:serviceaccount:vgpuscope:vgpuscope-cluster",),
     ),
-    "CREDENTIALS_REFUSED": Said(
+    "CREDENTIALS_REFUSED": CheckWords(
         _W("Credentials are accepted", "凭据被接受"),
         _W(
             "{count:service rejects|services reject} the credentials (401 or 403).",
@@ -931,7 +931,7 @@ SAID: Final[dict[str, Said]] = {
             "把 `VGPUSCOPE_TOKEN` 设为持有者令牌，或在 URL 中写入用户名和密码。",
         ),
     ),
-    "CLUSTER_EXPORTER_MISSING": Said(
+    "CLUSTER_EXPORTER_MISSING": CheckWords(
         _W("The cluster exporter answers", "集群 exporter 有应答"),
         _W(
             "There is no cluster exporter. Nothing tells why pods wait, and what is allocated.",
@@ -943,7 +943,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl get pods -A | grep vgpuscope-cluster", "vgpuscope cluster"),
     ),
-    "DEVICES_NOT_REGISTERED": Said(
+    "DEVICES_NOT_REGISTERED": CheckWords(
         _W("GPU nodes register their GPUs", "GPU 节点已注册 GPU"),
         _W(
             "{count:GPU node does|GPU nodes do} not register GPUs with HAMi, or the kubelet offers none.",
@@ -959,7 +959,7 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     # ── scheduler ───────────────────────────────────────────────────────────────────────────────────────────────
-    "EXTENDER_DOWN": Said(
+    "EXTENDER_DOWN": CheckWords(
         _W("The scheduler extender answers", "调度器扩展有应答"),
         _W(
             "The scheduler extender at {place} does not answer. Pods that request GPUs are not scheduled.",
@@ -974,7 +974,7 @@ SAID: Final[dict[str, Said]] = {
             f"curl -s http://EXTENDER:{EXTENDER_PORT}/healthz",
         ),
     ),
-    "EXTENDER_NOT_READY": Said(
+    "EXTENDER_NOT_READY": CheckWords(
         _W("The scheduler extender can decide", "调度器扩展能够做决定"),
         _W(
             "The scheduler extender answers and is not ready: {count:part is|parts are} missing.",
@@ -986,7 +986,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s http://EXTENDER:{EXTENDER_PORT}/readyz",),
     ),
-    "EXTENDER_NO_LEADER": Said(
+    "EXTENDER_NO_LEADER": CheckWords(
         _W("A replica of the scheduler extender leads", "调度器扩展有主副本"),
         _W(
             "{count:replica does|replicas do} not hold the lease. Without a leader, pods that request GPUs are not "
@@ -1002,7 +1002,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"kubectl get lease -A --field-selector metadata.name={EXTENDER_LEASE}",),
     ),
-    "EXTENDER_NOT_ASKED": Said(
+    "EXTENDER_NOT_ASKED": CheckWords(
         _W("kube-scheduler asks the extender", "kube-scheduler 会询问调度器扩展"),
         _W(
             "{count:pod waits|pods wait} for GPUs, and the extender has received no filter request since it started. "
@@ -1024,7 +1024,7 @@ SAID: Final[dict[str, Said]] = {
             "kubectl get configmap -n vgpuscope vgpuscope-kube-scheduler -o yaml",
         ),
     ),
-    "SCHEDULER_METRICS_DOUBLE": Said(
+    "SCHEDULER_METRICS_DOUBLE": CheckWords(
         _W("Scheduling is counted once", "调度只被计数一次"),
         _W(
             "{count:cluster exporter publishes|cluster exporters publish} hami_scheduler_* beside a scheduler "
@@ -1039,7 +1039,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope cluster --scheduler-metrics off",),
     ),
-    "PLUGIN_NOT_REGISTERED": Said(
+    "PLUGIN_NOT_REGISTERED": CheckWords(
         _W("Kubelets know their GPUs", "kubelet 知道自己的 GPU"),
         _W(
             "On {count:node|nodes} the device plugin is not registered with the kubelet. No new pod with a GPU "
@@ -1056,7 +1056,7 @@ SAID: Final[dict[str, Said]] = {
             f"curl -s http://PLUGIN:{PLUGIN_PORT}/readyz",
         ),
     ),
-    "PLUGIN_GPU_UNHEALTHY": Said(
+    "PLUGIN_GPU_UNHEALTHY": CheckWords(
         _W("Device plugins hand out every GPU", "设备插件提供所有 GPU"),
         _W(
             "{count:GPU is|GPUs are} unhealthy to the device plugin and gets no new pods.",
@@ -1069,7 +1069,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("dmesg | grep -i xid", "kubectl get node NODE -o jsonpath='{.metadata.annotations}'"),
     ),
-    "PLUGIN_LIBRARY_MISSING": Said(
+    "PLUGIN_LIBRARY_MISSING": CheckWords(
         _W("Limits of containers are enforced", "容器的限额会被执行"),
         _W(
             "On {count:node|nodes} the device plugin finds no libvgpu.so. Containers share GPUs by time only, and "
@@ -1086,7 +1086,7 @@ SAID: Final[dict[str, Said]] = {
         ("ls -l /usr/local/vgpu/libvgpu.so",),
     ),
     # ── analyzer ────────────────────────────────────────────────────────────────────────────────────────────────
-    "ANALYZER_DOWN": Said(
+    "ANALYZER_DOWN": CheckWords(
         _W("The analyzer answers", "分析器有应答"),
         _W("No analyzer answers at {place}.", "{place} 上没有分析器应答。"),
         _W(
@@ -1095,7 +1095,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope config print", "kubectl logs -n vgpuscope deploy/vgpuscope-analyzer --tail=50"),
     ),
-    "ANALYZER_SOURCE_DOWN": Said(
+    "ANALYZER_SOURCE_DOWN": CheckWords(
         _W("The analyzer reads its source", "分析器能读取数据源"),
         _W("The analyzer cannot read its source ({code}).", "分析器无法读取数据源（{code}）。"),
         _W(
@@ -1104,7 +1104,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
-    "ANALYSES_STOPPED": Said(
+    "ANALYSES_STOPPED": CheckWords(
         _W("Analyses run at their interval", "分析按间隔运行"),
         _W(
             "The last analysis is much older than the interval ({interval} s), though the source answers.",
@@ -1113,7 +1113,7 @@ SAID: Final[dict[str, Said]] = {
         _W("See the analyzer's log, and restart it.", "查看分析器日志并重启它。"),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
-    "VERDICTS_UNKNOWN": Said(
+    "VERDICTS_UNKNOWN": CheckWords(
         _W("Most GPUs can be judged", "大多数 GPU 可以判断"),
         _W(
             "{unknown} of {gpus:GPU is|GPUs are} judged unknown: too little was measured in the window.",
@@ -1125,13 +1125,13 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope results",),
     ),
-    "FOLLOWER_FAILING": Said(
+    "FOLLOWER_FAILING": CheckWords(
         _W("Pages and logs follow each analysis", "每次分析后页面和日志都更新"),
         _W("{count:step|steps} after an analysis failed.", "分析之后有 {count} 个步骤失败。"),
         _W("/health names them; the log has the error.", "/health 会列出它们，日志中有错误信息。"),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
-    "MODEL_FAILING": Said(
+    "MODEL_FAILING": CheckWords(
         _W("The language model does not fail", "语言模型没有失败"),
         _W(
             "The last request to the language model failed ({code}). There are no new opinions; verdicts and scores "
@@ -1148,7 +1148,7 @@ SAID: Final[dict[str, Said]] = {
             "kubectl logs -n vgpuscope deploy/vgpuscope-analyzer --tail=500 | grep 'no opinion'",
         ),
     ),
-    "CHANNEL_FAILING": Said(
+    "CHANNEL_FAILING": CheckWords(
         _W("Channels take notices", "通知渠道可送达"),
         _W(
             "{count:channel does|channels do} not take notices. A workload whose owner must be told first is left "
@@ -1164,7 +1164,7 @@ SAID: Final[dict[str, Said]] = {
             f"curl -s -X POST -H 'Authorization: Bearer TOKEN' http://ANALYZER:{ANALYZER_PORT}/api/v1/notices/CHANNEL/test",
         ),
     ),
-    "RECLAIM_WITHOUT_HISTORY": Said(
+    "RECLAIM_WITHOUT_HISTORY": CheckWords(
         _W("Reclaim can store its cases", "收回任务可以保存"),
         _W(
             "control.enabled is on and the dry run is off, but results are not stored. Cases cannot be stored, "
@@ -1177,7 +1177,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
     ),
-    "RECLAIM_WITHOUT_KUBE": Said(
+    "RECLAIM_WITHOUT_KUBE": CheckWords(
         _W("Reclaim reads annotations", "收回机制会读取注解"),
         _W(
             "GPUs are taken back, but no Kubernetes API is configured. Annotations of owners and priority classes "
@@ -1190,7 +1190,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/reclaim/policy",),
     ),
-    "RECLAIM_HELD_BACK": Said(
+    "RECLAIM_HELD_BACK": CheckWords(
         _W("No brake holds every workload back", "没有制动拦住所有工作负载"),
         _W(
             "{count:brake holds|brakes hold} every workload back: no GPU is taken.",
@@ -1208,7 +1208,7 @@ SAID: Final[dict[str, Said]] = {
         ),
     ),
     # ── history ─────────────────────────────────────────────────────────────────────────────────────────────────
-    "HISTORY_OFF": Said(
+    "HISTORY_OFF": CheckWords(
         _W("Results are stored", "结果已存储"),
         _W(
             "analyzer.history is not set: results are lost at a restart, and there is no idle time, no trend "
@@ -1221,7 +1221,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
     ),
-    "HISTORY_DOWN": Said(
+    "HISTORY_DOWN": CheckWords(
         _W("The store of results can be written", "结果存储可写"),
         _W(
             "The store of results cannot be read or written. Analyses continue, and unsaved results wait in memory.",
@@ -1233,7 +1233,7 @@ SAID: Final[dict[str, Said]] = {
         ),
         ("kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- df -h /var/lib/vgpuscope",),
     ),
-    "NOT_LEADER": Said(
+    "NOT_LEADER": CheckWords(
         _W("This replica leads", "本副本是主副本"),
         _W(
             "This replica follows another one: it shows the leader's results, and rejects changes.",

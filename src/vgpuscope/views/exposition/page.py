@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.catalog.metric import Exposed, Merge, Metric
+from vgpuscope.catalog.metric import ExposedName, Merge, Metric
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.views.exposition import textline
 
@@ -41,7 +41,7 @@ class Form(NamedTuple):
 PLAIN = Form()
 
 
-class Page:
+class ExpositionPage:
     """One page in every form that a scraper may request; a missing form is rendered at the first request, and kept.
 
     `render` returns the plain text and the heads that OpenMetrics uses instead. It is called when a form is needed.
@@ -132,7 +132,7 @@ class _Shape(NamedTuple):
 class _Layout:
     """A page without its values, for samples of one shape."""
 
-    def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[_Series]]], values: int) -> None:
+    def __init__(self, blocks: Sequence[tuple[ExposedName, Sequence[_Series]]], values: int) -> None:
         self.heads = [textline.openmetrics_head(exposed).encode() for exposed, _ in blocks]
         self._merged: list[tuple[Callable[[Iterable[Any]], Any], list[int]]] = []
         self._scaled: list[tuple[int, float]] = []
@@ -225,17 +225,17 @@ class Renderer:
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
         on = frozenset(families)
         self._plans = {metric.name: metric.exposed(on) for metric in metrics}
-        self._names: dict[str, Exposed] = {}
+        self._names: dict[str, ExposedName] = {}
         for exposed in (e for plan in self._plans.values() for e in plan):
             self._names.setdefault(exposed.name, exposed)
         self._last = _Last(_Shape([], [], [], []), _Layout([], 0), {})
         self._habits: dict[Form, _ScrapeRhythm] = {}
         self._pages = 0
 
-    def render(self, samples: Iterable[Sample]) -> Page:
+    def render(self, samples: Iterable[Sample]) -> ExpositionPage:
         """The page of these samples, which are iterated at the first request, or now if a form is due."""
         self._pages += 1
-        page = Page(lambda: self._text(samples), self._note)
+        page = ExpositionPage(lambda: self._text(samples), self._note)
         for form, habit in list(self._habits.items()):
             if habit.due(self._pages):
                 page.make(form)
@@ -298,12 +298,12 @@ class Renderer:
         return _Last(shape, _Layout(shown, values), kept)
 
 
-def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> list[_Line]:
+def _lines(plan: Iterable[ExposedName], row: Any, extra: tuple[str, ...]) -> list[_Line]:
     """The lines of one sample: one for each name that applies to its row."""
     return [_Line(e.name, _line(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row)]
 
 
-def _line(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str | tuple[str, ...]:
+def _line(exposed: ExposedName, row: Any, extra: tuple[str, ...]) -> str | tuple[str, ...]:
     """A line without its value, and without the values of labels that hold numbers."""
     assert not exposed.volatile or exposed.scale == 1, "the numbers in its labels would be scaled too"
     line = "\n" + textline.start(exposed, row, extra)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 
-from vgpuscope.catalog.metric import Exposed, Metric
+from vgpuscope.catalog.metric import ExposedName, Metric
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
 
@@ -103,8 +103,8 @@ class ShardedPage:
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
         on = frozenset(families)
-        self._names: dict[str, tuple[int, Exposed]] = {}
-        self._plans: dict[str, tuple[tuple[int, Exposed], ...]] = {}
+        self._names: dict[str, tuple[int, ExposedName]] = {}
+        self._plans: dict[str, tuple[tuple[int, ExposedName], ...]] = {}
         for metric in metrics:
             self._plans[metric.name] = tuple((self._number(e), e) for e in metric.exposed(on))
         self._columns = [_Column() for _ in self._names]
@@ -189,11 +189,11 @@ class ShardedPage:
                 ]
         return members
 
-    def _number(self, exposed: Exposed) -> int:
+    def _number(self, exposed: ExposedName) -> int:
         """The number of a name: samples of one name are placed together, even from different metrics."""
         return self._names.setdefault(exposed.name, (len(self._names), exposed))[0]
 
-    def _make_heads(self, make: Callable[[Exposed], str]) -> list[bytes]:
+    def _make_heads(self, make: Callable[[ExposedName], str]) -> list[bytes]:
         return [f"{make(exposed)}\n".encode() for _, exposed in self._names.values()]
 
     def _amend(self, shard: _Shard, changed: dict[Row, list[Sample]]) -> None:
@@ -217,7 +217,7 @@ class ShardedPage:
 
     def _differing(
         self, row: Row, thing: _Thing, after: list[Sample]
-    ) -> Iterator[tuple[int, Exposed, int, Sample, Sample]]:
+    ) -> Iterator[tuple[int, ExposedName, int, Sample, Sample]]:
         """Each changed line of a thing: its name, and its position among the thing's lines of that name."""
         seen: dict[int, int] = {}
         for old, new in zip(thing.samples, after, strict=True):
@@ -289,7 +289,7 @@ def _alike(old: list[Sample], new: list[Sample]) -> bool:
     )
 
 
-def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
+def _again(line: bytes, exposed: ExposedName, old: Sample, new: Sample) -> bytes:
     """The line of a changed sample: in most cases only the value, the last word, differs."""
     assert isinstance(new.value, int | float)
     if old.extra != new.extra:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from vgpuscope.catalog.metric import Exposed
+from vgpuscope.catalog.metric import ExposedName
 from vgpuscope.model.histogram import Histogram
 
 HOLE = "\n\n"  # the placeholder for the number in a label; it occurs in no line
 
 
-def start(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str:
+def start(exposed: ExposedName, row: Any, extra: tuple[str, ...]) -> str:
     """A line up to its value. Empty labels are omitted; labels that hold numbers have placeholders."""
     pairs = [(label, escape(getattr(row, attribute))) for label, attribute in exposed.labels]
     if exposed.volatile:
@@ -20,7 +20,7 @@ def start(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str:
     return f"{exposed.name}{{{shown}}} " if shown else f"{exposed.name} "
 
 
-def lines(exposed: Exposed, row: Any, extra: tuple[str, ...], value: "float | Histogram") -> str:
+def lines(exposed: ExposedName, row: Any, extra: tuple[str, ...], value: "float | Histogram") -> str:
     """All lines of one sample, with their ends."""
     before = start(exposed, row, extra)
     if isinstance(value, Histogram):
@@ -38,7 +38,7 @@ def _histogram_lines(before: str, value: Histogram) -> str:
     return f"{text}{name}_sum{alone} {value.sum!r}\n{name}_count{alone} {value.count}\n"
 
 
-def applies(exposed: Exposed, row: Any) -> bool:
+def applies(exposed: ExposedName, row: Any) -> bool:
     """Whether the name is shown for this row at all."""
     return not exposed.when or bool(getattr(row, exposed.when))
 
@@ -53,12 +53,12 @@ def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def text_head(exposed: Exposed) -> str:
+def text_head(exposed: ExposedName) -> str:
     """HELP and TYPE of the text format, without the last line break."""
     return f"# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}"
 
 
-def openmetrics_head(exposed: Exposed) -> str:
+def openmetrics_head(exposed: ExposedName) -> str:
     """HELP and TYPE of OpenMetrics: a counter is named without _total; a counter whose name lacks it is `unknown`."""
     name, kind = exposed.name, str(exposed.type)
     if kind == "counter":

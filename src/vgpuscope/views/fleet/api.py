@@ -46,7 +46,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     down_targets: tuple[Target, ...] = ()  # the first of these targets
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ShownAnalysis(Struct, frozen=True, kw_only=True):
     """Which analysis is shown now."""
 
     number: int | None  # null: there is no analysis yet

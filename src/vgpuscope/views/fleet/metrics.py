@@ -12,9 +12,17 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import analyzer as m
+from vgpuscope.catalog.label_sets import (
+    FleetLabels,
+    GpuOfPodLabels,
+    JudgedGpuLabels,
+    NamespaceLabels,
+    OpinionLabels,
+    PodOnGpuLabels,
+    TenantLabels,
+)
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
-from vgpuscope.catalog.metric import Exposed, Metric
-from vgpuscope.catalog.rows import AskedRow, CardRow, FleetRow, GpuPodRow, GroupRow, SubjectRow, TenantRow
+from vgpuscope.catalog.metric import ExposedName, Metric
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import Opinion, OpinionsShown, Provider, RequestOutcome, TokenKind
@@ -93,9 +101,11 @@ def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterat
         yield Sample(m.MEMORY_TOTAL, row, _times(pod.limit, 1 / MIB))
 
 
-def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
+def _card_row(gpu: GpuUse, namespace: str, pod: str) -> GpuOfPodLabels:
     model = gpu.model or "unknown"  # as in gpu-oour
-    return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
+    return GpuOfPodLabels(
+        gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model
+    )
 
 
 def fleet_samples(
@@ -107,7 +117,7 @@ def fleet_samples(
     opinions: OpinionsShown | None = None,
 ) -> Iterator[Sample]:
     """All samples of the fleet as a whole, and of the analyzer itself."""
-    row = FleetRow(**structs.asdict(build))
+    row = FleetLabels(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _service(row, build, health)
     if analysis is not None:
@@ -119,17 +129,17 @@ def fleet_samples(
         for code, count in _fault_counts(analysis).items():
             yield Sample(m.FAULTS, row, count, (code,))
         for namespace, found in stats.by_namespace.items():
-            yield Sample(m.NAMESPACE_COUNT, GroupRow(namespace), found.count)
-            yield Sample(m.NAMESPACE_AVERAGE, GroupRow(namespace), found.avg_score)
+            yield Sample(m.NAMESPACE_COUNT, NamespaceLabels(namespace), found.count)
+            yield Sample(m.NAMESPACE_AVERAGE, NamespaceLabels(namespace), found.avg_score)
         yield from _opinions(opinions or OpinionsShown())
 
 
 def _opinions(shown: OpinionsShown) -> Iterator[Sample]:
     """One opinion for each pod on a GPU; of several, for several containers, one that holds reclaim back."""
-    found: dict[AskedRow, Opinion] = {}
+    found: dict[OpinionLabels, Opinion] = {}
     for part, opinion in shown.parts.items():
         if isinstance(opinion, Opinion):
-            row = AskedRow(part.gpu_id, part.mig, part.pod, part.namespace)
+            row = OpinionLabels(part.gpu_id, part.mig, part.pod, part.namespace)
             if row not in found or opinion.vetoes(shown.threshold):
                 found[row] = opinion
     for row, opinion in found.items():
@@ -137,14 +147,14 @@ def _opinions(shown: OpinionsShown) -> Iterator[Sample]:
         yield Sample(m.AI_SCORE, row, opinion.ai_adjusted_score)
 
 
-def _targets(row: FleetRow, analysis: Analysis) -> Iterator[Sample]:
+def _targets(row: FleetLabels, analysis: Analysis) -> Iterator[Sample]:
     if analysis.targets:
         up = sum(target.up for target in analysis.targets)
         yield Sample(m.TARGETS, row, up, ("up",))
         yield Sample(m.TARGETS, row, len(analysis.targets) - up, ("down",))
 
 
-def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sample]:
+def _service(row: FleetLabels, build: Build, health: AnalyzerHealth) -> Iterator[Sample]:
     yield Sample(m.ANALYSES, row, health.analyses)
     yield Sample(m.ANALYSIS_ERRORS, row, health.errors)
     yield Sample(m.ANALYSIS_SECONDS, row, health.seconds)
@@ -175,7 +185,7 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
     yield from _requests(row, health)
 
 
-def _requests(row: FleetRow, health: AnalyzerHealth) -> Iterator[Sample]:
+def _requests(row: FleetLabels, health: AnalyzerHealth) -> Iterator[Sample]:
     for names, count in health.ai_requests.items():
         yield Sample(m.AI_REQUESTS, row, count, names)
     for kind, count in health.ai_tokens.items():
@@ -188,7 +198,7 @@ def _word(on: bool) -> str:
     return "true" if on else "false"
 
 
-def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
+def _sums(row: FleetLabels, stats: Stats) -> Iterator[Sample]:
     yield Sample(m.TOTAL, row, stats.total_gpus)
     yield Sample(m.LOW, row, stats.low_utilization_count)
     yield Sample(m.IDLE, row, stats.idle_count)
@@ -203,7 +213,7 @@ def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
 
 
 def _subject(gpu: GpuUse, means: Mapping[Term, float]) -> Iterator[Sample]:
-    row = SubjectRow(gpu_id=gpu.gpu_id, mig=gpu.mig, hostname=gpu.hostname)
+    row = JudgedGpuLabels(gpu_id=gpu.gpu_id, mig=gpu.mig, hostname=gpu.hostname)
     yield Sample(m.GPU_SCORE, row, _points(gpu.score.value))
     for metric, term in _GPU_MEANS:
         yield Sample(metric, row, _times(means.get(term), 1))
@@ -228,7 +238,7 @@ _GPU_MEANS: tuple[tuple[Metric, Term], ...] = (
 
 def _pods(gpu: GpuUse, pods: Sequence[PodPart], end: UnixTime | None) -> Iterator[Sample]:
     for pod in pods:
-        row = GpuPodRow(
+        row = PodOnGpuLabels(
             gpu_id=gpu.gpu_id,
             mig=gpu.mig,
             hostname=gpu.hostname,
@@ -250,7 +260,7 @@ def _idle_for(pod: PodPart, end: UnixTime | None) -> float | None:
 
 def _tenants(gpu: GpuUse) -> Iterator[Sample]:
     for names, verdict in _own_verdicts(gpu.tenants).items():
-        row = TenantRow(gpu.gpu_id, gpu.mig, gpu.hostname, *names)
+        row = TenantLabels(gpu.gpu_id, gpu.mig, gpu.hostname, *names)
         yield Sample(m.TENANT_VERDICT, row, 1, (verdict,))
 
 
@@ -297,7 +307,7 @@ class _Part(Protocol):
     def gzipped(self, openmetrics: bool) -> bytes: ...
 
 
-class CardsPage:
+class GpusPage:
     """The samples of all GPUs, for both text formats: gauges have the same headers in both."""
 
     def __init__(self, plain: bytes | None = b"", packed: bytes = b"") -> None:
@@ -315,7 +325,7 @@ class CardsPage:
 class AnalyzerPage:
     """The page at one moment: metrics of GPUs first, then those of the fleet."""
 
-    def __init__(self, cards: CardsPage, fleet: _Part) -> None:
+    def __init__(self, cards: GpusPage, fleet: _Part) -> None:
         self._cards, self._fleet = cards, fleet
 
     def text(self) -> bytes:
@@ -331,7 +341,7 @@ class AnalyzerPage:
         return self._cards.gzipped() + self._fleet.gzipped(openmetrics)
 
 
-def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> CardsPage:
+def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> GpusPage:
     """All samples of these GPUs, each GPU once; takes a while for a large fleet, but little memory."""
     kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(CARD_METRICS)}
     blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in CARD_METRICS}
@@ -346,7 +356,7 @@ def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_mos
         size += sum([block.pack(keep=size <= plain_most) for block in blocks.values()])
     parts = [(block.plain, block.end()) for block in blocks.values() if block.packed]
     packed = b"".join(member for _, member in parts)
-    return CardsPage(b"".join(b"".join(plain) for plain, _ in parts) if size <= plain_most else None, packed)
+    return GpusPage(b"".join(b"".join(plain) for plain, _ in parts) if size <= plain_most else None, packed)
 
 
 class _Block:
@@ -392,7 +402,7 @@ class _Block:
         return b"".join([*self.packed, self._packer.flush()])
 
 
-def _head(exposed: Exposed) -> str:
+def _head(exposed: ExposedName) -> str:
     head = textline.text_head(exposed)
     assert head == textline.openmetrics_head(exposed), "one text serves both formats"
     return f"{head}\n"

@@ -11,7 +11,7 @@ from msgspec import Struct
 T = TypeVar("T", bound=Struct)
 
 
-class Selection(Struct, frozen=True, kw_only=True):
+class RowSelection(Struct, frozen=True, kw_only=True):
     """What was requested. All filters must match; text must be equal, `search` matches a part of any name."""
 
     equal: dict[str, str | bool] = {}
@@ -25,7 +25,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 def select(
-    rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()
+    rows: Sequence[T], asked: RowSelection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()
 ) -> tuple[Sequence[T], int]:
     """The requested page, and the number of rows on all pages.
 
@@ -38,7 +38,9 @@ def select(
     return found[asked.offset : end], len(found)
 
 
-def matching(rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()) -> Sequence[T]:
+def matching(
+    rows: Sequence[T], asked: RowSelection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()
+) -> Sequence[T]:
     """All rows that pass the filters, or that have a part which does."""
     if not _filters(asked):
         return rows
@@ -61,11 +63,11 @@ def as_csv(rows: Sequence[Struct], fields: Sequence[str]) -> bytes:
     return text.getvalue().encode()
 
 
-def _filters(asked: Selection) -> bool:
+def _filters(asked: RowSelection) -> bool:
     return bool(asked.equal or asked.search or asked.least or asked.most)
 
 
-def _passes(row: Struct, asked: Selection) -> bool:
+def _passes(row: Struct, asked: RowSelection) -> bool:
     if any(getattr(row, name) != value for name, value in asked.equal.items()):
         return False
     if not all(_at_least(getattr(row, name), bound) for name, bound in asked.least.items()):

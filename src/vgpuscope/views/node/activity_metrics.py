@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.label_sets import ContainerLabels, GpuLabels, MigLabels
 from vgpuscope.catalog.metric import Metric
-from vgpuscope.catalog.rows import ContainerRow, GpuRow, MigRow
 from vgpuscope.model.activity import Activity
 from vgpuscope.model.usage import Burst, ContainerUsage, GpuUsage, MigUsage
 from vgpuscope.views.exposition.page import Sample
@@ -12,7 +12,7 @@ from vgpuscope.views.exposition.page import Sample
 _Values = Iterable[tuple[Metric, float | None]]
 
 
-def gpu_activity(row: GpuRow, card: GpuUsage, instances: Collection[MigUsage]) -> Iterator[Sample]:
+def gpu_activity(row: GpuLabels, card: GpuUsage, instances: Collection[MigUsage]) -> Iterator[Sample]:
     """The profiling values of a GPU, and their source."""
     source = card.activity_source or next((one.activity_source for one in instances if one.activity_source), None)
     if source or card.activity_blind:
@@ -45,7 +45,7 @@ def _of_gpu(activity: Activity, engine: Burst | None, sm: Burst | None) -> _Valu
     )
 
 
-def mig_activity(row: MigRow, usage: MigUsage | None) -> Iterator[Sample]:
+def mig_activity(row: MigLabels, usage: MigUsage | None) -> Iterator[Sample]:
     """The profiling values of a MIG instance, its busy time and its energy."""
     if usage is None:
         return
@@ -93,7 +93,7 @@ def instance_sm(usage: ContainerUsage) -> _Values:
     )
 
 
-def container_certainty(row: ContainerRow, usage: ContainerUsage) -> Iterator[Sample]:
+def container_certainty(row: ContainerLabels, usage: ContainerUsage) -> Iterator[Sample]:
     """How each figure of a container was found out, and how far it can be off."""
     for resource, method, certainty in (
         ("memory", usage.memory_method, usage.memory_certainty),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.rows import HostRow, NodeRow
+from vgpuscope.catalog.label_sets import HostLabels, NodeLabels
 from vgpuscope.model.host import HostSide, HostUse
 from vgpuscope.views.exposition.page import Sample
 
@@ -13,7 +13,7 @@ _MINUTES = ("1", "5", "15")
 def host_samples(node: str, use: HostUse) -> Iterator[Sample]:
     """What one container that holds a GPU uses of its node."""
     key = use.key
-    row = HostRow(node=node, namespace=key.namespace, pod=key.pod, pod_uid=key.pod_uid, container=key.container)
+    row = HostLabels(node=node, namespace=key.namespace, pod=key.pod, pod_uid=key.pod_uid, container=key.container)
     values = (
         (m.HOST_CPU, use.cpu_seconds),
         (m.HOST_CPU_LIMIT, use.cpu_limit),
@@ -33,7 +33,7 @@ def host_samples(node: str, use: HostUse) -> Iterator[Sample]:
             yield Sample(metric, row, value)
 
 
-def node_host_samples(row: NodeRow, side: HostSide) -> Iterator[Sample]:
+def node_host_samples(row: NodeLabels, side: HostSide) -> Iterator[Sample]:
     """CPU, memory and load of the node, and what could not be read of its containers."""
     node = side.node
     yield Sample(m.NODE_CPUS, row, node.cpus)

@@ -6,6 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.label_sets import (
+    ContainerLabels,
+    GpuLabels,
+    MigHolderLabels,
+    MigLabels,
+    NodeLabels,
+    PodLabels,
+    SourceLabels,
+    VgpuLabels,
+)
 from vgpuscope.catalog.limits import (
     CONTAINER_MIGS,
     HOST_CONTAINERS,
@@ -16,16 +26,6 @@ from vgpuscope.catalog.limits import (
     NodeOmission,
 )
 from vgpuscope.catalog.metric import Metric
-from vgpuscope.catalog.rows import (
-    ContainerRow,
-    GpuRow,
-    HoldingRow,
-    MigRow,
-    NodeRow,
-    PodRow,
-    SourceRow,
-    VgpuRow,
-)
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
 from vgpuscope.model.usage import (
     MODES,
@@ -127,9 +127,9 @@ def _text(value: int | str | None) -> str:
     return "" if value is None else str(value)
 
 
-def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuRow:
+def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuLabels:
     gpu, holder = card.gpu, card.holder
-    return GpuRow(
+    return GpuLabels(
         node=snapshot.node,
         gpu_uuid=gpu.uuid,
         gpu_index=str(gpu.index),
@@ -148,10 +148,10 @@ def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuRow:
     )
 
 
-def _mig_row(card: GpuRow, instance: MigInstance, snapshot: NodeSnapshot) -> MigRow:
+def _mig_row(card: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> MigLabels:
     holders = [u.key for u in snapshot.containers if u.mig == instance.uuid]
     holder = holders[0] if len(holders) == 1 else None
-    return MigRow(
+    return MigLabels(
         node=card.node,
         gpu_uuid=card.gpu_uuid,
         mig_uuid=instance.uuid,
@@ -171,10 +171,10 @@ def _mig_row(card: GpuRow, instance: MigInstance, snapshot: NodeSnapshot) -> Mig
     )
 
 
-def _container_row(node: str, usage: ContainerUsage, card: GpuRow | None, shown: GpuUsage | None) -> ContainerRow:
+def _container_row(node: str, usage: ContainerUsage, card: GpuLabels | None, shown: GpuUsage | None) -> ContainerLabels:
     instance = _instance(usage, shown)
     apart = "1" if usage.key.pod and (shown is None or shown.holder != usage.key) else ""
-    return ContainerRow(
+    return ContainerLabels(
         node=node,
         namespace=usage.key.namespace,
         pod=usage.key.pod,
@@ -205,7 +205,7 @@ def _instance(usage: ContainerUsage, card: GpuUsage | None) -> MigInstance | Non
 def _node(
     snapshot: NodeSnapshot, build: Build, self_use: SelfUse, omitted: Mapping[NodeOmission, int]
 ) -> Iterator[Sample]:
-    row = NodeRow(node=snapshot.node, **structs.asdict(build))
+    row = NodeLabels(node=snapshot.node, **structs.asdict(build))
     tally = snapshot.tally
     yield Sample(m.BUILD_INFO, row, 1)
     yield Sample(m.SAMPLES, row, snapshot.samples)
@@ -233,14 +233,14 @@ def _node(
     yield Sample(m.PROCESS_START, row, self_use.start_time)
 
 
-def _counts(metric: Metric, row: NodeRow, counts: dict[str, int]) -> Iterator[Sample]:
+def _counts(metric: Metric, row: NodeLabels, counts: dict[str, int]) -> Iterator[Sample]:
     for what, count in counts.items():
         yield Sample(metric, row, count, (what,))
 
 
 def _sources(snapshot: NodeSnapshot) -> Iterator[Sample]:
     for source in snapshot.sources:
-        row = SourceRow(node=snapshot.node, source=source.source)
+        row = SourceLabels(node=snapshot.node, source=source.source)
         yield Sample(m.SOURCE_UP, row, int(source.up))
         yield Sample(m.SOURCE_ABSENT, row, int(source.absent))
         if source.code and not source.up:
@@ -249,7 +249,7 @@ def _sources(snapshot: NodeSnapshot) -> Iterator[Sample]:
         yield Sample(m.SOURCE_AGE_SECONDS, row, source.age_seconds)
 
 
-def _gpu(row: GpuRow, card: GpuUsage, ledger: Ledger | None) -> Iterator[Sample]:
+def _gpu(row: GpuLabels, card: GpuUsage, ledger: Ledger | None) -> Iterator[Sample]:
     gpu = card.gpu
     yield Sample(m.GPU_INFO, row, 1)
     yield from _one_hot(m.GPU_HEALTH, row, HEALTH, gpu.health)
@@ -343,7 +343,7 @@ def _counter_ledger(metric: Metric, row: tuple[str, ...], split: Split | None) -
         yield Sample(metric, row, split.ended, ("ended",))
 
 
-def _xids(row: GpuRow, snapshot: NodeSnapshot) -> Iterator[Sample]:
+def _xids(row: GpuLabels, snapshot: NodeSnapshot) -> Iterator[Sample]:
     for seen in snapshot.xids:
         if seen.gpu == row.gpu_uuid:
             said = advice(seen.xid)
@@ -353,7 +353,7 @@ def _xids(row: GpuRow, snapshot: NodeSnapshot) -> Iterator[Sample]:
     yield Sample(m.GPU_LAST_XID, row, last.get(row.gpu_uuid, 0))
 
 
-def _mig(row: MigRow, instance: MigInstance, ledger: Ledger | None) -> Iterator[Sample]:
+def _mig(row: MigLabels, instance: MigInstance, ledger: Ledger | None) -> Iterator[Sample]:
     yield Sample(m.MIG_INFO, row, 1)
     if instance.memory is not None:
         yield Sample(m.MIG_MEMORY_TOTAL, row, instance.memory.total)
@@ -364,7 +364,7 @@ def _mig(row: MigRow, instance: MigInstance, ledger: Ledger | None) -> Iterator[
         yield from _memory_ledger(m.MIG_MEMORY_LEDGER, row, ledger.memory)
 
 
-def _container(row: ContainerRow, usage: ContainerUsage) -> Iterator[Sample]:
+def _container(row: ContainerLabels, usage: ContainerUsage) -> Iterator[Sample]:
     yield Sample(m.CONTAINER_INFO, row, 1, (usage.mode, "true" if usage.allocated else "false"))
     yield from _one_hot(m.CONTAINER_STATE, row, STATES, usage.state)
     yield from container_certainty(row, usage)
@@ -395,7 +395,7 @@ def _pods(snapshot: NodeSnapshot) -> Iterator[Sample]:
         (u.key.pod_uid, u.key.namespace, u.key.pod, u.gpu) for u in snapshot.containers if u.state != "not-started"
     }
     for pod in snapshot.pods:
-        row = PodRow(
+        row = PodLabels(
             node=snapshot.node,
             namespace=pod.namespace,
             pod=pod.pod,
@@ -410,7 +410,7 @@ def _pods(snapshot: NodeSnapshot) -> Iterator[Sample]:
 
 
 def _vgpu(snapshot: NodeSnapshot, vgpu: Vgpu) -> Iterator[Sample]:
-    row = VgpuRow(
+    row = VgpuLabels(
         node=snapshot.node,
         namespace=vgpu.key.namespace,
         pod=vgpu.key.pod,
@@ -438,7 +438,7 @@ def _vgpu(snapshot: NodeSnapshot, vgpu: Vgpu) -> Iterator[Sample]:
 
 def _holdings(snapshot: NodeSnapshot) -> Iterator[Sample]:
     for holding in snapshot.migs:
-        row = HoldingRow(
+        row = MigHolderLabels(
             node=snapshot.node,
             namespace=holding.key.namespace,
             pod=holding.key.pod,

@@ -8,7 +8,7 @@ import base64
 import hashlib
 from html import escape
 
-from vgpuscope.model.notices import Link, LinkAction
+from vgpuscope.model.notices import LinkAction, SignedLink
 from vgpuscope.model.reclaim import Case, State
 from vgpuscope.model.words import Language
 from vgpuscope.views.notices.message import gpu_names, idle_since, moment
@@ -127,7 +127,7 @@ _STATES: dict[Language, dict[State, str]] = {
 }
 
 
-def asked(link: Link, case: Case, *, tz: str) -> bytes:
+def asked(link: SignedLink, case: Case, *, tz: str) -> bytes:
     """The question, and its button or buttons."""
     heading, meaning, button = _ASK[link.language][link.action]
     times = _TIMES[link.language]
@@ -142,7 +142,7 @@ def asked(link: Link, case: Case, *, tz: str) -> bytes:
     )
 
 
-def done(link: Link, case: Case, *, tz: str) -> bytes:
+def done(link: SignedLink, case: Case, *, tz: str) -> bytes:
     """What was decided."""
     heading, meaning = _DONE[link.language][link.action]
     until = moment(case.next_at, tz) if case.next_at is not None else ""

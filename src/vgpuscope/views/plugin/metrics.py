@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import plugin as m
-from vgpuscope.catalog.rows import OfferedRow, PluginRow
+from vgpuscope.catalog.label_sets import OfferedGpuLabels, PluginLabels
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.plugin import FeedbackMove, GpuState
 from vgpuscope.views.build import Build
@@ -41,7 +41,7 @@ def plugin_samples(
     status: PluginStatus, *, build: Build, errors: Mapping[str, int], loop_restarts: Mapping[str, int], gpus: int
 ) -> Iterator[Sample]:
     """All samples of the plugin itself."""
-    row = PluginRow(node=status.node, **structs.asdict(build))
+    row = PluginLabels(node=status.node, **structs.asdict(build))
     yield Sample(m.ALLOCATE_SECONDS, row, status.allocate)
     yield Sample(m.DEVICE_COUNT, row, gpus)
     yield Sample(m.ALLOCATIONS, row, status.allocations)
@@ -63,7 +63,7 @@ def plugin_samples(
         yield Sample(m.LOOP_RESTARTS, row, times, (loop,))
 
 
-def _feedback(row: PluginRow, feedback: FeedbackCounts | None) -> Iterator[Sample]:
+def _feedback(row: PluginLabels, feedback: FeedbackCounts | None) -> Iterator[Sample]:
     if feedback is None:
         return
     for decision, times in sorted(feedback.moves.items()):
@@ -76,7 +76,7 @@ def _feedback(row: PluginRow, feedback: FeedbackCounts | None) -> Iterator[Sampl
 def gpu_samples(node: str, states: Iterable[GpuState]) -> Iterator[Sample]:
     """The samples of each GPU."""
     for state in states:
-        row = OfferedRow(node=node, gpu_uuid=state.gpu.uuid)
+        row = OfferedGpuLabels(node=node, gpu_uuid=state.gpu.uuid)
         yield Sample(m.HEALTHY, row, int(state.healthy))
         if not state.healthy:
             yield Sample(m.UNHEALTHY, row, 1, (state.reason,))

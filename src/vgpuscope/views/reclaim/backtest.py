@@ -44,7 +44,7 @@ UNAPPLIED: Mapping[Unapplied, tuple[str, str]] = {
 _ALWAYS: tuple[Unapplied, ...] = ("annotations", "activity", "model", "hand")
 
 
-class Compared(Protocol):
+class BacktestResult(Protocol):
     """What a replay found."""
 
     @property
@@ -65,7 +65,7 @@ class Compared(Protocol):
 
 
 def backtest_answer(
-    found: Compared,
+    found: BacktestResult,
     *,
     busy_within: Seconds,
     changed: tuple[PolicyChange, ...],

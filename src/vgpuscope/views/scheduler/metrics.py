@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from vgpuscope.catalog import extender as m
-from vgpuscope.catalog.rows import ExtenderRow, KindRow
+from vgpuscope.catalog.label_sets import ExtenderLabels, WatchedKindLabels
 from vgpuscope.model.extender import ExtenderFigures
 from vgpuscope.model.logged_decision import DecisionLogState
 from vgpuscope.views.build import Build
@@ -14,7 +14,7 @@ from vgpuscope.views.exposition.page import Sample
 
 def extender_samples(found: ExtenderFigures, build: Build) -> Iterator[Sample]:
     """All samples of the extender's page."""
-    row = ExtenderRow(**structs.asdict(build))
+    row = ExtenderLabels(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield Sample(m.FILTER_SECONDS, row, found.filtering)
     yield Sample(m.SCORE_SECONDS, row, found.scoring)
@@ -46,13 +46,13 @@ def extender_samples(found: ExtenderFigures, build: Build) -> Iterator[Sample]:
     for loop, times in sorted(found.restarts.items()):
         yield Sample(m.LOOP_RESTARTS, row, times, (loop,))
     for watch in found.watches:
-        kind = KindRow(kind=watch.kind)
+        kind = WatchedKindLabels(kind=watch.kind)
         yield Sample(m.WATCH_UP, kind, int(watch.up))
         yield Sample(m.WATCH_OBJECTS, kind, watch.objects)
         yield Sample(m.WATCH_FAULTS, kind, watch.faults)
 
 
-def _log_samples(log: DecisionLogState, row: ExtenderRow) -> Iterator[Sample]:
+def _log_samples(log: DecisionLogState, row: ExtenderLabels) -> Iterator[Sample]:
     """The log of decisions; without a store, nothing is said about one."""
     yield Sample(m.DECISIONS_BYTES, row, log.bytes)
     yield Sample(m.DECISIONS_DROPPED, row, log.dropped)

@@ -17,7 +17,7 @@ from vgpuscope.logic.cluster.pending.reports import (
     MOST_NODES,
     MOST_SAID,
 )
-from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
+from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent
 
@@ -33,7 +33,7 @@ def reason(code=MEMORY, count=1, *nodes, **more):
 
 
 def refusal(*said, why="Unschedulable", at=NOW - 100):
-    return RegisterRefusal(reason=why, message="as they said", at=at, said=said)
+    return UnschedulableCondition(reason=why, message="as they said", at=at, said=said)
 
 
 def pod(uid="a", *, created=NOW - 200, refused=None, times=None, **more):

@@ -13,7 +13,7 @@ from tests.views.node.top.test_top import NODE, STATE, drawn, pressed, shown
 from vgpuscope.model.host import ProcessUse
 from vgpuscope.model.usage import ContainerKey, NodeSnapshot
 from vgpuscope.views.node.top.processes import short_age
-from vgpuscope.views.node.top.state import State
+from vgpuscope.views.node.top.state import TopState
 
 GIB = 1 << 30
 GOLDEN = TESTS / "fixtures" / "top" / "processes-80.txt"
@@ -121,5 +121,5 @@ uses = st.builds(
 @given(st.lists(uses, max_size=12), st.integers(1, 160), st.booleans(), st.booleans())
 def test_any_processes_are_drawn(found, width, group, rest):
     snapshot: NodeSnapshot = replace(NODE, processes=tuple(found))
-    state: State = replace(WITH, snapshot=snapshot, group=group, rest=rest)
+    state: TopState = replace(WITH, snapshot=snapshot, group=group, rest=rest)
     assert all(cell_len(line) <= width for line in shown(state, width).splitlines())

@@ -15,12 +15,12 @@ from vgpuscope.model.device import XidCount
 from vgpuscope.model.usage import MODES, STATES, Burst, ContainerKey, ContainerUsage, NodeSnapshot
 from vgpuscope.views import text
 from vgpuscope.views.node.top.rows import REST
-from vgpuscope.views.node.top.state import SORTS, State, missed, narrowed, page, press, rows, sampled, screen, settle
+from vgpuscope.views.node.top.state import SORTS, TopState, missed, narrowed, page, press, rows, sampled, screen, settle
 from vgpuscope.views.node.top.table import table_lines
 
 FIXTURES = TESTS / "fixtures" / "top"
 NODE = msgspec.json.decode((FIXTURES / "node.json").read_bytes(), type=NodeSnapshot)
-STATE = State(url="http://node:9394", snapshot=NODE, arrived=NODE, now=NODE.at + 0.4)
+STATE = TopState(url="http://node:9394", snapshot=NODE, arrived=NODE, now=NODE.at + 0.4)
 KEYS = [*"qsr/gl ?njkxml训", "esc", "enter", "backspace", "clear", "up", "down", "pgup", "pgdn", "home", "end", "\0"]
 
 ratios = st.none() | st.floats(0, 2)
@@ -47,11 +47,11 @@ nodes = st.lists(usages, max_size=12).map(lambda found: replace(NODE, containers
 orders = st.sampled_from(SORTS)
 
 
-def shown(state: State, width: int | None) -> str:
+def shown(state: TopState, width: int | None) -> str:
     return "\n".join(line.plain for line in page(state, width)) + "\n"
 
 
-def drawn(state: State, size: tuple[int, int]) -> list[str]:
+def drawn(state: TopState, size: tuple[int, int]) -> list[str]:
     console = Console(width=size[0], color_system=None)
     with console.capture() as picture:
         console.print(screen(settle(state, size), size), end="")
@@ -62,7 +62,7 @@ def containers(table):
     return sorted((row.usage for row in table if row.kind == "container"), key=repr)
 
 
-def pressed(state: State, *pressed_keys: str) -> State:
+def pressed(state: TopState, *pressed_keys: str) -> TopState:
     for key in pressed_keys:
         state = press(state, key)
     return state
@@ -223,13 +223,13 @@ def test_faults_are_in_sight_the_worst_first():
 
 def test_an_empty_node_says_so():
     empty = NodeSnapshot(at=0.0, node="n", ratio=1.0)
-    assert "no GPUs" in shown(State(snapshot=empty), 80)
+    assert "no GPUs" in shown(TopState(snapshot=empty), 80)
     assert "no rows match “zzz”" in shown(replace(STATE, pattern="zzz"), 80)
 
 
 @given(st.lists(st.sampled_from(KEYS)), st.integers(1, 200), st.integers(1, 60), st.booleans(), st.booleans())
 def test_any_keys_on_a_screen_of_any_size_fill_it_exactly(history, width, height, lost, started):
-    state = STATE if started else State(url="x")
+    state = STATE if started else TopState(url="x")
     state = missed(state, "no agent answers", hint="start one", now=NODE.at + 60) if lost else state
     for key in history:
         state = press(settle(state, (width, height)), key)

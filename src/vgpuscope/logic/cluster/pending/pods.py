@@ -16,7 +16,7 @@ from msgspec import structs
 
 from vgpuscope.catalog.limits import CLUSTER_WAITING
 from vgpuscope.logic.cluster.pending.reports import ReportedReasons
-from vgpuscope.model.allocation import PodState, RegisterRefusal
+from vgpuscope.model.allocation import PodState, UnschedulableCondition
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
@@ -37,7 +37,7 @@ class _Wait:
 
     def __init__(self, reported: ReportedReasons) -> None:
         self.reported = reported
-        self.refusal: RegisterRefusal | None = None  # the last one; a bound pod no longer shows it
+        self.refusal: UnschedulableCondition | None = None  # the last one; a bound pod no longer shows it
         self.record: PodState | None = None  # what is kept of the pod after its wait
         self.ended: UnixTime | None = None
         self.tick: Seconds = 0.0  # when the wait ended, by the clock of PendingPods

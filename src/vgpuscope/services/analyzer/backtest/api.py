@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from vgpuscope.config import SETTINGS
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.backtest import Backtest, BacktestProgress
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.backtest.backtests import Backtests, Span
+from vgpuscope.services.analyzer.backtest.backtests import BacktestPeriod, Backtests
 from vgpuscope.services.analyzer.settings.settings import Section
 
 PATH = "/api/v1/reclaim/backtest"
@@ -47,9 +47,9 @@ class BacktestRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="An action is a false alarm if the workload is busy again within this time; 1m to 7d."),
     ] = _HOUR
 
-    def span(self, now: UnixTime) -> Span:
+    def span(self, now: UnixTime) -> BacktestPeriod:
         end = now if self.until is None else min(now, self.until)
-        return Span(begin=end - _seconds(self.since), end=end, busy_within=_seconds(self.busy_within))
+        return BacktestPeriod(begin=end - _seconds(self.since), end=end, busy_within=_seconds(self.busy_within))
 
 
 def _shown() -> Any:
@@ -98,10 +98,10 @@ class BacktestApi:
             ),
         )
 
-    async def _progress(self, call: Call[NoQuery, None]) -> BacktestProgress:  # noqa: ARG002 - the same for everybody
+    async def _progress(self, call: HttpCall[NoQuery, None]) -> BacktestProgress:  # noqa: ARG002 - the same for everybody
         return self._find().progress
 
-    async def _run(self, call: Call[NoQuery, BacktestRequest]) -> Backtest:
+    async def _run(self, call: HttpCall[NoQuery, BacktestRequest]) -> Backtest:
         names = call.caller.namespaces
         span = call.body.span(self._wall())
         sees = None if names is None else frozenset(names)

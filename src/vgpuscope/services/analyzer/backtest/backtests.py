@@ -15,7 +15,7 @@ from vgpuscope.model.backtest import Backtest, BacktestProgress, PolicyChange
 from vgpuscope.model.errors import BacktestBusy, HistoryAbsent
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.runtime import duration
-from vgpuscope.services.analyzer.reclaim.given import policy_of
+from vgpuscope.services.analyzer.reclaim.dependencies import policy_of
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.store.past import PastStore
 from vgpuscope.views.reclaim.backtest import backtest_answer
@@ -24,7 +24,7 @@ WITHIN: Seconds = 50.0  # of a request: proxies often give up after 60
 _NO_EFFECT = frozenset({"reclaim.keep_history"})
 
 
-class Span(Struct, frozen=True, kw_only=True):
+class BacktestPeriod(Struct, frozen=True, kw_only=True):
     """What is replayed, and what is called a false alarm."""
 
     begin: UnixTime
@@ -53,7 +53,7 @@ class Backtests:
         return self._running or BacktestProgress(running=False)
 
     async def run(
-        self, span: Span, policy: Mapping[str, Any], *, by: str, sees: Collection[str] | None = None
+        self, span: BacktestPeriod, policy: Mapping[str, Any], *, by: str, sees: Collection[str] | None = None
     ) -> Backtest:
         """Replay the span; BacktestBusy if another one runs."""
         if self._past is None:
@@ -91,7 +91,7 @@ class Backtests:
 
 async def replayed(
     past: AsyncGenerator[Analysis, None],
-    span: Span,
+    span: BacktestPeriod,
     current: Config,
     proposed: Config | None,
     *,
@@ -113,7 +113,7 @@ async def replayed(
     return found
 
 
-def _replay(config: Config, span: Span) -> Replay:
+def _replay(config: Config, span: BacktestPeriod) -> Replay:
     return Replay(
         policy_of(config),
         begin=span.begin,

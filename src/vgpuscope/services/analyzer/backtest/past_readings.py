@@ -6,15 +6,15 @@ from vgpuscope.config import Config
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
+from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource
 
 
 async def past_readings(
-    source: Source, config: Config, *, begin: UnixTime, end: UnixTime
+    source: ReadingSource, config: Config, *, begin: UnixTime, end: UnixTime
 ) -> AsyncGenerator[Analysis, None]:
     """An analysis each interval, oldest first. One that fails is left out; if all fail, the last error is raised."""
     at = begin
-    cycle = Cycle(lambda: config, lambda: source, owners=_no_owners, done=_nothing, clock=lambda: at)
+    cycle = AnalysisCycle(lambda: config, lambda: source, owners=_no_owners, done=_nothing, clock=lambda: at)
     found = False
     try:
         while (at := at + config.scheduler.interval) <= end:

@@ -9,7 +9,7 @@ from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
 from vgpuscope.formats.prom import promql
 from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console.facts import folded, together
-from vgpuscope.model.console.facts import Facts, Shown
+from vgpuscope.model.console.facts import Facts, LabelledValues
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.units import Units
@@ -79,7 +79,7 @@ def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
     return _only(folded(_shown(text_of(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
 
 
-def _shown(page: bytes, wanted: frozenset[str]) -> list[Shown]:
+def _shown(page: bytes, wanted: frozenset[str]) -> list[LabelledValues]:
     """The wanted values of a page.
 
     Most series of a container have the same labels, which are decoded once. What series mean is not remembered from one
@@ -96,7 +96,7 @@ def _shown(page: bytes, wanted: frozenset[str]) -> list[Shown]:
         text, _, value = rest.rpartition(b"}")
         known.setdefault(text, {})[names[name]] = number(value)
     decoded = ((decode_labels(text), values) for text, values in known.items())
-    return [Shown(labels, values) for labels, values in decoded if labels is not None]
+    return [LabelledValues(labels, values) for labels, values in decoded if labels is not None]
 
 
 _CURRENT = frozenset(name.encode() for name in CURRENT)  # with 0, it is a state that a GPU or container is not in
@@ -136,7 +136,7 @@ class EngineFacts:
         query = f"{promql.selector('', (named, *self._matchers, *these))}[{promql.window(seconds)}]"
         return await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + within)
 
-    async def _shown(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[Shown]:
+    async def _shown(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[LabelledValues]:
         named = promql.one_of("__name__", sorted(names))
         query = promql.selector("", (named, *self._matchers, *more)) + only
         data = await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + _DEADLINE)
@@ -147,5 +147,5 @@ class EngineFacts:
         await self._api.aclose()
 
 
-def _decoded(data: bytes) -> list[Shown]:
-    return [Shown(*found) for found in promql.by_labels(promql.decode_vector(data).rows)]
+def _decoded(data: bytes) -> list[LabelledValues]:
+    return [LabelledValues(*found) for found in promql.by_labels(promql.decode_vector(data).rows)]

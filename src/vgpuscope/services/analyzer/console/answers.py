@@ -24,7 +24,7 @@ from vgpuscope.model.console.workloads import WorkloadOnGpu, WorkloadRow
 from vgpuscope.model.opinion import PartId
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.words import Language
-from vgpuscope.services.analyzer.console.console import JOINED, View
+from vgpuscope.services.analyzer.console.console import JOINED, ConsoleView
 from vgpuscope.services.analyzer.console.parameters import PodQuery, WorkloadsQuery
 from vgpuscope.views.console.words import scheduling_words
 from vgpuscope.views.fleet import evidence
@@ -32,7 +32,7 @@ from vgpuscope.views.fleet import evidence
 _ENDED = 100  # pods that waited, in the list of scheduling
 
 
-def overview_of(view: View, scope: Namespaces) -> Overview:
+def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
     """The fleet at a glance, or the part of it that some namespaces have."""
     rows, past = gpus_in(view.rows, scope), view.past.value
     pending = None if view.pending is None else pods_in(view.pending, scope)
@@ -67,7 +67,7 @@ def _hours(waste: Iterable[WasteBy] | None) -> float:
     return round(sum(row.idle_gpu_hours for row in waste or ()), 4)
 
 
-def _targets(view: View, rows: Iterable[GpuRow], *, whole: bool) -> list[tuple[Target, str | None]]:
+def _targets(view: ConsoleView, rows: Iterable[GpuRow], *, whole: bool) -> list[tuple[Target, str | None]]:
     """The scrape targets, with the node of each; of some GPUs only those of their nodes."""
     if view.analysis is None:
         return []
@@ -77,12 +77,12 @@ def _targets(view: View, rows: Iterable[GpuRow], *, whole: bool) -> list[tuple[T
     return found if whole else [(target, node) for target, node in found if node in shown]
 
 
-def _findings(view: View, scope: Namespaces) -> list[Finding]:
+def _findings(view: ConsoleView, scope: Namespaces) -> list[Finding]:
     nodes = view.ledgers.nodes.values() if view.ledgers else ()
     return findings_in((one for node in nodes for one in node.findings), scope)
 
 
-def node_rows_of(view: View, scope: Namespaces) -> tuple[NodeRow, ...]:
+def node_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NodeRow, ...]:
     """Every node, or those on which some namespaces have GPUs."""
     agents = agents_of(view.analysis, view.agents.value, now=view.now)
     return node_rows(
@@ -90,7 +90,7 @@ def node_rows_of(view: View, scope: Namespaces) -> tuple[NodeRow, ...]:
     )
 
 
-def node_row_of(view: View, scope: Namespaces, name: str) -> NodeRow | None:
+def node_row_of(view: ConsoleView, scope: Namespaces, name: str) -> NodeRow | None:
     """One node; None if it is not among those that are shown."""
     gpus = [row for row in gpus_in(view.rows, scope) if row.node == name]
     ledger = view.ledgers.nodes.get(name) if view.ledgers else None
@@ -101,13 +101,13 @@ def node_row_of(view: View, scope: Namespaces, name: str) -> NodeRow | None:
     return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value)
 
 
-def workload_rows_of(view: View, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:
+def workload_rows_of(view: ConsoleView, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:
     """Every workload."""
     waiting = [pod for pod in pods_in(view.pending or (), scope) if pod.outcome == "waiting"]
     return workload_rows(gpus_in(view.rows, scope), group_by=asked.group_by, pending=waiting, now=view.now)
 
 
-def namespace_rows_of(view: View, scope: Namespaces) -> tuple[NamespaceRow, ...]:
+def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRow, ...]:
     """Every namespace."""
     page = view.cluster.value.page if view.cluster.value else None
     found = scheduling.quotas(page) if page is not None else None
@@ -120,19 +120,19 @@ def namespace_rows_of(view: View, scope: Namespaces) -> tuple[NamespaceRow, ...]
     )
 
 
-def pending_rows_of(view: View, pods: Iterable[PendingPod]) -> tuple[PendingRow, ...]:
+def pending_rows_of(view: ConsoleView, pods: Iterable[PendingPod]) -> tuple[PendingRow, ...]:
     """Pods that wait or waited, with the meaning of their codes."""
     codes = view.cluster.value.pending.codes if view.cluster.value else {}
     return tuple(scheduling.pending_row(pod, now=view.now, codes=codes, say=scheduling_words) for pod in pods)
 
 
-def reasons_of(view: View, pod: PendingPod) -> tuple[ReasonRow, ...]:
+def reasons_of(view: ConsoleView, pod: PendingPod) -> tuple[ReasonRow, ...]:
     """What schedulers reported about a pod."""
     codes = view.cluster.value.pending.codes if view.cluster.value else {}
     return tuple(scheduling.reason_row(one, pod, codes=codes, facts={}, say=scheduling_words) for one in pod.said)
 
 
-def scheduling_of(view: View, scope: Namespaces) -> Scheduling:
+def scheduling_of(view: ConsoleView, scope: Namespaces) -> Scheduling:
     """The state of scheduling."""
     known, pods = view.cluster.value, pods_in(view.pending or (), scope)
     waiting = sorted((pod for pod in pods if pod.outcome == "waiting"), key=lambda pod: pod.created or view.now)
@@ -159,7 +159,7 @@ def scheduling_of(view: View, scope: Namespaces) -> Scheduling:
 
 
 def gpu_detail(
-    view: View,
+    view: ConsoleView,
     row: GpuRow,
     *,
     rows: Sequence[GpuRow],
@@ -202,14 +202,14 @@ def gpu_detail(
     )
 
 
-def _own_opinion(view: View, row: GpuRow, seen: Sequence[TenantDetail], *, alone: bool) -> OpinionRow | None:
+def _own_opinion(view: ConsoleView, row: GpuRow, seen: Sequence[TenantDetail], *, alone: bool) -> OpinionRow | None:
     """The opinion on a GPU: that on its only tenant, if the caller sees it; a shared GPU has none of its own."""
     if alone:
         return seen[0].opinion if seen else None
     return opinion_on(view.board.opinions, PartId(row.gpu_id, row.mig or "", "", "", ""))
 
 
-def on_gpus(view: View, gpus: Sequence[GpuRow], asked: PodQuery) -> tuple[WorkloadOnGpu, ...]:
+def on_gpus(view: ConsoleView, gpus: Sequence[GpuRow], asked: PodQuery) -> tuple[WorkloadOnGpu, ...]:
     """The pod's containers on each of its GPUs, as far as the analysis knows them."""
     shown = {(row.gpu_id, row.mig or ""): row for row in gpus}
     shared: dict[str, Any] = {"stale": view.board.stale, "cluster": view.ledgers, "facts": view.agents.value}

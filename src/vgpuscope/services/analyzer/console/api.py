@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console import decisions, scheduling
 from vgpuscope.logic.console.nodes import with_codes
 from vgpuscope.logic.console.scope import Namespaces, allowed, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.timeline import waits
 from vgpuscope.logic.console.workloads import workload_rows
-from vgpuscope.model.console.beside import PodBeside
 from vgpuscope.model.console.decisions import DecisionList, PodDecisions, WhatIf
 from vgpuscope.model.console.gpus import GpuDetail, GpuList, GpuRow, TenantRow
 from vgpuscope.model.console.history import ClassHistory, SeriesHistory
+from vgpuscope.model.console.host_usage import PodBeside
 from vgpuscope.model.console.namespaces import NamespaceDetail, NamespaceList, NamespaceRow
 from vgpuscope.model.console.nodes import NodeDetail, NodeList, NodeRow
 from vgpuscope.model.console.overview import Overview
@@ -47,7 +47,7 @@ from vgpuscope.services.analyzer.console.answers import (
     scheduling_of,
     workload_rows_of,
 )
-from vgpuscope.services.analyzer.console.console import JOINED, Console, View
+from vgpuscope.services.analyzer.console.console import JOINED, Console, ConsoleView
 from vgpuscope.services.analyzer.console.history import class_history, series_history
 from vgpuscope.services.analyzer.console.parameters import (
     GPU_PARTS,
@@ -168,15 +168,15 @@ class ConsoleApi:
 
     # ── the fleet ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _parts(self, call: Call[NoQuery, None]) -> PartList:  # noqa: ARG002 - the same for every caller
+    async def _parts(self, call: HttpCall[NoQuery, None]) -> PartList:  # noqa: ARG002 - the same for every caller
         return PartList(parts=(await self._console.view(past=True)).parts)
 
-    async def _overview(self, call: Call[ScopeQuery, None]) -> Answer:
+    async def _overview(self, call: HttpCall[ScopeQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view(past=True)
         return self._answer(lambda: json_content(overview_of(view, scope)), view.full_version, scope)
 
-    async def _gpus(self, call: Call[GpusQuery, None]) -> Answer:
+    async def _gpus(self, call: HttpCall[GpusQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
 
@@ -185,7 +185,7 @@ class ConsoleApi:
 
         return self._answer(make, view.version, scope)
 
-    async def _gpu(self, call: Call[GpuQuery, None]) -> GpuDetail:
+    async def _gpu(self, call: HttpCall[GpuQuery, None]) -> GpuDetail:
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
         shown = [row for row in gpus_in(view.rows, scope) if row.gpu_id == asked.gpu_id]
@@ -202,7 +202,7 @@ class ConsoleApi:
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _nodes(self, call: Call[NodesQuery, None]) -> Answer:
+    async def _nodes(self, call: HttpCall[NodesQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
 
@@ -212,7 +212,7 @@ class ConsoleApi:
 
         return self._answer(make, view.version, scope)
 
-    async def _node(self, call: Call[NodeQuery, None]) -> NodeDetail:
+    async def _node(self, call: HttpCall[NodeQuery, None]) -> NodeDetail:
         scope, name = allowed(call.caller, call.asked.namespace), call.asked.name
         view = await self._console.view()
         node = await asyncio.to_thread(node_row_of, view, scope, name)
@@ -238,7 +238,7 @@ class ConsoleApi:
 
     # ── workloads ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _workloads(self, call: Call[WorkloadsQuery, None]) -> Answer:
+    async def _workloads(self, call: HttpCall[WorkloadsQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
 
@@ -248,7 +248,7 @@ class ConsoleApi:
 
         return self._answer(make, (*view.version, view.cluster.version), scope)
 
-    async def _workload(self, call: Call[PodQuery, None]) -> WorkloadDetail:
+    async def _workload(self, call: HttpCall[PodQuery, None]) -> WorkloadDetail:
         asked, view = call.asked, await self._console.view()
         scope = allowed(call.caller, (asked.namespace,))
         gpus = [row for row in gpus_in(view.rows, scope) if any(_is(one, asked) for one in row.tenants)]
@@ -281,12 +281,12 @@ class ConsoleApi:
 
     # ── scheduling ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _scheduling(self, call: Call[ScopeQuery, None]) -> Answer:
+    async def _scheduling(self, call: HttpCall[ScopeQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
         return self._answer(lambda: json_content(scheduling_of(view, scope)), view.full_version, scope)
 
-    async def _pending(self, call: Call[PodQuery, None]) -> PendingDetail:
+    async def _pending(self, call: HttpCall[PodQuery, None]) -> PendingDetail:
         asked = call.asked
         if not allowed(call.caller, (asked.namespace,)):
             raise _no_pod(asked)
@@ -316,28 +316,28 @@ class ConsoleApi:
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _decisions(self, call: Call[DecisionsQuery, None]) -> DecisionList:
+    async def _decisions(self, call: HttpCall[DecisionsQuery, None]) -> DecisionList:
         scope = allowed(call.caller, call.asked.namespace)
         found, part = await self._console.decisions()
         seen = [one for one in found if scope is None or one.namespace in scope]
         rows = seen[call.asked.offset : call.asked.offset + call.asked.limit]
         return DecisionList(total=len(seen), rows=tuple(map(decisions.decision_row, rows)), parts=(part,))
 
-    async def _pod_decisions(self, call: Call[PodQuery, None]) -> PodDecisions:
+    async def _pod_decisions(self, call: HttpCall[PodQuery, None]) -> PodDecisions:
         asked = call.asked
         if not allowed(call.caller, (asked.namespace,)):
             raise Unknown(f"no decision about {asked.namespace}/{asked.pod} in the last day")
         found, part = await self._console.decisions_of(asked.namespace, asked.pod)
         return decisions.pod_decisions(found, say=scheduling_words, parts=(part,))
 
-    async def _fit_pod(self, call: Call[PodQuery, None]) -> FitAnswer:
+    async def _fit_pod(self, call: HttpCall[PodQuery, None]) -> FitAnswer:
         asked = call.asked
         if not call.caller.sees(asked.namespace):
             raise Unknown(f"no decision about {asked.namespace}/{asked.pod} in the last day")
         found = await self._console.extender.fit_pod(asked.namespace, asked.pod)
         return seen_by(found, call.caller.sees)
 
-    async def _fit(self, call: Call[NoQuery, WhatIf]) -> FitAnswer:
+    async def _fit(self, call: HttpCall[NoQuery, WhatIf]) -> FitAnswer:
         asked = call.body
         if not call.caller.sees(asked.namespace):
             raise Forbidden(f"{call.caller.name!r} may not ask about the namespace {asked.namespace}")
@@ -346,7 +346,7 @@ class ConsoleApi:
 
     # ── namespaces ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _namespaces(self, call: Call[NamespacesQuery, None]) -> Answer:
+    async def _namespaces(self, call: HttpCall[NamespacesQuery, None]) -> HttpAnswer:
         scope = allowed(call.caller, call.asked.namespace)
         view = await self._console.view(past=True)
 
@@ -356,7 +356,7 @@ class ConsoleApi:
 
         return self._answer(make, view.full_version, scope)
 
-    async def _namespace(self, call: Call[NamespaceQuery, None]) -> NamespaceDetail:
+    async def _namespace(self, call: HttpCall[NamespaceQuery, None]) -> NamespaceDetail:
         name, view = call.asked.name, await self._console.view(past=True)
         scope = allowed(call.caller, (name,))
         rows = await asyncio.to_thread(namespace_rows_of, view, scope)
@@ -377,13 +377,13 @@ class ConsoleApi:
 
     # ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _classes(self, call: Call[ClassesQuery, None]) -> ClassHistory:
+    async def _classes(self, call: HttpCall[ClassesQuery, None]) -> ClassHistory:
         return await class_history(self._console, call.asked, allowed(call.caller, call.asked.namespace))
 
-    async def _series(self, call: Call[SeriesQuery, None]) -> SeriesHistory:
+    async def _series(self, call: HttpCall[SeriesQuery, None]) -> SeriesHistory:
         return await series_history(self._console, call.asked, allowed(call.caller, call.asked.namespace))
 
-    async def _timeline(self, call: Call[TimelineQuery, None]) -> Timeline:
+    async def _timeline(self, call: HttpCall[TimelineQuery, None]) -> Timeline:
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
         recorded, since = await self._console.events()
@@ -405,19 +405,19 @@ class ConsoleApi:
 
     # ── words and settings ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def _words(self, call: Call[NoQuery, None]) -> Answer:  # noqa: ARG002 - the same for every caller
-        return Answer(make=lambda: json_content(vocabulary()))
+    async def _words(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG002 - the same for every caller
+        return HttpAnswer(make=lambda: json_content(vocabulary()))
 
-    async def _settings(self, call: Call[NoQuery, None]) -> SettingList:  # noqa: ARG002
+    async def _settings(self, call: HttpCall[NoQuery, None]) -> SettingList:  # noqa: ARG002
         return self._console.settings()
 
-    async def _preview(self, call: Call[NoQuery, Sections]) -> Preview:
+    async def _preview(self, call: HttpCall[NoQuery, Sections]) -> Preview:
         return await self._console.preview(by_path(call.body))
 
-    def _answer(self, make: Callable[[], Content], version: object, scope: Namespaces) -> Answer:
+    def _answer(self, make: Callable[[], Content], version: object, scope: Namespaces) -> HttpAnswer:
         """An answer that is made once for all callers who see the same."""
         seen = None if scope is None else tuple(sorted(scope))
-        return Answer(make=make, version=(version, seen), kept=self._console.kept)
+        return HttpAnswer(make=make, version=(version, seen), kept=self._console.kept)
 
 
 # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -428,7 +428,7 @@ def _list(answer: type[Struct], row: type[Struct], parts: Sequence[str] = ()) ->
 
 
 def _page(
-    call: Call[Any, None], view: View, rows: Sequence[T], row: type[T], *, parts: Iterable[str], **head: Any
+    call: HttpCall[Any, None], view: ConsoleView, rows: Sequence[T], row: type[T], *, parts: Iterable[str], **head: Any
 ) -> Content:
     asked: Any = call.asked
     found = tables.page(rows, sort=asked.sort, offset=asked.offset, limit=asked.limit)
@@ -488,7 +488,7 @@ def _only(row: GpuRow, asked: PodQuery) -> GpuRow:
     return replace(row, tenants=tuple(one for one in row.tenants if _is(one, asked)))
 
 
-def _known(view: View, asked: PodQuery) -> PendingList | None:
+def _known(view: ConsoleView, asked: PodQuery) -> PendingList | None:
     """The pod as the list of waiting pods has it, without the numbers; None: there is no list."""
     if view.cluster.value is None:
         return None

@@ -38,9 +38,9 @@ from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.console.agent_facts import AgentSource, EngineFacts, PageFacts
-from vgpuscope.services.analyzer.console.beside import Beside
+from vgpuscope.services.analyzer.console.host_usage import HostUsage
 from vgpuscope.services.analyzer.console.past_hours import PastHours
-from vgpuscope.services.analyzer.cycle import Board, Source, Stale
+from vgpuscope.services.analyzer.cycle import Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.settings.rows import setting_list
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
@@ -49,10 +49,10 @@ from vgpuscope.services.analyzer.sources.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.extender import ExtenderPart
-from vgpuscope.sources.console.parts import Held, PartReader
+from vgpuscope.sources.console.parts import PartReader, PartReading
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.scrape import LastPage
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 
 T = TypeVar("T")
@@ -85,14 +85,14 @@ _NO_EXTENDER = SourceDown(
 _HISTORY_ABSENT = HistoryDown("results are not stored", hint="Set analyzer.history to a file or a postgresql:// URL.")
 
 
-class Desk(Protocol):
+class ConsoleBackend(Protocol):
     """What the console reads from the analyzer."""
 
     async def board(self) -> Board: ...
     def config(self) -> Config: ...
-    def staleness(self) -> Stale | None: ...
+    def staleness(self) -> Staleness | None: ...
     def last_error(self) -> ScopeError | None: ...
-    def source(self) -> Source: ...
+    def source(self) -> ReadingSource: ...
     def settings(self) -> Settings: ...
     def records(self) -> bool:
         """Whether this replica analyses, and so records what happened."""
@@ -101,19 +101,19 @@ class Desk(Protocol):
     def stored(self) -> Hashable:
         """Another value when other results may be in the store."""
 
-    async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
+    async def points(self, wanted: HistorySelection) -> list[HistoryPoint]: ...
     async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
         """The GPUs of now, judged by the settings in effect and by changed ones."""
 
 
-class View(Struct, frozen=True, kw_only=True):
+class ConsoleView(Struct, frozen=True, kw_only=True):
     """Everything that an answer is made from, as it was at one moment."""
 
     now: UnixTime
     board: Board
-    cluster: Held[ClusterFacts]
-    agents: Held[Facts]
-    past: Held[overview.PastFacts]
+    cluster: PartReading[ClusterFacts]
+    agents: PartReading[Facts]
+    past: PartReading[overview.PastFacts]
     ledgers: Ledgers | None
     rows: tuple[GpuRow, ...]
     parts: tuple[Part, ...]
@@ -146,7 +146,7 @@ class _Wiring(NamedTuple):
     cluster: PartReader[ClusterFacts]
     source: AgentSource | None
     agents: PartReader[Facts]
-    beside: Beside
+    beside: HostUsage
     engine: PromApi | None
     extender: ExtenderPart | None
     decisions: PartReader[tuple[DecisionBody, ...]]
@@ -166,12 +166,12 @@ class Console:
 
     def __init__(
         self,
-        desk: Desk,
+        backend: ConsoleBackend,
         *,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        self._desk, self._clock, self._wall = desk, clock, wall
+        self._backend, self._clock, self._wall = backend, clock, wall
         self._wiring: _Wiring | None = None
         self._join: _Join | None = None
         self._joining = asyncio.Lock()
@@ -181,8 +181,8 @@ class Console:
         self._past = self._past_reader(stored=False)
         self._stored = False
         self._day_ago: tuple[UnixTime, list[HistoryPoint]] | None = None  # the hour a day ago
-        self._waste_hours: PastHours[WasteHour] = PastHours(wall, most=_HOURS, stored=desk.stored)
-        self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS, stored=desk.stored)
+        self._waste_hours: PastHours[WasteHour] = PastHours(wall, most=_HOURS, stored=backend.stored)
+        self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS, stored=backend.stored)
         self._digest: timeline.Digest | None = None
         self._noted = 0
         self._recent: deque[TimelineEvent] = deque(maxlen=MOST_IN_MEMORY)  # of this process
@@ -193,18 +193,18 @@ class Console:
 
     # ── views ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def view(self, *, past: bool = False) -> View:
+    async def view(self, *, past: bool = False) -> ConsoleView:
         """What is known now. `past`: the history is asked too."""
         wiring = self._wired()
         board, cluster, agents, held = await asyncio.gather(
-            self._desk.board(), wiring.cluster.read(), wiring.agents.read(), self._read_past(past=past)
+            self._backend.board(), wiring.cluster.read(), wiring.agents.read(), self._read_past(past=past)
         )
         joined, now = await self._joined(board, cluster, agents), self._wall()
         shown = structs.replace(agents, at=joined.facts_at)
         parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, shown, held)))
         states = tuple((part.name, part.state, part.code) for part in parts)
         version = (*joined.made_for, states)
-        return View(
+        return ConsoleView(
             now=now,
             board=board,
             cluster=cluster,
@@ -230,7 +230,7 @@ class Console:
         return found if found.gpus else None
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> HostUsage:
         """What agents know beside the GPUs."""
         return self._wired().beside
 
@@ -283,23 +283,23 @@ class Console:
 
     def pages(self) -> dict[str, LastPage]:
         """The last page of each target that we scrape ourselves; empty with an engine."""
-        source = self._desk.source()
+        source = self._backend.source()
         return source.last_pages() if isinstance(source, ScrapeSource) else {}
 
     @property
     def config(self) -> Config:
-        return self._desk.config()
+        return self._backend.config()
 
     def now(self) -> UnixTime:
         return self._wall()
 
     async def size(self, *, pods: bool) -> int:
         """How many rows one analysis has in the store: GPUs, and with `pods` their pods."""
-        analysis = (await self._desk.board()).analysis
+        analysis = (await self._backend.board()).analysis
         gpus = analysis.gpus if analysis else ()
         return len(gpus) + (sum(len(gpu.tenants) for gpu in gpus) if pods else 0)
 
-    async def chart(self, key: object, fetch: Callable[[], Awaitable[T]]) -> Held[T]:
+    async def chart(self, key: object, fetch: Callable[[], Awaitable[T]]) -> PartReading[T]:
         """A chart, read from the history once for all who ask for the same."""
         name = repr(key)
         reader = self._charts.pop(name, None) or self._chart_reader(fetch)
@@ -309,7 +309,7 @@ class Console:
         return await reader.read()
 
     def _chart_reader(self, fetch: Callable[[], Awaitable[Any]]) -> PartReader[Any]:
-        stored = self._desk.config().analyzer.keeps_results or self.engine is not None
+        stored = self._backend.config().analyzer.keeps_results or self.engine is not None
         return PartReader(
             "history",
             (lambda: self._in_turn(fetch)) if stored else None,
@@ -333,16 +333,16 @@ class Console:
 
     def settings(self) -> SettingList:
         """Every setting of the analyzer."""
-        return setting_list(self._desk.settings())
+        return setting_list(self._backend.settings())
 
     async def preview(self, changes: Mapping[str, Any]) -> Preview:
         """What a change of settings would change, on a reading of now; nothing is changed."""
-        before, after = await self._desk.judged_by(changes)
+        before, after = await self._backend.judged_by(changes)
         return await asyncio.to_thread(compared, before, after, changes=changes)
 
     @property
     def read_points(self) -> ReadPoints:
-        return self._desk.points
+        return self._backend.points
 
     async def close(self) -> None:
         """End what is under way."""
@@ -354,7 +354,7 @@ class Console:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    async def _joined(self, board: Board, cluster: Held[ClusterFacts], agents: Held[Facts]) -> _Join:
+    async def _joined(self, board: Board, cluster: PartReading[ClusterFacts], agents: PartReading[Facts]) -> _Join:
         analysis = board.analysis
         shown = (analysis.number, analysis.started, board.stale) if analysis else ()
         wanted = (shown, cluster.value.revision if cluster.value else None, agents.version)
@@ -376,7 +376,7 @@ class Console:
         return self._clock() < known.began + share * known.took
 
     def _analysis_part(self, board: Board, now: UnixTime) -> Part:
-        stale, error, analysis = self._desk.staleness(), self._desk.last_error(), board.analysis
+        stale, error, analysis = self._backend.staleness(), self._backend.last_error(), board.analysis
         if analysis is None:
             code = error.code if error else None
             message = str(error) if error else "the first analysis is not done yet"
@@ -396,7 +396,7 @@ class Console:
 
     def _wired(self) -> _Wiring:
         """The parts for the settings of now; parts for former settings are closed."""
-        config, source = self._desk.config(), self._desk.source()
+        config, source = self._backend.config(), self._backend.source()
         urls = (cluster_url(config), config.analyzer.extender_url)
         wanted = (*urls, config.analyzer.scrape_token, source, config.prometheus)
         known = self._wiring
@@ -409,7 +409,7 @@ class Console:
         self._wiring = self._wire(config, source, wanted)
         return self._wiring
 
-    def _wire(self, config: Config, source: Source, wanted: tuple[object, ...]) -> _Wiring:
+    def _wire(self, config: Config, source: ReadingSource, wanted: tuple[object, ...]) -> _Wiring:
         url = cluster_url(config)
         api = ClusterPart(url, token=config.analyzer.scrape_token) if url else None
         engine = prom_api(config, largest=_LARGEST, at_once=4) if isinstance(source, PrometheusSource) else None
@@ -425,10 +425,10 @@ class Console:
                 agents.fleet if agents else None,
                 missing=_NO_AGENTS,
                 share=_FACTS_SHARE,
-                rhythm=lambda: self._desk.config().scheduler.interval,
+                rhythm=lambda: self._backend.config().scheduler.interval,
                 wall=self._wall,
             ),
-            Beside(agents, token=config.analyzer.scrape_token, wall=self._wall),
+            HostUsage(agents, token=config.analyzer.scrape_token, wall=self._wall),
             engine,
             extender,
             PartReader("extender", extender.read if extender else None, missing=_NO_EXTENDER, wall=self._wall),
@@ -436,8 +436,8 @@ class Console:
 
     # ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_past(self, *, past: bool) -> Held[overview.PastFacts]:
-        stored = self._desk.config().analyzer.keeps_results
+    async def _read_past(self, *, past: bool) -> PartReading[overview.PastFacts]:
+        stored = self._backend.config().analyzer.keeps_results
         if stored != self._stored:
             self._stored, self._past = stored, self._past_reader(stored=stored)
         return await self._past.read() if past else self._past.held()
@@ -452,9 +452,9 @@ class Console:
         """Idle hours of the last day and the one before it, and the fleet a day ago."""
         end = self._wall()
         begin = (end - _DAY) // _HOUR * _HOUR
-        analysis = (await self._desk.board()).analysis
+        analysis = (await self._backend.board()).analysis
         if self._day_ago is None or self._day_ago[0] != begin:  # it changes once an hour
-            self._day_ago = (begin, await points(self._desk.points, "hour", begin, begin + _HOUR, namespace=None))
+            self._day_ago = (begin, await points(self._backend.points, "hour", begin, begin + _HOUR, namespace=None))
         now = await asyncio.to_thread(present, analysis.gpus if analysis else ())
         waste, idle = await self._wasted(begin, end, now)
         _, idle_before = await self._wasted(begin - _DAY, begin, now)
@@ -469,7 +469,7 @@ class Console:
 
             async def read(at: int = at, until: UnixTime = until) -> WasteHour:
                 with without_collections():
-                    ledger = await wasted_by(self._desk.points, now, step="hour", begin=at, end=until)
+                    ledger = await wasted_by(self._backend.points, now, step="hour", begin=at, end=until)
                     return await asyncio.to_thread(waste_hour, ledger)
 
             hours.append(await self._waste_hours.get((), at, at + _HOUR, read))
@@ -487,7 +487,7 @@ class Console:
         if analysis is None:
             return
         before, self._digest = self._digest, await asyncio.to_thread(timeline.digest, analysis)
-        if before is not None and self._desk.records():
+        if before is not None and self._backend.records():
             self._note(await asyncio.to_thread(_between, before, self._digest, analysis.window.end))
         await self._save_events()
 
@@ -499,7 +499,7 @@ class Console:
         return newest, min(self._began, newest[-1].at) if newest else self._began
 
     async def _read_events(self) -> list[TimelineEvent]:
-        return await self._desk.event_log().newest(MOST_IN_MEMORY)
+        return await self._backend.event_log().newest(MOST_IN_MEMORY)
 
     def _note(self, events: Sequence[TimelineEvent]) -> None:
         self._recent.extend(events)
@@ -509,7 +509,7 @@ class Console:
         """Save what is not saved yet; HistoryDown if it has to wait."""
         some = tuple(self._unsaved)
         if some:
-            await self._desk.event_log().add(some)
+            await self._backend.event_log().add(some)
             saved = {event.id for event in some}
             rest = [event for event in self._unsaved if event.id not in saved]
             self._unsaved.clear()
@@ -542,7 +542,7 @@ def _join(board: Board, cluster: ClusterFacts | None, facts: Facts | None) -> tu
     return index, gpu_rows(board.analysis, stale=board.stale, cluster=index, facts=facts)
 
 
-def _agent_source(config: Config, source: Source, engine: PromApi | None) -> AgentSource | None:
+def _agent_source(config: Config, source: ReadingSource, engine: PromApi | None) -> AgentSource | None:
     if isinstance(source, ScrapeSource):
         return PageFacts(source.last_pages)
     return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
@@ -557,7 +557,7 @@ def _between(before: timeline.Digest, after: timeline.Digest, at: UnixTime) -> l
     return list(timeline.between(before, after, at=at))
 
 
-def part_of(held: Held[Any], now: UnixTime) -> Part:
+def part_of(held: PartReading[Any], now: UnixTime) -> Part:
     """The state of a part as an answer shows it."""
     error, state, fault = held.error, held.state, getattr(held.value, "fault", None)
     if state == "ok" and isinstance(fault, ScopeError):

@@ -10,7 +10,7 @@ from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS
 from vgpuscope.logic.console.history import ClassFold, ClassHour, Grid, SeriesFold, grouped
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scope import Namespaces
-from vgpuscope.logic.console.series_queries import Subject, series_queries
+from vgpuscope.logic.console.series_queries import ChartSubject, series_queries
 from vgpuscope.model.console.history import (
     UNITS,
     ChartSource,
@@ -29,7 +29,7 @@ from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.console.console import Console, part_of
 from vgpuscope.services.analyzer.console.parameters import ClassesQuery, SeriesQuery
 from vgpuscope.sources.fleet.promapi import PromApi
-from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.results.wanted import HistorySelection
 
 _BY_HOURS = 14 * 86400.0  # seconds; a longer range is read by days
 _BY_ANALYSES = 2 * 86400.0  # a longer range is read by hours
@@ -117,8 +117,8 @@ async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, 
         fold = ClassFold(Grid(at, at + long, least=long, points=2), group=of.group)
         found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS, "fields": _FIELDS}
         with without_collections():
-            gpus = await console.read_points(Wanted(**found, pod=None))
-            tenants = await console.read_points(Wanted(**found, namespace="")) if of.pods else gpus
+            gpus = await console.read_points(HistorySelection(**found, pod=None))
+            tenants = await console.read_points(HistorySelection(**found, namespace="")) if of.pods else gpus
             await asyncio.to_thread(_fold_classes, fold, gpus, tenants)
         return fold.hour()
 
@@ -164,7 +164,9 @@ def _engine_part(console: Console, found: _Series | None) -> tuple[Part, ...]:
 # ── the engine ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _from_engine(console: Console, asked: SeriesQuery, of: Subject) -> tuple[_Series | None, ScopeError | None]:
+async def _from_engine(
+    console: Console, asked: SeriesQuery, of: ChartSubject
+) -> tuple[_Series | None, ScopeError | None]:
     """The series of the engine; None if it has none, is not there, or is not asked for so long a range."""
     engine, span = console.engine, _seconds(asked.range)
     if engine is None or span > _BY_ENGINE:
@@ -200,7 +202,7 @@ async def _column(engine: PromApi, grid: Grid, quantity: Quantity, query: str) -
 # ── the store ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _from_store(console: Console, asked: SeriesQuery, of: Subject, error: ScopeError | None) -> _Series:
+async def _from_store(console: Console, asked: SeriesQuery, of: ChartSubject, error: ScopeError | None) -> _Series:
     one = of.gpu_id is not None or of.pod is not None
     period = await _period(console, asked.range, asked.end, asked.points, pods=of.of_pods, one=one)
     fold = SeriesFold(period.grid, asked.quantity)
@@ -211,7 +213,7 @@ async def _from_store(console: Console, asked: SeriesQuery, of: Subject, error: 
     return _Series(period.grid, period.begin, period.end, _SOURCES[period.step], columns, error)
 
 
-def _of(point: HistoryPoint, of: Subject) -> bool:
+def _of(point: HistoryPoint, of: ChartSubject) -> bool:
     return (
         of.node in (None, point.hostname)
         and of.owner in (None, point.owner or f"Pod/{point.pod}")
@@ -243,8 +245,8 @@ async def _pieces(
     at = period.begin // long * long
     while at < period.end:
         asked = {"step": period.step, "begin": at, "end": min(at + stride, period.end), "limit": 10**9, **only}
-        found = await console.read_points(Wanted(**(asked | {"pod": None}))) if gpus else []
-        tenants = await console.read_points(Wanted(**asked, namespace="")) if pods else []
+        found = await console.read_points(HistorySelection(**(asked | {"pod": None}))) if gpus else []
+        tenants = await console.read_points(HistorySelection(**asked, namespace="")) if pods else []
         yield found, tenants
         at += stride
 
@@ -257,8 +259,8 @@ def _wanted(point: HistoryPoint, asked: ClassesQuery, scope: Namespaces) -> bool
     )
 
 
-def _subject(asked: SeriesQuery, scope: Namespaces) -> Subject:
-    return Subject(
+def _subject(asked: SeriesQuery, scope: Namespaces) -> ChartSubject:
+    return ChartSubject(
         gpu_id=asked.gpu_id,
         mig=asked.mig,
         node=asked.node,

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.services.analyzer.notices.notices import Channel, ChannelState, Notices
+from vgpuscope.services.analyzer.notices.notices import ChannelState, Notices, ReadyChannel
 from vgpuscope.views.notices.api import ChannelRow, NoticesBody, TrialBody
 
 _WITHOUT_CHANNEL = "notify.channels is empty: no notices are sent."
@@ -43,18 +43,18 @@ class NoticesApi:
             ),
         )
 
-    async def _show(self, call: Call[NoQuery, None]) -> NoticesBody:  # noqa: ARG002 - the same for every caller
+    async def _show(self, call: HttpCall[NoQuery, None]) -> NoticesBody:  # noqa: ARG002 - the same for every caller
         notices = self._find()
         channels = notices.channels()
         rows = (self._row(name, channels.get(name), state) for name, state in notices.states.items())
         return NoticesBody(channels=tuple(rows), links=notices.links, without=tuple(self._without()))
 
-    async def _test(self, call: Call[ChannelQuery, None]) -> TrialBody:
+    async def _test(self, call: HttpCall[ChannelQuery, None]) -> TrialBody:
         notices, name = self._find(), call.asked.name
         await notices.trial(name)
         return TrialBody(channel=name, service=notices.channels()[name].sender.service)
 
-    def _row(self, name: str, channel: Channel | None, state: ChannelState) -> ChannelRow:
+    def _row(self, name: str, channel: ReadyChannel | None, state: ChannelState) -> ChannelRow:
         counts = self._find().counts
         fails = bool(state.error)
         return ChannelRow(

@@ -28,17 +28,17 @@ from vgpuscope.logic.notices.digest import MOST, fitting
 from vgpuscope.logic.notices.routing import channels_for
 from vgpuscope.logic.reclaim import retries
 from vgpuscope.model.errors import CallFailed, ConfigInvalid, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, Link, Notice, Route
+from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, Notice, Route, SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
-from vgpuscope.services.analyzer.reclaim.given import Told
+from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest
 from vgpuscope.store.reclaim import NOTICE
 from vgpuscope.views.notices.message import Item, Message, Style, check_template, message, trial
 
 if TYPE_CHECKING:  # apprise is installed by the extra `notify`
-    from vgpuscope.sinks.notices import Sender, Target
+    from vgpuscope.sinks.notices import ChannelTarget, Sender
 
 log = logging.getLogger(__name__)
 
@@ -97,9 +97,9 @@ def _address(channel: ChannelConfig) -> _Address:
     return _Address(url, _given(channel.secret, channel.secret_file, "secret"))
 
 
-def _target(sink: ModuleType, at: _Address, channel: ChannelConfig, notify: NotifyConfig) -> "Target":
+def _target(sink: ModuleType, at: _Address, channel: ChannelConfig, notify: NotifyConfig) -> "ChannelTarget":
     """ValueError: no service has such an address."""
-    found: Target = sink.target(at.url, secret=at.secret, service=channel.service, timeout=notify.timeout)
+    found: ChannelTarget = sink.target(at.url, secret=at.secret, service=channel.service, timeout=notify.timeout)
     return found
 
 
@@ -131,7 +131,7 @@ class ChannelState(Struct):
     error: str = ""
 
 
-class Channel(Struct, frozen=True, kw_only=True):
+class ReadyChannel(Struct, frozen=True, kw_only=True):
     """A channel that is ready to send."""
 
     name: str
@@ -153,7 +153,7 @@ class Notices:
         """`opinion` is the reason that a language model gave for a case; "" if there is none."""
         self._config, self._opinion, self._clock = config, opinion, clock
         self._made_by: NotifyConfig | None = None
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, ReadyChannel] = {}
         self.states: dict[str, ChannelState] = {}
         self.counts: Counter[tuple[str, str]] = Counter()  # channel, outcome
         self._look_at = 0.0
@@ -170,7 +170,7 @@ class Notices:
         """Whether there is a channel for owners. A channel that fails counts: it only delays notices."""
         return any(route.kinds & ANSWERED for route in self.routes())
 
-    def channels(self, *, again: bool = False) -> Mapping[str, Channel]:
+    def channels(self, *, again: bool = False) -> Mapping[str, ReadyChannel]:
         """The channels that can be used, by name. They are made again when the settings change.
 
         `again`: also look for files that changed. A channel whose file cannot be read has no entry until it can.
@@ -188,7 +188,7 @@ class Notices:
         self.states = {one.name: self.states.get(one.name, ChannelState()) for one in config.channels}
         return self._channels
 
-    def _made(self, channel: ChannelConfig, config: NotifyConfig, before: Channel | None) -> Channel | None:
+    def _made(self, channel: ChannelConfig, config: NotifyConfig, before: ReadyChannel | None) -> ReadyChannel | None:
         try:
             address = _address(channel)
             if before is not None and before.address == address:
@@ -217,12 +217,12 @@ class Notices:
 
     # ── from the machine ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def calls(self, told: Told) -> Sequence[Call]:
+    def calls(self, told: NoticeRequest) -> Sequence[Call]:
         """One call for each channel that is told."""
         namespace = told.case.namespace if told.case else ""
         return [self._call(told, name) for name in channels_for(told.kind, namespace, told.owner, self.routes())]
 
-    def _call(self, told: Told, channel: str) -> Call:
+    def _call(self, told: NoticeRequest, channel: str) -> Call:
         case = told.case
         notice = Notice(
             kind=told.kind,
@@ -277,7 +277,7 @@ class Notices:
         if gone:
             await cases.reroute(gone)
 
-    async def _round(self, channel: Channel, cases: CaseNotices) -> None:
+    async def _round(self, channel: ReadyChannel, cases: CaseNotices) -> None:
         due = await cases.due(channel.name, most=4 * MOST)
         told = await cases.tellable(due) if due else []
         if not told:
@@ -295,7 +295,7 @@ class Notices:
         await cases.settle(tried, channel=channel.name, error=error)
 
     async def _unwritten(
-        self, channel: Channel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices, error: str
+        self, channel: ReadyChannel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices, error: str
     ) -> None:
         """Notices whose text cannot be made have failed. The others of the channel are sent by the next round."""
 
@@ -312,7 +312,7 @@ class Notices:
         self.counts[channel.name, "failure"] += len(tried)
         await cases.settle(tried, channel=channel.name, error=error)
 
-    async def _sent(self, channel: Channel, message: Message) -> str:
+    async def _sent(self, channel: ReadyChannel, message: Message) -> str:
         """ "" if the message was accepted; else why not."""
         state = self.states.setdefault(channel.name, ChannelState())
         try:
@@ -328,14 +328,14 @@ class Notices:
         state.not_before = now + self._config().notify.digest
         return ""
 
-    def _note_failure(self, channel: Channel, error: str) -> None:
+    def _note_failure(self, channel: ReadyChannel, error: str) -> None:
         state = self.states.setdefault(channel.name, ChannelState())
         self.changes += 1
         state.failures, state.failed_at, state.error = state.failures + 1, self._clock(), error
         log.warning("a notice failed", extra=fields(channel=channel.name, failures=state.failures, error=error))
 
     def _message(
-        self, channel: Channel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices
+        self, channel: ReadyChannel, told: Sequence[tuple[Call, Notice]], cases: CaseNotices
     ) -> tuple[Sequence[tuple[Call, Notice]], Message]:
         items = {call.key: self._item(notice, channel, cases) for call, notice in told}
 
@@ -347,20 +347,20 @@ class Notices:
         title = message([items[call.key] for call, _ in chosen], channel.style).title
         return chosen, Message(title=title, body=body)
 
-    def _item(self, notice: Notice, channel: Channel, cases: CaseNotices) -> Item:
+    def _item(self, notice: Notice, channel: ReadyChannel, cases: CaseNotices) -> Item:
         if notice.case is None or notice.kind not in ANSWERED:
             return Item(notice=notice)
         end = cases.grace_end(notice.case) if notice.kind == "soon" else None
         return Item(notice=notice, grace_end=end, links=self._links(notice, channel))
 
-    def _links(self, notice: Notice, channel: Channel) -> dict[str, str]:
+    def _links(self, notice: Notice, channel: ReadyChannel) -> dict[str, str]:
         config, key = self._config().notify, self.link_key
         if not config.console_url or key is None or notice.case is None:
             return {}
         expires = int(self._clock() + config.link_lifetime)
         offered = [one for one in LINK_ACTIONS if one != "release" or notice.kind == "soon"]
         made = {
-            action: Link(
+            action: SignedLink(
                 case_id=notice.case.id,
                 action=action,
                 expires=expires,
@@ -394,7 +394,7 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _channel(channel: ChannelConfig, address: _Address, config: NotifyConfig) -> Channel:
+def _channel(channel: ChannelConfig, address: _Address, config: NotifyConfig) -> ReadyChannel:
     sink = _sink()
     sender: Sender = sink.Sender(_target(sink, address, channel, config), timeout=config.timeout)
     language = channel.language or ("zh" if sender.service in _CHINESE else "en")
@@ -405,7 +405,7 @@ def _channel(channel: ChannelConfig, address: _Address, config: NotifyConfig) ->
         templates=channel.templates,
         console_url=(config.console_url or "").rstrip("/"),
     )
-    return Channel(name=channel.name, address=address, sender=sender, style=style)
+    return ReadyChannel(name=channel.name, address=address, sender=sender, style=style)
 
 
 def _route(channel: ChannelConfig) -> Route:

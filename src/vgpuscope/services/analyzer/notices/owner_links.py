@@ -10,10 +10,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.logic.notices import links
 from vgpuscope.model.errors import CaseUnfit, LinkInvalid, LinkUsed, ScopeError, Unknown
-from vgpuscope.model.notices import Link
+from vgpuscope.model.notices import SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case, State
 from vgpuscope.model.words import Language
@@ -50,27 +50,29 @@ class OwnerLinks:
             Operation(method="POST", path=path, summary="an owner decides", handler=self._do, public=True, hidden=True),
         )
 
-    async def _ask(self, call: Call[LinkQuery, None]) -> Response:
-        async def show(link: Link, case: Case) -> bytes:
+    async def _ask(self, call: HttpCall[LinkQuery, None]) -> Response:
+        async def show(link: SignedLink, case: Case) -> bytes:
             return page.asked(link, case, tz=self._notices().config.timezone)
 
         return await self._with_case(call, show)
 
-    async def _do(self, call: Call[LinkQuery, None]) -> Response:
-        async def decide(link: Link, _: Case) -> bytes:
-            changed = await self._reclaim().people.answer(link, seconds=call.asked.seconds)
+    async def _do(self, call: HttpCall[LinkQuery, None]) -> Response:
+        async def decide(link: SignedLink, _: Case) -> bytes:
+            changed = await self._reclaim().case_actions.answer(link, seconds=call.asked.seconds)
             return page.done(link, changed, tz=self._notices().config.timezone)
 
         return await self._with_case(call, decide)
 
-    async def _with_case(self, call: Call[LinkQuery, None], then: Callable[[Link, Case], Awaitable[bytes]]) -> Response:
+    async def _with_case(
+        self, call: HttpCall[LinkQuery, None], then: Callable[[SignedLink, Case], Awaitable[bytes]]
+    ) -> Response:
         """The page that follows from a link, or the one that says why there is none."""
         language: Language | None = None
         state: State | None = None
         try:
             link = self._read(call.asked.token)
             language = link.language
-            case, used_at = await self._reclaim().people.case_of(link)
+            case, used_at = await self._reclaim().case_actions.case_of(link)
             if used_at is not None:
                 raise LinkUsed("this link was used before")
             if case is None:
@@ -80,7 +82,7 @@ class OwnerLinks:
         except ScopeError as e:
             return _refusal(e, language, state)
 
-    def _read(self, token: str) -> Link:
+    def _read(self, token: str) -> SignedLink:
         key = self._notices().link_key
         if key is None:
             raise LinkInvalid("no secret for links is configured")

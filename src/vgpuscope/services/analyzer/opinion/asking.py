@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.logic.opinion.answers import answer_of, opinion_of
-from vgpuscope.logic.opinion.budget import Budget
+from vgpuscope.logic.opinion.budget import RequestBudget
 from vgpuscope.logic.opinion.prompt import question
 from vgpuscope.model.errors import (
     AiAnswerInvalid,
@@ -29,18 +29,18 @@ from vgpuscope.model.errors import (
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import (
     Answer,
-    Evidence,
+    ModelReply,
     Opinion,
+    Prompt,
     Provider,
-    Question,
-    Reply,
     RequestOutcome,
+    TenantEvidence,
     TokenKind,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.redaction import redacted
 from vgpuscope.sources.opinion.address import address_of
-from vgpuscope.sources.opinion.client import Access, ModelClient
+from vgpuscope.sources.opinion.client import ModelAccess, ModelClient
 from vgpuscope.sources.opinion.models import open_model
 from vgpuscope.version import __version__
 
@@ -60,7 +60,7 @@ _OUTCOMES: tuple[tuple[type[AiFailed], RequestOutcome], ...] = (
     (AiFailed, "failed"),
 )
 
-OpenModel = Callable[[Access, Callable[[str], str]], ModelClient]
+OpenModel = Callable[[ModelAccess, Callable[[str], str]], ModelClient]
 
 
 class AiCounts(Struct):
@@ -76,11 +76,11 @@ class _Model(NamedTuple):
     """The client in use, and what it was made for."""
 
     made_for: object
-    access: Access
+    access: ModelAccess
     client: ModelClient
 
 
-def _open(access: Access, hide: Callable[[str], str]) -> ModelClient:
+def _open(access: ModelAccess, hide: Callable[[str], str]) -> ModelClient:
     return open_model(access, hide=hide)
 
 
@@ -99,7 +99,7 @@ class Asker:
         self._model: _Model | None = None
         self._failures = 0  # of the provider, in a row
         self._quiet: tuple[UnixTime, str] = (0.0, "")  # until when it is left alone, and the code why
-        self.budget = Budget()
+        self.budget = RequestBudget()
         self.counts = AiCounts()
 
     async def begin(self, ai: AiConfig) -> None:
@@ -109,7 +109,7 @@ class Asker:
         if self._model is not None and self._model.made_for == made_for:
             return
         await self.close()
-        access = Access(
+        access = ModelAccess(
             address=address_of(ai.provider, ai.api_url),
             model=ai.model,
             key=key,
@@ -137,7 +137,7 @@ class Asker:
             return AiBudgetSpent.code, self.budget.free_at(now)
         return None
 
-    async def ask(self, found: Evidence, ai: AiConfig) -> Opinion:
+    async def ask(self, found: TenantEvidence, ai: AiConfig) -> Opinion:
         """The opinion on one tenant; AiFailed if no request brought one. `begin` was called before."""
         assert self._model is not None
         model, hide = self._model, _hider(self._model.access.key)
@@ -147,7 +147,7 @@ class Asker:
         opinion = opinion_of(answer, key=found.key, at=self._clock(), model=hide(reply.model[:128]) or ai.model)
         return replace(opinion, reason=hide(opinion.reason), recommendation=hide(opinion.recommendation))
 
-    async def _patiently(self, asked: Question, model: _Model, ai: AiConfig) -> tuple[Reply, Answer]:
+    async def _patiently(self, asked: Prompt, model: _Model, ai: AiConfig) -> tuple[ModelReply, Answer]:
         """Request until there is an answer that can be used, at most ai.retry_times times."""
         attempt = 0
         while True:
@@ -165,7 +165,7 @@ class Asker:
                     raise
             await self._sleep(pause)
 
-    async def _request(self, asked: Question, model: _Model, ai: AiConfig) -> tuple[Reply, Answer]:
+    async def _request(self, asked: Prompt, model: _Model, ai: AiConfig) -> tuple[ModelReply, Answer]:
         """One request, within its time, counted."""
         began = time.perf_counter()
         outcome: RequestOutcome = "success"
@@ -180,7 +180,7 @@ class Asker:
             self.counts.requests[model.access.address.provider, outcome] += 1
             self.counts.seconds = self.counts.seconds.with_one(time.perf_counter() - began)
 
-    def _count_tokens(self, reply: Reply, ai: AiConfig) -> None:
+    def _count_tokens(self, reply: ModelReply, ai: AiConfig) -> None:
         counts = self.counts
         kinds: tuple[tuple[TokenKind, int | None, float | None], ...] = (
             ("input", reply.input_tokens, ai.price_input),
@@ -201,7 +201,7 @@ class Asker:
             self._quiet = (now + max(error.wait, min(most, least * 2 ** (self._failures - 1))), error.code)
 
 
-async def _in_time(request: Awaitable[Reply], seconds: Seconds) -> Reply:
+async def _in_time(request: Awaitable[ModelReply], seconds: Seconds) -> ModelReply:
     """The SDK's own timeout is one between two bytes; a stream that drips would never end."""
     try:
         async with asyncio.timeout(seconds):

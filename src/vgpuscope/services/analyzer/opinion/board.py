@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from vgpuscope.services.analyzer.cycle import Board, Cycle
+from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.views.fleet.results.results import with_opinions
 
@@ -12,7 +12,7 @@ from vgpuscope.views.fleet.results.results import with_opinions
 class OpinionBoard:
     """Keeps the last board that was made."""
 
-    def __init__(self, cycle: Cycle, opinions: Opinions) -> None:
+    def __init__(self, cycle: AnalysisCycle, opinions: Opinions) -> None:
         self._cycle, self._opinions = cycle, opinions
         self._kept: tuple[Board | None, int, Board | None] = (None, 0, None)  # made from, changes, made
 

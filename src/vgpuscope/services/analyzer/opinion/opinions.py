@@ -14,14 +14,14 @@ from vgpuscope.config import Config
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.logic.console.opinions import deciding, opinion_row
 from vgpuscope.logic.opinion.answers import stance
-from vgpuscope.logic.opinion.budget import Budget
+from vgpuscope.logic.opinion.budget import RequestBudget
 from vgpuscope.logic.opinion.courses import Courses, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, Candidate, candidates, evidence_on, keys_by_uid
-from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.analysis import Analysis, Window
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.errors import AiBudgetSpent, AiFailed, ConfigInvalid, HistoryDown, ScopeError
-from vgpuscope.model.opinion import NO_OPINIONS, Evidence, NoOpinion, Opinion, OpinionsShown, Stance
+from vgpuscope.model.opinion import NO_OPINIONS, NoOpinion, Opinion, OpinionsShown, Stance, TenantEvidence
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Workload
 from vgpuscope.runtime.log import OnChange, error_fields
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _AGAIN: Seconds = 900.0  # until evidence that got a useless answer is asked about again
 _MOST_KEPT = 50_000  # opinions in memory
 
-_KNOWN: dict[Stance, Known] = {word: Known(model=word) for word in get_args(Stance)}
+_KNOWN: dict[Stance, WorkloadFacts] = {word: WorkloadFacts(model=word) for word in get_args(Stance)}
 
 ReadCourses = Callable[[Window, Collection[DeviceUUID]], Awaitable[Courses]]
 
@@ -143,7 +143,7 @@ class Opinions:
         keys = current.by_uid.get(workload.uid, ())
         return stance(keys, self._known, threshold=ai.threshold, required=ai.required)
 
-    def facts(self, workload: Workload) -> Known:
+    def facts(self, workload: Workload) -> WorkloadFacts:
         """What reclaim has to know of a workload from here."""
         return _KNOWN[self.stance(workload)]
 
@@ -190,7 +190,7 @@ class Opinions:
             self._told.tell("store", e.code, level=logging.WARNING, message="opinions were not read", **error_fields(e))
             return
         self._known |= saved.opinions
-        self.asker.budget = Budget(saved.requests)
+        self.asker.budget = RequestBudget(saved.requests)
         self._loaded = True
 
     # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,14 +243,14 @@ class Opinions:
                 asked.setdefault(one.key, one)
         return list(asked.values())
 
-    def _leave(self, waiting: Iterable[Candidate | Evidence], code: str, *, until: UnixTime) -> None:
+    def _leave(self, waiting: Iterable[Candidate | TenantEvidence], code: str, *, until: UnixTime) -> None:
         """Record that there is no answer: the numbers decide, unless an opinion is required."""
         now = self._clock()
         for one in waiting:
             self._known[one.key] = NoOpinion(key=one.key, code=code, at=now, retry_at=until)
         self.changes += 1
 
-    async def _with_courses(self, chosen: Sequence[Evidence], window: Window) -> list[Evidence]:
+    async def _with_courses(self, chosen: Sequence[TenantEvidence], window: Window) -> list[TenantEvidence]:
         """The evidence with the course of each quantity; without it, if the source does not answer."""
         try:
             courses = await self._courses(window, {one.part.gpu_id for one in chosen})
@@ -259,11 +259,11 @@ class Opinions:
             return list(chosen)
         return [with_courses(one, courses) for one in chosen]
 
-    async def _ask_all(self, chosen: Sequence[Evidence], ai: AiConfig) -> None:
+    async def _ask_all(self, chosen: Sequence[TenantEvidence], ai: AiConfig) -> None:
         places = asyncio.Semaphore(ai.concurrency)
         new: list[Opinion] = []
 
-        async def one(found: Evidence) -> None:
+        async def one(found: TenantEvidence) -> None:
             async with places:
                 if (opinion := await self._ask(found, ai)) is not None:
                     new.append(opinion)
@@ -275,7 +275,7 @@ class Opinions:
         finally:
             await self._save(new)
 
-    async def _ask(self, found: Evidence, ai: AiConfig) -> Opinion | None:
+    async def _ask(self, found: TenantEvidence, ai: AiConfig) -> Opinion | None:
         """Ask about one tenant, and keep the answer, or why there is none."""
         if (held := self.asker.held_back(ai)) is not None:  # since this round began
             self._leave((found,), held[0], until=held[1])

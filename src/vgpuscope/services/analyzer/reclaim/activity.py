@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vgpuscope.config import Config
 from vgpuscope.formats.prom.promql import decode_labels, decode_vector
-from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import AnswerUnreadable, ScopeError
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import ActivityQuery, Signal, Workload
@@ -56,13 +56,13 @@ class ReclaimActivity:
         self._at: UnixTime = float("-inf")
         self._told = OnChange(log)
 
-    def known(self, workload: Workload) -> Known:
+    def known(self, workload: Workload) -> WorkloadFacts:
         answers = self._answers if self._clock() - self._at < _KEPT else ()
         signals = [one for answer in answers if (one := _signal(answer, workload)) is not None]
         signals += (_queue(answers, name) for name in sorted(self._queues(workload)))
         if not answers and self._queries():
             signals.append(Signal(name="prometheus", active=None, detail="not asked yet"))
-        return Known(signals=tuple(signals))
+        return WorkloadFacts(signals=tuple(signals))
 
     async def learn(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None:  # noqa: ARG002 - all pods are asked for at once
         if not self._queries():

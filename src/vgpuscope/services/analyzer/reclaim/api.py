@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.audit import AuditPage
 from vgpuscope.model.caller import Caller
@@ -114,7 +114,7 @@ class ReclaimApi:
             statuses=(404, 409, 503),
         )
 
-    async def _cases(self, call: Call[CasesQuery, None]) -> ReclaimList:
+    async def _cases(self, call: HttpCall[CasesQuery, None]) -> ReclaimList:
         asked, reclaim = call.asked, self._reclaim
         seen = [case for case in reclaim.cases.values() if call.caller.sees(case.namespace)]
         chosen = [
@@ -131,10 +131,10 @@ class ReclaimApi:
             cases=tuple(case_row(case, self._opinion(case.uid)) for case in page),
         )
 
-    async def _policy(self, call: Call[NoQuery, None]) -> PolicyBody:  # noqa: ARG002 - the same for every caller
+    async def _policy(self, call: HttpCall[NoQuery, None]) -> PolicyBody:  # noqa: ARG002 - the same for every caller
         return self._policy_now()
 
-    async def _audit(self, call: Call[AuditQuery, None]) -> AuditPage:
+    async def _audit(self, call: HttpCall[AuditQuery, None]) -> AuditPage:
         asked = call.asked
         names = asked.namespace or call.caller.namespaces
         if names is not None:
@@ -146,32 +146,32 @@ class ReclaimApi:
             limit=asked.limit,
         )
 
-    async def _approve(self, call: Call[CaseQuery, None]) -> CaseRow:
+    async def _approve(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.people.approve(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.case_actions.approve(call.asked.id, call.caller.name))
 
-    async def _snooze(self, call: Call[SnoozeQuery, None]) -> CaseRow:
+    async def _snooze(self, call: HttpCall[SnoozeQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.people.snooze(call.asked.id, call.caller.name, call.asked.seconds))
+        return case_row(await self._reclaim.case_actions.snooze(call.asked.id, call.caller.name, call.asked.seconds))
 
-    async def _exempt(self, call: Call[CaseQuery, None]) -> CaseRow:
+    async def _exempt(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.people.exempt(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.case_actions.exempt(call.asked.id, call.caller.name))
 
-    async def _resume(self, call: Call[CaseQuery, None]) -> CaseRow:
+    async def _resume(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.people.resume(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.case_actions.resume(call.asked.id, call.caller.name))
 
-    async def _restore(self, call: Call[CaseQuery, None]) -> CaseRow:
+    async def _restore(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.people.restore(call.asked.id, call.caller.name))
+        return case_row(await self._reclaim.case_actions.restore(call.asked.id, call.caller.name))
 
-    async def _stop(self, call: Call[NoQuery, None]) -> PolicyBody:
-        await self._reclaim.people.stop(call.caller.name)
+    async def _stop(self, call: HttpCall[NoQuery, None]) -> PolicyBody:
+        await self._reclaim.case_actions.stop(call.caller.name)
         return self._policy_now()
 
-    async def _start(self, call: Call[NoQuery, None]) -> PolicyBody:
-        await self._reclaim.people.stop(call.caller.name, start=True)
+    async def _start(self, call: HttpCall[NoQuery, None]) -> PolicyBody:
+        await self._reclaim.case_actions.stop(call.caller.name, start=True)
         return self._policy_now()
 
     def _visible(self, case_id: str, caller: Caller) -> Case:

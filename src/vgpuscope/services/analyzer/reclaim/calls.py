@@ -8,18 +8,18 @@ from msgspec import Struct
 
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, Case, Policy, Target
+from vgpuscope.model.reclaim import Call, Case, Policy, ReclaimTarget
 
 CHANGE_WITHIN: Seconds = 8.0  # a change of the cluster; what is not done by then is tried again
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class ClusterChange(Struct, frozen=True, kw_only=True):
     """The body of a call that changes the cluster: what is changed, and because of which pod."""
 
     namespace: str
     pod: str
     pod_uid: PodUID
-    target: Target
+    target: ReclaimTarget
     taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
 
 
@@ -58,9 +58,9 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opin
     return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
 
 
-def scale_call(case: Case, target: Target, *, now: UnixTime) -> Call:
+def scale_call(case: Case, target: ReclaimTarget, *, now: UnixTime) -> Call:
     """The one call of a case that changes an object of the cluster."""
-    order = Order(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
+    order = ClusterChange(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
     return Call(key=scale_key(case), case_id=case.id, kind="scale", body=_json(order), first_at=now, next_at=now)
 
 
@@ -68,9 +68,9 @@ def scale_key(case: Case) -> str:
     return f"{case.uid}/scale"
 
 
-def restore_call(case: Case, target: Target, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
+def restore_call(case: Case, target: ReclaimTarget, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
     """A call that undoes what the case, or another one of the same object, has changed."""
-    order = Order(
+    order = ClusterChange(
         namespace=case.namespace,
         pod=case.pod,
         pod_uid=case.uid,

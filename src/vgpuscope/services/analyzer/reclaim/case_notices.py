@@ -6,15 +6,15 @@ import msgspec
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim import machine, retries
-from vgpuscope.logic.reclaim.tick import Move
+from vgpuscope.logic.reclaim.tick import CaseChange
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.notices import ANSWERED, Notice
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case
+from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest
 from vgpuscope.services.analyzer.reclaim.entries import MACHINE, moved_entry
-from vgpuscope.services.analyzer.reclaim.given import Told
-from vgpuscope.services.analyzer.reclaim.shared import Shared
-from vgpuscope.store.reclaim import Batch, ReclaimStore, cancelled_entry
+from vgpuscope.services.analyzer.reclaim.shared import ReclaimState
+from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore, cancelled_entry
 
 _HELD: Seconds = 10.0  # until a notice that may not be sent now is looked at again
 
@@ -22,7 +22,7 @@ _HELD: Seconds = 10.0  # until a notice that may not be sent now is looked at ag
 class CaseNotices:
     """Reads and settles notices in the store; sending them is left to the caller."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ReclaimState) -> None:
         self._shared, self._given = shared, shared.given
 
     async def due(self, channel: str, *, most: int) -> list[Call]:
@@ -55,7 +55,7 @@ class CaseNotices:
             if other:
                 ended = [call for call in other if call.status == "cancelled"]
                 entries = [cancelled_entry(call, self._ended(call, now)) for call in ended]
-                await store.settle_all(other, Batch(audit=entries), term=term)
+                await store.settle_all(other, ReclaimBatch(audit=entries), term=term)
             return told
 
     def _untrue(self, notice: Notice) -> str:
@@ -113,9 +113,9 @@ class CaseNotices:
             settled = [_after_attempt(call, error, now) for call in calls]
             cases = [case for call in settled if (case := await self._case_after(call, store, now)) is not None]
             entries = [_entry(call, channel, now) for call in settled]
-            entries += (moved_entry(Move(shared.cases[case.id], case, ""), now) for case in cases)
+            entries += (moved_entry(CaseChange(shared.cases[case.id], case, ""), now) for case in cases)
             told = shared.notices_of_all(cases, now)
-            await store.settle_all(settled, Batch(cases=cases, audit=entries, calls=told), term=term)
+            await store.settle_all(settled, ReclaimBatch(cases=cases, audit=entries, calls=told), term=term)
             shared.show(cases)
 
     async def _case_after(self, call: Call, store: ReclaimStore, now: UnixTime) -> Case | None:
@@ -140,9 +140,9 @@ class CaseNotices:
             for call in calls:
                 old = _notice(call)
                 owner = self._given.facts(old.case.workload).pod.notify if old.case else ""
-                fresh += self._given.notify(Told(old.kind, old.at, old.case, owner, old.turned, old.of))
+                fresh += self._given.notify(NoticeRequest(old.kind, old.at, old.case, owner, old.turned, old.of))
             gone = [replace(call, status="cancelled") for call in calls]
-            await store.settle_all(gone, Batch(calls=fresh), term=term)
+            await store.settle_all(gone, ReclaimBatch(calls=fresh), term=term)
 
 
 def _notice(call: Call) -> Notice:

@@ -22,8 +22,8 @@ from vgpuscope.model.reclaim import Call, Case, PodFacts
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN
 from vgpuscope.services.analyzer.reclaim.entries import MACHINE, told_of
-from vgpuscope.services.analyzer.reclaim.shared import Shared
-from vgpuscope.store.reclaim import Batch, ReclaimStore
+from vgpuscope.services.analyzer.reclaim.shared import ReclaimState
+from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ Outcome = Literal["success", "failure"]
 class Deliveries:
     """Delivers the calls that are due."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ReclaimState) -> None:
         self._shared, self._given = shared, shared.given
 
     async def forever(self) -> None:
@@ -80,12 +80,12 @@ class Deliveries:
             if shared.term is None or call.case_id not in shared.cases or not self._given.lead.may_act():
                 return
             if takes and not (worth_looking and self._may_deliver(call)):
-                await store.settle_all([replace(call, next_at=shared.now() + _HELD)], Batch(), term=shared.term)
+                await store.settle_all([replace(call, next_at=shared.now() + _HELD)], ReclaimBatch(), term=shared.term)
                 return
             now, attempts = shared.now(), call.attempts + 1
             tried = replace(call, attempts=attempts, next_at=now + retries.pause(attempts))
             reached = [machine.reached(one, now) for one in self._settles(call)] if call.kind == "scale" else []
-            if await store.attempt(tried, Batch(cases=reached), term=shared.term):
+            if await store.attempt(tried, ReclaimBatch(cases=reached), term=shared.term):
                 shared.show(reached)
                 await self._attempt(tried, store, shared.term)
 
@@ -149,7 +149,7 @@ class Deliveries:
             settled, cases = replace(call, status="delivered", error="", result=done.result), self._delivered(call)
             outcome = "success"
         entry, told = self._entry(settled, outcome), shared.notices_of_all(cases, shared.now())
-        await store.settle(settled, Batch(audit=[entry], cases=cases, calls=told), term=term)
+        await store.settle(settled, ReclaimBatch(audit=[entry], cases=cases, calls=told), term=term)
         shared.counts.actions[call.kind, outcome] += 1
         shared.show(cases)
 

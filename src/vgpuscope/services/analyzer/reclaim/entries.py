@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vgpuscope.logic.reclaim.breaker import Breaker
-from vgpuscope.logic.reclaim.tick import Move
+from vgpuscope.logic.reclaim.tick import CaseChange
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.opinion import Stance
 from vgpuscope.model.quantity import UnixTime
@@ -14,7 +14,7 @@ from vgpuscope.model.reclaim import Call, Case
 MACHINE = "vgpuscope"  # the actor of what no person did
 
 
-def moved_entry(move: Move, now: UnixTime, *, model: Stance = "off") -> AuditEntry:
+def moved_entry(move: CaseChange, now: UnixTime, *, model: Stance = "off") -> AuditEntry:
     case = move.after
     detail = evidence(case)
     if model != "off":

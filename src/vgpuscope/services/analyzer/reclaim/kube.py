@@ -16,16 +16,16 @@ import msgspec
 
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim import annotations, targets
-from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeUnreadable
 from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, Order
-from vgpuscope.services.analyzer.reclaim.given import Delivered, KubeState
-from vgpuscope.sinks.kube import KubeHands, Why
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, ClusterChange
+from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, KubeState
+from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
+from vgpuscope.sources.kube import KubeClient, open_client
 from vgpuscope.sources.reclaim.objects import ObjectReader
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class ReclaimKube:
 
     # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def known(self, workload: Workload) -> Known:
+    def known(self, workload: Workload) -> WorkloadFacts:
         found = self._of(workload.uid)
-        return Known(pod=found.pod, signals=found.signals)
+        return WorkloadFacts(pod=found.pod, signals=found.signals)
 
     def queues(self, workload: Workload) -> frozenset[str]:
         """The queues that the workload's annotations name."""
@@ -238,34 +238,34 @@ class ReclaimKube:
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def scale(self, call: Call, *, now: UnixTime) -> Delivered:
+    async def scale(self, call: Call, *, now: UnixTime) -> CallResult:
         """Free the GPUs by the object that was looked at a moment ago."""
-        order = msgspec.json.decode(call.body, type=Order)
+        order = msgspec.json.decode(call.body, type=ClusterChange)
         found = self._of(order.pod_uid)
         target = found.pod.target
         if target is None or target.uid != order.target.uid or self._clock() - found.at > _FRESH:
             raise CallFailed(f"{order.target} was replaced, or could not be read in the last {_FRESH:g} s")
-        mark = await _in_time(self._hands().stop(target, _why(call, order), now=now))
-        return Delivered(msgspec.json.encode(mark).decode())
+        mark = await _in_time(self._reclaimer().stop(target, _why(call, order), now=now))
+        return CallResult(msgspec.json.encode(mark).decode())
 
-    async def restore(self, call: Call, *, now: UnixTime) -> Delivered:
-        order = msgspec.json.decode(call.body, type=Order)
-        hands = self._hands()
+    async def restore(self, call: Call, *, now: UnixTime) -> CallResult:
+        order = msgspec.json.decode(call.body, type=ClusterChange)
+        hands = self._reclaimer()
         mark = await _in_time(hands.restore(order.target, _why(call, order), taken_by=order.taken_by, now=now))
-        return Delivered(msgspec.json.encode(mark).decode())
+        return CallResult(msgspec.json.encode(mark).decode())
 
-    def _hands(self) -> KubeHands:
+    def _reclaimer(self) -> KubeReclaimer:
         try:
-            return KubeHands(self._api(), instance=socket.gethostname())
+            return KubeReclaimer(self._api(), instance=socket.gethostname())
         except KubeUnreadable as e:
             raise CallFailed(str(e)) from e
 
-    def _api(self) -> Api:
+    def _api(self) -> KubeClient:
         """A client for the kubeconfig of this moment; KubeUnreadable if that cannot be used."""
         kubeconfig = self._config().analyzer.kubeconfig
         if self._client is None or kubeconfig != self._made_for:
             self._client, self._made_for = self._connect(kubeconfig), kubeconfig
-        return Api(self._client, timeout=_REQUEST)
+        return KubeClient(self._client, timeout=_REQUEST)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -287,5 +287,5 @@ async def _in_time(change: Coroutine[Any, Any, T]) -> T:
         raise CallFailed(f"the Kubernetes API did not answer within {CHANGE_WITHIN:g} s") from e
 
 
-def _why(call: Call, order: Order) -> Why:
-    return Why(call.key, order.namespace, order.pod, order.pod_uid)
+def _why(call: Call, order: ClusterChange) -> ChangeReason:
+    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid)

@@ -10,7 +10,7 @@ from vgpuscope.services.followers import Follower
 _TICK_WITHIN = 600.0  # seconds
 
 
-class Newest:
+class NewestAnalysis:
     """Holds one analysis: a newer one replaces one that still waits, because an old finding is not worth acting on."""
 
     def __init__(self, ticks: Ticks, *, run: Callable[[Follower[Analysis], Analysis], Awaitable[bool]]) -> None:

@@ -6,31 +6,31 @@ from typing import Literal
 from vgpuscope.logic.reclaim.breaker import Breaker
 from vgpuscope.model.audit import AuditPage
 from vgpuscope.model.reclaim import Brake, Case, Policy
+from vgpuscope.services.analyzer.reclaim.case_actions import CaseActions
 from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
 from vgpuscope.services.analyzer.reclaim.deliveries import Deliveries
-from vgpuscope.services.analyzer.reclaim.given import Given, KubeState
-from vgpuscope.services.analyzer.reclaim.people import People
-from vgpuscope.services.analyzer.reclaim.shared import Counts, Shared
+from vgpuscope.services.analyzer.reclaim.dependencies import KubeState, ReclaimDependencies
+from vgpuscope.services.analyzer.reclaim.shared import ReclaimCounts, ReclaimState
 from vgpuscope.services.analyzer.reclaim.ticks import Ticks
 
 
 class Reclaim:
-    """The parts, which work on one Shared object; the properties below are what others read of it."""
+    """The parts, which work on one ReclaimState; the properties below are what others read of it."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: ReclaimDependencies) -> None:
         self._given = given
-        self._shared = Shared(given)
+        self._shared = ReclaimState(given)
         self.ticks = Ticks(self._shared)
         self.deliveries = Deliveries(self._shared)
         self.notices = CaseNotices(self._shared)
-        self.people = People(self._shared, self.deliveries)
+        self.case_actions = CaseActions(self._shared, self.deliveries)
 
     @property
     def cases(self) -> Mapping[str, Case]:
         return self._shared.cases
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ReclaimCounts:
         return self._shared.counts
 
     @property

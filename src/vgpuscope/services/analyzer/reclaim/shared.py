@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.logic.notices.kinds import of_move
-from vgpuscope.logic.reclaim.brakes import World
-from vgpuscope.logic.reclaim.tick import Memory
+from vgpuscope.logic.reclaim.brakes import TickFacts
+from vgpuscope.logic.reclaim.tick import ReclaimMemory
 from vgpuscope.model.errors import NotLeader, Unknown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, Workload
-from vgpuscope.services.analyzer.reclaim.given import Given, Told, policy_of
-from vgpuscope.store.reclaim import ReclaimStore, Saved
+from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest, ReclaimDependencies, policy_of
+from vgpuscope.store.reclaim import ReclaimStore, SavedReclaim
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ _WATCH_ALL: Seconds = 60.0
 _FRESH: Seconds = 60.0  # the age of an analysis by which a call may still be made
 
 
-class Counts(Struct):
+class ReclaimCounts(Struct):
     """Counters of the machine."""
 
     actions: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)  # action, outcome
     held_back: Counter[str] = msgspec.field(default_factory=Counter)  # brake
 
 
-class Looked(NamedTuple):
+class LastFindings(NamedTuple):
     """What the last analysis found."""
 
     found: Mapping[str, Finding]
@@ -45,20 +45,20 @@ class _Watched(NamedTuple):
     at: UnixTime
 
 
-class Shared:
+class ReclaimState:
     """The state of reclaim in this process. Who changes cases holds `changing`, and stores them before `show`."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: ReclaimDependencies) -> None:
         self.given = given
         self.term: int | None = None  # None: this replica does not lead
         self.cases: dict[str, Case] = {}
-        self.memory = Memory()
+        self.memory = ReclaimMemory()
         self.stopped_here = ""  # who stopped reclaim by the API, as it is stored
         self.stopping = ""  # who asked to stop; it holds here at once, also if it cannot be stored
-        self.looked = Looked({}, 0.0)
+        self.last_findings = LastFindings({}, 0.0)
         self.missed: dict[str, Finding] = {}  # of cases: work that was found while nothing could be stored
         self.changing = asyncio.Lock()  # one change of the cases at a time
-        self.counts = Counts()
+        self.counts = ReclaimCounts()
         self.changes = 0  # grows with everything that is shown
         self._watched = _Watched("", 0.0)
 
@@ -75,8 +75,8 @@ class Shared:
         """Who stopped reclaim; the settings file can, too."""
         return self.stopping or self.stopped_here or ("settings" if self.given.config().reclaim.stop else "")
 
-    def world(self) -> World:
-        return World(
+    def world(self) -> TickFacts:
+        return TickFacts(
             now=self.now(),
             leads=self.given.lead.may_act(),
             stored=self.term is not None,
@@ -91,10 +91,10 @@ class Shared:
     @property
     def fresh(self) -> bool:
         """Whether the last analysis is recent enough to act on."""
-        return self.now() - self.looked.end <= _FRESH
+        return self.now() - self.last_findings.end <= _FRESH
 
     def found(self, case: Case) -> Finding:
-        return self.looked.found.get(case.id, "unknown")
+        return self.last_findings.found.get(case.id, "unknown")
 
     def case(self, case_id: str) -> Case:
         case = self.cases.get(case_id)
@@ -148,10 +148,10 @@ class Shared:
         self.take(await store.look())
         self._watched = _Watched(news.mark, now)
 
-    def take(self, saved: Saved) -> None:
+    def take(self, saved: SavedReclaim) -> None:
         """Show what is stored."""
         self.cases, self.stopped_here = saved.cases, saved.stopped_by
-        self.memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+        self.memory = msgspec.json.decode(saved.memory, type=ReclaimMemory) if saved.memory else ReclaimMemory()
         self.changes += 1
 
     def show(self, cases: Iterable[Case]) -> None:
@@ -162,7 +162,7 @@ class Shared:
     async def learn_about(self, workloads: Sequence[Workload], *, fresh: bool = False) -> None:
         for learn in self.given.learn:
             try:
-                await learn(workloads, fresh=fresh, seen=self.looked.found.keys())
+                await learn(workloads, fresh=fresh, seen=self.last_findings.found.keys())
             except Exception:  # what is not learned is not known, and holds a case back
                 log.exception("facts not read")
 
@@ -173,7 +173,7 @@ class Shared:
         pod = self.given.facts(after.workload).pod
         only_told = self.policy().action == "notify" or pod.consent == "notify"
         kind = of_move(before, after, tell=tell, only_told=only_told)
-        return () if kind is None else self.given.notify(Told(kind, now, case=after, owner=pod.notify))
+        return () if kind is None else self.given.notify(NoticeRequest(kind, now, case=after, owner=pod.notify))
 
     def notices_of_all(self, cases: Iterable[Case], now: UnixTime) -> list[Call]:
         """The notices that follow from changed cases that are not shown yet."""

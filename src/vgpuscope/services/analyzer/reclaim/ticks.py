@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from vgpuscope.logic.notices.kinds import of_breaker
-from vgpuscope.logic.reclaim.tick import Move, Tick, tick
+from vgpuscope.logic.reclaim.tick import CaseChange, TickResult, tick
 from vgpuscope.logic.reclaim.unseen import forgotten, marked
 from vgpuscope.logic.reclaim.workloads import NOT_IDLE, findings
 from vgpuscope.model.analysis import Analysis
@@ -21,10 +21,10 @@ from vgpuscope.model.reclaim import OPEN, Call, Policy, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import fields
 from vgpuscope.services.analyzer.reclaim.calls import control_call, scale_call
+from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest
 from vgpuscope.services.analyzer.reclaim.entries import breaker_entries, moved_entry
-from vgpuscope.services.analyzer.reclaim.given import Told
-from vgpuscope.services.analyzer.reclaim.shared import Looked, Shared
-from vgpuscope.store.reclaim import Batch, ReclaimStore
+from vgpuscope.services.analyzer.reclaim.shared import LastFindings, ReclaimState
+from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class Ticks:
     """Moves the cases on."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ReclaimState) -> None:
         self._shared, self._given = shared, shared.given
 
     async def follow(self, analysis: Analysis) -> None:
@@ -48,7 +48,7 @@ class Ticks:
         if store is not None and self._given.lead.may_act():
             await shared.learn_about(self._worth_learning())
         async with shared.changing:
-            shared.looked = Looked({}, analysis.window.end)
+            shared.last_findings = LastFindings({}, analysis.window.end)
             if store is None or not self._given.lead.may_act():
                 await self._watch(analysis)
                 return
@@ -82,7 +82,7 @@ class Ticks:
             shared.take(await store.look())
             return
         done = await self._tick(analysis)
-        self._apply(done, Batch())
+        self._apply(done, ReclaimBatch())
 
     async def _take_lead(self, store: ReclaimStore) -> int:
         """The term in which this replica leads. What an earlier leader stored is read first."""
@@ -106,7 +106,7 @@ class Ticks:
             )
         ]
 
-    async def _tick(self, analysis: Analysis) -> Tick:
+    async def _tick(self, analysis: Analysis) -> TickResult:
         shared = self._shared
         with without_collections():
             return await asyncio.to_thread(
@@ -122,12 +122,12 @@ class Ticks:
 
     # ── what is stored ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _batch(self, done: Tick) -> Batch:
+    def _batch(self, done: TickResult) -> ReclaimBatch:
         shared = self._shared
         now, policy = shared.now(), shared.policy()
         entries = [*breaker_entries(shared.memory.breaker, done.memory.breaker, now)]
         entries += (self._entry(move, now) for move in done.moves if _worth_telling(move))
-        return Batch(
+        return ReclaimBatch(
             cases=[move.after for move in done.moves],
             calls=[
                 *(call for move in done.moves for call in self._calls(move, now, policy)),
@@ -139,13 +139,13 @@ class Ticks:
             forget=list(forgotten(shared.cases, done, now)),
         )
 
-    def _entry(self, move: Move, now: UnixTime) -> AuditEntry:
+    def _entry(self, move: CaseChange, now: UnixTime) -> AuditEntry:
         """The entry of a move; a decision also records what the language model said, or that it did not answer."""
         if move.wish != "act":
             return moved_entry(move, now)
         return moved_entry(move, now, model=self._given.facts(move.after.workload).model)
 
-    def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
+    def _calls(self, move: CaseChange, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
             return ()
         case = move.after
@@ -156,20 +156,20 @@ class Ticks:
             for gpu_id in case.gpu_ids
         ]
 
-    def _notices(self, done: Tick, now: UnixTime) -> Iterator[Call]:
+    def _notices(self, done: TickResult, now: UnixTime) -> Iterator[Call]:
         before, after = self._shared.memory.breaker, done.memory.breaker
         kind = of_breaker(was_open=before.is_open, is_open=after.is_open)
         if kind is not None:
-            yield from self._given.notify(Told(kind, now, turned=after.turned, of=after.of))
+            yield from self._given.notify(NoticeRequest(kind, now, turned=after.turned, of=after.of))
         for move in done.moves:
             yield from self._shared.notices_of(move.before, move.after, now, tell=move.wish == "notify")
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _apply(self, done: Tick, batch: Batch) -> None:
+    def _apply(self, done: TickResult, batch: ReclaimBatch) -> None:
         shared = self._shared
         shared.memory = done.memory
-        shared.looked = Looked(done.found, shared.looked.end)
+        shared.last_findings = LastFindings(done.found, shared.last_findings.end)
         shared.show(move.after for move in done.moves)
         for case_id in batch.forget:
             del shared.cases[case_id]
@@ -177,7 +177,7 @@ class Ticks:
         for move in done.moves:
             self._tell(move)
 
-    def _tell(self, move: Move) -> None:
+    def _tell(self, move: CaseChange) -> None:
         case, shared = move.after, self._shared
         if move.wish == "act":
             shared.counts.actions[shared.policy().action, "dry_run"] += case.dry_run
@@ -192,7 +192,7 @@ class Ticks:
                 extra=fields(pod=f"{case.namespace}/{case.pod}", state=case.state, reason=case.reason),
             )
 
-    def _count_untold(self, move: Move) -> None:
+    def _count_untold(self, move: CaseChange) -> None:
         """In a dry run the owner is not notified; the notice that would have been sent is counted."""
         policy, case = self._shared.policy(), move.after
         begun = case.state == "grace" and case.reason == "confirmed" and case.notified_at is None
@@ -201,5 +201,5 @@ class Ticks:
             log.info("would notify the owner", extra=fields(namespace=case.namespace, pod=case.pod))
 
 
-def _worth_telling(move: Move) -> bool:
+def _worth_telling(move: CaseChange) -> bool:
     return move.before is None or move.before.state != move.after.state or bool(move.wish)

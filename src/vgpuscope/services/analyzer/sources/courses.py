@@ -10,7 +10,7 @@ from vgpuscope.logic.opinion.courses import SLICES, Courses
 from vgpuscope.model.analysis import Term, Track, Window
 from vgpuscope.model.opinion import PartId
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
-from vgpuscope.services.analyzer.cycle import Source
+from vgpuscope.services.analyzer.cycle import ReadingSource
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 
@@ -19,7 +19,7 @@ _WITHIN: Seconds = 15.0
 _Found = dict[PartId, dict[Term, list[float | None]]]
 
 
-async def read_courses(source: Source, window: Window, gpu_ids: Collection[DeviceUUID]) -> Courses:
+async def read_courses(source: ReadingSource, window: Window, gpu_ids: Collection[DeviceUUID]) -> Courses:
     """The courses of these GPUs and their tenants; empty if the source cannot give them. May raise QueryFailed."""
     if not gpu_ids:
         return {}

@@ -14,7 +14,7 @@ from typing import get_args
 
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
-from vgpuscope.logic.fleet.scrape_window import MOST_ROWS, WANTED, Choice, Meaning, Pages
+from vgpuscope.logic.fleet.scrape_window import MOST_ROWS, WANTED, Meaning, Pages, SeriesFilter
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -50,7 +50,7 @@ class ScrapeSource:
 
         `condition`: matchers that series must fulfil, as in a PromQL engine. ConfigInvalid if it cannot be used.
         """
-        self._choice = Choice(parse_condition(condition))
+        self._choice = SeriesFilter(parse_condition(condition))
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
@@ -239,7 +239,7 @@ class ScrapeSource:
 class _Target:
     """One target: its address, the samples of its pages, and whether it is up."""
 
-    def __init__(self, name: str, choice: Choice) -> None:
+    def __init__(self, name: str, choice: SeriesFilter) -> None:
         self.name = name  # its address, without credentials
         self.url = ""
         self.pages = Pages(choice, instance=name)

@@ -16,7 +16,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
-from vgpuscope.services.analyzer.cycle import Source
+from vgpuscope.services.analyzer.cycle import ReadingSource
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.sources.clients.cluster import CLUSTER
@@ -24,7 +24,7 @@ from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 from vgpuscope.sources.fleet.owners import Owners
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.targets import ServiceTargets, StaticTargets
-from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.kube import KubeClient, open_client
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +40,13 @@ class Sources:
         self,
         config: Config,
         *,
-        make: Callable[[Config], Source] | None = None,
+        make: Callable[[Config], ReadingSource] | None = None,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`make` returns the source that the settings ask for; the demo has one that remembers more."""
         self._make, self._clock = make or make_source, clock
         self._units = Units(log)
-        self.current: Source = self._make(config)
+        self.current: ReadingSource = self._make(config)
         self._made_for = _concerns(config)
         self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), cluster_url(config)
         self._config, self._door = config, _Door()
@@ -184,7 +184,7 @@ class _Door:
             await source.aclose()
 
 
-def make_source(config: Config) -> Source:
+def make_source(config: Config) -> ReadingSource:
     """The source that the settings ask for; ConfigInvalid if they name none, or are invalid."""
     check_source(config)
     if config.prometheus.url is not None:
@@ -205,19 +205,19 @@ def prom_api(config: Config, *, largest: int, at_once: int) -> PromApi:
     )
 
 
-def _count_errors(source: Source, count: Callable[[ScopeError], None]) -> None:
+def _count_errors(source: ReadingSource, count: Callable[[ScopeError], None]) -> None:
     if isinstance(source, PrometheusSource | ScrapeSource):
         source.units.count = count
 
 
-async def _let_go(source: Source) -> None:
+async def _let_go(source: ReadingSource) -> None:
     if isinstance(source, PrometheusSource):
         await source.aclose()
     elif isinstance(source, ScrapeSource):
         await source.close()
 
 
-async def _scrape(source: Source) -> None:
+async def _scrape(source: ReadingSource) -> None:
     if isinstance(source, ScrapeSource):
         await source.run()
     else:
@@ -261,7 +261,7 @@ def _scrapes(config: Config) -> ScrapeSource:
             condition=config.prometheus.query_condition,
             token=analyzer.scrape_token,
         )
-    api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
+    api = KubeClient(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
     targets = ServiceTargets(analyzer.discover_services, api=api)
     return ScrapeSource(
         targets=targets,

@@ -43,7 +43,7 @@ class DriverGone(Exception):
     """The driver is lost; no call works before the library is initialised again."""
 
 
-class CardDown(Exception):
+class GpuDown(Exception):
     """One GPU has failed; the others still work."""
 
     def __init__(self, health: Health) -> None:
@@ -59,7 +59,7 @@ class Garbage(Exception):
         self.reason = reason
 
 
-class Question:
+class NvmlQuery:
     """One query about a GPU: the first name that the library has is used. `nothing`: codes for an empty answer."""
 
     __slots__ = ("args", "names", "nothing")
@@ -98,7 +98,7 @@ class Counter:
         return self._odd is not None and 0 <= value - self._odd <= room
 
 
-class Kept:
+class CachedValues:
     """Values that are not read at every sample."""
 
     __slots__ = ("at", "values")
@@ -127,7 +127,7 @@ class GpuHandle:
         self.handle = None
         self.static: dict[str, float] = {}
         self.places: dict[str, tuple[int | None, int, int | None]] = {}  # by MIG instance: profile id, memory slices
-        self.slow, self.calm = Kept(), Kept()
+        self.slow, self.calm = CachedValues(), CachedValues()
         self.quiet: dict[str, float] = {}  # unsupported calls, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken
@@ -188,7 +188,7 @@ class Calls:
         finally:
             self._returned()
 
-    def ask(self, card: GpuHandle, question: Question, *more: Any, handle: Any = None) -> Any:
+    def ask(self, card: GpuHandle, question: NvmlQuery, *more: Any, handle: Any = None) -> Any:
         """The answer, or None if the GPU has none; () if the error code is one of the question's `nothing`."""
         for name, key in question.names:
             if key in card.quiet and self.quiet(card, key):
@@ -232,7 +232,7 @@ class Calls:
             card.denied += code == NO_PERMISSION
             return True
         if code in (GPU_IS_LOST, RESET_REQUIRED):
-            raise CardDown(HEALTH_OF[code])
+            raise GpuDown(HEALTH_OF[code])
         if code in GONE:
             raise DriverGone(f"{key}: code {code}")
         card.failed += 1

@@ -26,10 +26,10 @@ from vgpuscope.sources.node.nvml.calls import (
     UNKNOWN,
     Abandoned,
     Calls,
-    CardDown,
     DriverGone,
+    GpuDown,
     GpuHandle,
-    Question,
+    NvmlQuery,
     Refused,
 )
 from vgpuscope.sources.node.nvml.gpm import Gpm
@@ -45,10 +45,10 @@ _CLOSE = 1.0  # seconds that close() waits for a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
 _NO_PCI = "00000000:00:00.0"  # reported by boards without PCI
 
-_SERIAL = Question("nvmlDeviceGetSerial")
-_MINOR = Question("nvmlDeviceGetMinorNumber")
-_PCI = Question("nvmlDeviceGetPciInfo")
-_NAME = Question("nvmlDeviceGetName")
+_SERIAL = NvmlQuery("nvmlDeviceGetSerial")
+_MINOR = NvmlQuery("nvmlDeviceGetMinorNumber")
+_PCI = NvmlQuery("nvmlDeviceGetPciInfo")
+_NAME = NvmlQuery("nvmlDeviceGetName")
 
 
 class _Session:
@@ -277,7 +277,7 @@ class Nvml:
             return Gpu(**card.identity(), health=card.health)
         try:
             gpu = read_card(self._calls, card, self._clock)
-        except CardDown as e:
+        except GpuDown as e:
             return self._set_down(card, e.health, at)
         except (Abandoned, DriverGone, Refused):
             raise
@@ -342,7 +342,7 @@ class Nvml:
                 if e.code in GONE:
                     raise
                 silent[index] = HEALTH_OF.get(e.code, "error")
-            except CardDown as e:
+            except GpuDown as e:
                 silent[index] = e.health
         for index, health in silent.items():
             card = _guess(index, health, missing)

@@ -19,12 +19,12 @@ from vgpuscope.sources.node.nvml.calls import (
     NOT_FOUND,
     NOT_SUPPORTED,
     SUCCESS,
+    CachedValues,
     Calls,
     Counter,
     Garbage,
     GpuHandle,
-    Kept,
-    Question,
+    NvmlQuery,
     attribute,
 )
 from vgpuscope.sources.node.nvml.processes import process_lists, read_processes, with_use, without_use
@@ -81,45 +81,45 @@ _fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which ma
 _SM, _MEMORY = (1,), (2,)
 _CORRECTED, _UNCORRECTED = (0, 0), (1, 0)  # volatile: since the driver was loaded
 
-_VALUES: tuple[tuple[str, Question, Convert], ...] = (
-    ("power", Question("nvmlDeviceGetPowerUsage"), _watts),
-    ("sm_clock", Question("nvmlDeviceGetClockInfo", args=_SM), _hertz),
+_VALUES: tuple[tuple[str, NvmlQuery, Convert], ...] = (
+    ("power", NvmlQuery("nvmlDeviceGetPowerUsage"), _watts),
+    ("sm_clock", NvmlQuery("nvmlDeviceGetClockInfo", args=_SM), _hertz),
     (
         "throttle",
-        Question("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        NvmlQuery("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
         _throttle,
     ),
 )
 # read every CALM seconds, with the fields below
-_CALM: tuple[tuple[str, Question, Convert], ...] = (
-    ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
-    ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
-    ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
+_CALM: tuple[tuple[str, NvmlQuery, Convert], ...] = (
+    ("temperature", NvmlQuery("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
+    ("memory_clock", NvmlQuery("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
+    ("fan", NvmlQuery("nvmlDeviceGetFanSpeed"), _fan),
 )
 # on a GPU with MIG instances, the engines belong to the instances
-_ENGINES: tuple[tuple[str, Question, Convert], ...] = (
-    ("encoder", Question("nvmlDeviceGetEncoderUtilization"), _engine),
-    ("decoder", Question("nvmlDeviceGetDecoderUtilization"), _engine),
-    ("jpeg", Question("nvmlDeviceGetJpgUtilization"), _engine),
-    ("ofa", Question("nvmlDeviceGetOfaUtilization"), _engine),
+_ENGINES: tuple[tuple[str, NvmlQuery, Convert], ...] = (
+    ("encoder", NvmlQuery("nvmlDeviceGetEncoderUtilization"), _engine),
+    ("decoder", NvmlQuery("nvmlDeviceGetDecoderUtilization"), _engine),
+    ("jpeg", NvmlQuery("nvmlDeviceGetJpgUtilization"), _engine),
+    ("ofa", NvmlQuery("nvmlDeviceGetOfaUtilization"), _engine),
 )
-_STATIC: tuple[tuple[str, Question, Convert], ...] = (
-    ("sm_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
-    ("memory_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
+_STATIC: tuple[tuple[str, NvmlQuery, Convert], ...] = (
+    ("sm_clock_max", NvmlQuery("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
+    ("memory_clock_max", NvmlQuery("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
 )
 # rare changes, and costly for the driver; read every SLOW seconds, with the remapped rows
-_SLOW: tuple[tuple[str, Question, Convert], ...] = (
-    ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
-    ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
-    ("ecc_uncorrected", Question("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
+_SLOW: tuple[tuple[str, NvmlQuery, Convert], ...] = (
+    ("power_limit", NvmlQuery("nvmlDeviceGetEnforcedPowerLimit"), _watts),
+    ("ecc_corrected", NvmlQuery("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
+    ("ecc_uncorrected", NvmlQuery("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
 )
-_ENERGY = Question("nvmlDeviceGetTotalEnergyConsumption")
-_UTILIZATION = Question("nvmlDeviceGetUtilizationRates")
-_REMAPPED = Question("nvmlDeviceGetRemappedRows")
-_FIELDS = Question("nvmlDeviceGetFieldValues")
-_MIG_MODE = Question("nvmlDeviceGetMigMode")
-_MIG_COUNT = Question("nvmlDeviceGetMaxMigDeviceCount")
-_MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex")
+_ENERGY = NvmlQuery("nvmlDeviceGetTotalEnergyConsumption")
+_UTILIZATION = NvmlQuery("nvmlDeviceGetUtilizationRates")
+_REMAPPED = NvmlQuery("nvmlDeviceGetRemappedRows")
+_FIELDS = NvmlQuery("nvmlDeviceGetFieldValues")
+_MIG_MODE = NvmlQuery("nvmlDeviceGetMigMode")
+_MIG_COUNT = NvmlQuery("nvmlDeviceGetMaxMigDeviceCount")
+_MIG_HANDLE = NvmlQuery("nvmlDeviceGetMigDeviceHandleByIndex")
 _MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
 _FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
@@ -131,20 +131,20 @@ class _Holder:
     """The questions for both a GPU and a MIG instance; each remembers separately what is not supported."""
 
     def __init__(self, of: str) -> None:
-        self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
-        self.memory1 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v1 ")
+        self.memory2 = NvmlQuery("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
+        self.memory1 = NvmlQuery("nvmlDeviceGetMemoryInfo", of=f"{of}v1 ")
         self.lists = process_lists(of)
 
 
 _CARD = _Holder("")
 _INSTANCE = _Holder("instance ")
-_UUID = Question("nvmlDeviceGetUUID", of="instance ")
-_NAME = Question("nvmlDeviceGetName", of="instance ")
-_ATTRIBUTES = Question("nvmlDeviceGetAttributes", of="instance ")
-_GPU_INSTANCE = Question("nvmlDeviceGetGpuInstanceId", of="instance ")
-_BY_ID = Question("nvmlDeviceGetGpuInstanceById", nothing=(NOT_FOUND,))
-_INFO = Question("nvmlGpuInstanceGetInfo", of="instance ")
-_COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
+_UUID = NvmlQuery("nvmlDeviceGetUUID", of="instance ")
+_NAME = NvmlQuery("nvmlDeviceGetName", of="instance ")
+_ATTRIBUTES = NvmlQuery("nvmlDeviceGetAttributes", of="instance ")
+_GPU_INSTANCE = NvmlQuery("nvmlDeviceGetGpuInstanceId", of="instance ")
+_BY_ID = NvmlQuery("nvmlDeviceGetGpuInstanceById", nothing=(NOT_FOUND,))
+_INFO = NvmlQuery("nvmlGpuInstanceGetInfo", of="instance ")
+_COMPUTE_INSTANCE = NvmlQuery("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
 def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
@@ -180,7 +180,7 @@ def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
 
 
 def _fill(
-    calls: Calls, card: GpuHandle, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]
+    calls: Calls, card: GpuHandle, table: tuple[tuple[str, NvmlQuery, Convert], ...], values: dict[str, Any]
 ) -> None:
     ask = calls.ask
     for field, question, convert in table:
@@ -205,7 +205,7 @@ def _static(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
 def _kept(
     calls: Calls,
     card: GpuHandle,
-    kept: Kept,
+    kept: CachedValues,
     seconds: float,
     read: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:

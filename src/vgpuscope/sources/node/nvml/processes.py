@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from vgpuscope.model.device import GpuProcess, Memory, ProcessKind
-from vgpuscope.sources.node.nvml.calls import NOT_FOUND, SUCCESS, Calls, GpuHandle, Question, attribute
+from vgpuscope.sources.node.nvml.calls import NOT_FOUND, SUCCESS, Calls, GpuHandle, NvmlQuery, attribute
 from vgpuscope.sources.node.nvml.lists import LISTS, as_row
 
 _NONE = 0xFFFFFFFF  # NVML's "no such instance"
 _PID_MAX = 1 << 22
 _CLOCK_SLACK = 100_000  # µs that a sample may appear to be in the future
 
-_SAMPLES = Question(
+_SAMPLES = NvmlQuery(
     "nvmlDeviceGetProcessesUtilizationInfo",
     "nvmlDeviceGetProcessUtilization",
     nothing=(SUCCESS, NOT_FOUND),  # no process was active; the binding also raises a library's SUCCESS without samples
@@ -21,16 +21,16 @@ _KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
 _KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) for mask in range(8))
 
 
-def process_lists(of: str) -> tuple[Question, ...]:
+def process_lists(of: str) -> tuple[NvmlQuery, ...]:
     """The questions for the lists of a GPU, or of a MIG instance: each remembers separately what is not supported."""
-    return tuple(Question(name, f"{name}_v2", of=of) for name in LISTS)
+    return tuple(NvmlQuery(name, f"{name}_v2", of=of) for name in LISTS)
 
 
 Listed: TypeAlias = dict[int, list[Any]]  # by pid: mask of kinds, memory, GPU instance, compute instance
 
 
 def read_processes(
-    calls: Calls, card: GpuHandle, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
+    calls: Calls, card: GpuHandle, lists: tuple[NvmlQuery, ...], memory: Memory | None, handle: Any = None
 ) -> Listed | None:
     """Each process once, even if several lists have it. None: a list could not be read, and the rest would mislead."""
     merged: Listed = {}

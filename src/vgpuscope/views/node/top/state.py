@@ -22,8 +22,8 @@ from vgpuscope.views.text import clean, span
 __all__ = [
     "SORTS",
     "Sort",
-    "State",
     "TopRow",
+    "TopState",
     "missed",
     "narrowed",
     "page",
@@ -38,7 +38,7 @@ __all__ = [
 Panel = Literal["", "help", "notices"]
 
 
-class State(Struct, frozen=True, kw_only=True):
+class TopState(Struct, frozen=True, kw_only=True):
     """Everything that the screen depends on."""
 
     url: str = ""
@@ -78,18 +78,18 @@ class State(Struct, frozen=True, kw_only=True):
         return with_processes(shown, there, sort=self.sort, reverse=self.reverse)
 
 
-def sampled(state: State, snapshot: NodeSnapshot, *, now: float) -> State:
+def sampled(state: TopState, snapshot: NodeSnapshot, *, now: float) -> TopState:
     """A sample arrived; a paused screen keeps what it shows."""
     shown = state.snapshot if state.paused and state.snapshot else snapshot
     return replace(state, arrived=snapshot, snapshot=shown, error=None, hint="", now=now)
 
 
-def missed(state: State, error: str, *, hint: str, now: float) -> State:
+def missed(state: TopState, error: str, *, hint: str, now: float) -> TopState:
     """A fetch failed; the last data is kept."""
     return replace(state, error=error, hint=hint, now=now)
 
 
-def press(state: State, key: str) -> State:
+def press(state: TopState, key: str) -> TopState:
     """What one key does. Keys are characters, or words: up down pgup pgdn home end enter esc backspace clear."""
     if state.typing is not None:
         return _typed(state, state.typing, key)
@@ -99,7 +99,7 @@ def press(state: State, key: str) -> State:
     return state if action is None else action(state)
 
 
-def _typed(state: State, text: str, key: str) -> State:
+def _typed(state: TopState, text: str, key: str) -> TopState:
     match key:
         case "enter":
             return replace(state, pattern=text.strip(), typing=None, scroll=0)
@@ -114,19 +114,19 @@ def _typed(state: State, text: str, key: str) -> State:
     return state
 
 
-def _moved(state: State, lines: int) -> State:
+def _moved(state: TopState, lines: int) -> TopState:
     return replace(state, scroll=max(0, min(state.scroll + lines, state.length - state.page)))
 
 
-def _resorted(state: State) -> State:
+def _resorted(state: TopState) -> TopState:
     return replace(state, sort=SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)], scroll=0)
 
 
-def _unpaused(state: State) -> State:
+def _unpaused(state: TopState) -> TopState:
     return replace(state, paused=not state.paused, snapshot=state.arrived if state.paused else state.snapshot)
 
 
-_ACTIONS: dict[str, Callable[[State], State]] = {
+_ACTIONS: dict[str, Callable[[TopState], TopState]] = {
     "q": lambda s: replace(s, quit=True),
     "esc": lambda s: replace(s, quit=True),
     "s": _resorted,
@@ -139,7 +139,7 @@ _ACTIONS: dict[str, Callable[[State], State]] = {
     "n": lambda s: replace(s, panel="notices", scroll=0),
     "?": lambda s: replace(s, panel="help", scroll=0),
 }
-_MOVES: dict[str, Callable[[State], State]] = {
+_MOVES: dict[str, Callable[[TopState], TopState]] = {
     "j": lambda s: _moved(s, 1),
     "k": lambda s: _moved(s, -1),
     "down": lambda s: _moved(s, 1),
@@ -173,14 +173,14 @@ _HELP = (
 _MOST_NOTICES = 4
 
 
-def settle(state: State, size: tuple[int, int]) -> State:
+def settle(state: TopState, size: tuple[int, int]) -> TopState:
     """The state with its scroll inside what a screen of this size has to show."""
     above, body, below = _parts(state, size)
     room = max(1, size[1] - len(above) - len(below))
     return replace(state, page=room, length=len(body), scroll=max(0, min(state.scroll, len(body) - room)))
 
 
-def screen(state: State, size: tuple[int, int]) -> Group:
+def screen(state: TopState, size: tuple[int, int]) -> Group:
     """The whole screen: exactly as many lines as it has, each as wide as it is."""
     width, height = size
     above, body, below = _parts(state, size)
@@ -197,7 +197,7 @@ def _filled(line: Text, width: int) -> Text:
     return line
 
 
-def _parts(state: State, size: tuple[int, int]) -> tuple[list[Text], list[Text], list[Text]]:
+def _parts(state: TopState, size: tuple[int, int]) -> tuple[list[Text], list[Text], list[Text]]:
     """Lines that stay above, lines that scroll, lines that stay below (the last is for the keys)."""
     bottom = [Text()]
     title = [Text().append(f" vgpuscope top {state.panel} ".replace("  ", " "), "bold reverse"), Text()]
@@ -229,7 +229,7 @@ def _help_lines() -> list[Text]:
     return [Text().append(f"  {key:<10}", "bold cyan").append(meaning) for key, meaning in _HELP]
 
 
-def _waiting(state: State) -> list[Text]:
+def _waiting(state: TopState) -> list[Text]:
     if state.error is None:
         return [Text(f" connecting to {clean(state.url)} …")]
     return [
@@ -239,7 +239,7 @@ def _waiting(state: State) -> list[Text]:
     ]
 
 
-def _status(state: State, *, length: int, room: int, width: int) -> Text:
+def _status(state: TopState, *, length: int, room: int, width: int) -> Text:
     line = _keys(state)
     if length > room:
         where = f" {state.scroll + 1}–{min(length, state.scroll + room)} of {length} "
@@ -248,7 +248,7 @@ def _status(state: State, *, length: int, room: int, width: int) -> Text:
     return line
 
 
-def _keys(state: State) -> Text:
+def _keys(state: TopState) -> Text:
     if state.typing is not None:
         return Text().append(" filter: ", "bold reverse").append(f" {clean(state.typing)}").append("▏", "blink")
     if state.panel:
@@ -268,7 +268,7 @@ def _keys(state: State) -> Text:
     return line
 
 
-def page(state: State, width: int | None) -> list[Text]:
+def page(state: TopState, width: int | None) -> list[Text]:
     """The whole page, for `--once`: heading, table, notices."""
     assert state.snapshot is not None
     snapshot = state.snapshot
@@ -286,7 +286,7 @@ def _trimmed(line: Text, width: int | None) -> Text:
     return line
 
 
-def _nothing(state: State) -> Text:
+def _nothing(state: TopState) -> Text:
     if state.needle:
         return Text(f" no rows match “{clean(state.needle)}”", "italic")
     return Text(" no container uses a GPU" if not state.group else " no GPUs", "italic")

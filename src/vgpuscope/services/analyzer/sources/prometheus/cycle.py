@@ -9,9 +9,9 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom import promql
 from vgpuscope.knowledge.exporters import GROUPS, Group
 from vgpuscope.logic.fleet.queries import (
-    Ask,
+    StatisticsQuery,
 )
-from vgpuscope.logic.fleet.requests import Bundle, lines_by_name, rows_by_ask
+from vgpuscope.logic.fleet.requests import QueryBatch, lines_by_name, rows_by_ask
 from vgpuscope.logic.fleet.series_table import SampleQuery, Table, target_of
 from vgpuscope.model.analysis import Fault, Target, Term
 from vgpuscope.model.errors import (
@@ -23,7 +23,7 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.units import Units
-from vgpuscope.sources.fleet.promapi import Budget, PromApi
+from vgpuscope.sources.fleet.promapi import ByteBudget, PromApi
 from vgpuscope.worker import Worker
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ _XID_DIGITS = 5
 _SIZES = 0.2  # of the deadline: without the number of series little is lost
 
 
-class Cycle:
+class PrometheusCycle:
     """One reading: its window, its deadline, and what failed in it."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Cycle:
         api: PromApi,
         worker: Worker,
         units: Units,
-        budget: Budget,
+        budget: ByteBudget,
         *,
         end: UnixTime,
         seconds: Seconds,
@@ -64,8 +64,8 @@ class Cycle:
         self.faults: list[Fault] = []
         self.samples_failed = self.names_are_partial = self.sparing = False
         self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 if these are true
-        self._again: list[tuple[Bundle, tuple[Table, ...]]] = []
-        self._refused: list[tuple[Ask, Table]] = []  # queries for samples that the engine rejected
+        self._again: list[tuple[QueryBatch, tuple[Table, ...]]] = []
+        self._refused: list[tuple[StatisticsQuery, Table]] = []  # queries for samples that the engine rejected
         self._advice: str | None = None  # hint of the last fault
 
     def fault(self, part: str, error: ScopeError, *, group: Group | None = None, terms: tuple[Term, ...] = ()) -> None:
@@ -82,7 +82,7 @@ class Cycle:
         """Run work outside the event loop, which it would block for too long."""
         return await self._worker.do(work)
 
-    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
+    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.PromAnswer[str]:
         """Which of these metrics exist."""
         match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
         data = await self._api.label_values(
@@ -131,7 +131,7 @@ class Cycle:
                 found[key] = max(found.get(key, 0), int(count))
         return found
 
-    async def ask(self, asked: tuple[Bundle, tuple[Table, ...]]) -> None:
+    async def ask(self, asked: tuple[QueryBatch, tuple[Table, ...]]) -> None:
         """Fill one or several columns of tables by one request."""
         bundle, tables = asked
         pairs = tuple(zip(bundle.asks, tables, strict=True))
@@ -166,7 +166,7 @@ class Cycle:
         for ask, table in pairs:
             table.forget(ask)
         if len(pairs) > 1 and not isinstance(error, QueryTimeout):
-            self._again += [(Bundle((ask,)), (table,)) for ask, table in pairs]
+            self._again += [(QueryBatch((ask,)), (table,)) for ask, table in pairs]
             return
         for ask, _ in pairs:
             self.fault(ask.part, error, group=ask.group, terms=terms_of(ask.group.quantities[ask.quantity].term))
@@ -175,18 +175,20 @@ class Cycle:
             if isinstance(error, QueryFailed) and error.answered:
                 self._refused += pairs
 
-    def to_ask_again(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+    def to_ask_again(self) -> list[tuple[QueryBatch, tuple[Table, ...]]]:
         """The queries of failed bundles, one by one: a single query may have failed the bundle."""
         again, self._again = self._again, []
         return again
 
-    def instead_of_samples(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+    def instead_of_samples(self) -> list[tuple[QueryBatch, tuple[Table, ...]]]:
         """The statistics to query where samples were rejected; the rejection is then not a fault."""
         refused, self._refused = self._refused, []
         parts = {ask.part for ask, _ in refused}
         self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
         return [
-            (Bundle((ask._replace(statistics=(one,)),)), (table,)) for ask, table in refused for one in ask.statistics
+            (QueryBatch((ask._replace(statistics=(one,)),)), (table,))
+            for ask, table in refused
+            for one in ask.statistics
         ]
 
     async def learn(self, names: frozenset[str], matchers: Iterable[promql.Matcher]) -> None:
@@ -292,7 +294,7 @@ class Cycle:
     async def _off_loop_if_many(self, rows: list[T], work: Callable[[list[T]], V]) -> V:
         return work(rows) if len(rows) <= MANY else await self.off_loop(lambda: work(rows))
 
-    def _partial(self, part: str, missing: str, *, ask: Ask | None = None) -> None:
+    def _partial(self, part: str, missing: str, *, ask: StatisticsQuery | None = None) -> None:
         if missing:
             group, terms = (ask.group, terms_of(ask.group.quantities[ask.quantity].term)) if ask else (None, ())
             self.fault(part, AnswerPartial(missing), group=group, terms=terms)
@@ -316,9 +318,9 @@ async def _rows(data: bytes) -> AsyncIterator[list[promql.VectorRow]]:
         yield rows
 
 
-async def _line_slices(lines: list[promql.Line]) -> AsyncIterator[list[promql.Line]]:
+async def _line_slices(lines: list[promql.MatrixRow]) -> AsyncIterator[list[promql.MatrixRow]]:
     """Lines in slices with few samples, with time for other tasks in between; at least one slice."""
-    some: list[promql.Line] = []
+    some: list[promql.MatrixRow] = []
     size = 0
     for line in lines:
         some.append(line)

@@ -19,14 +19,14 @@ from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.queries import (
     RECORDED_EVERY,
     RECORDED_SECONDS,
-    Ask,
-    Rule,
+    RecordingRule,
+    StatisticsQuery,
     gathered,
     matchers_for,
     plan,
     recording_rules,
 )
-from vgpuscope.logic.fleet.requests import Bundle, bundled
+from vgpuscope.logic.fleet.requests import QueryBatch, bundled
 from vgpuscope.logic.fleet.series_table import LabelCache, SampleQuery, Scope, Table
 from vgpuscope.logic.fleet.tracks import refused, tracks
 from vgpuscope.model.analysis import Reading, Window
@@ -40,8 +40,8 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.units import Units
-from vgpuscope.services.analyzer.sources.prometheus.cycle import MANY, ONE_NUMBER, Cycle, terms_of
-from vgpuscope.sources.fleet.promapi import Budget, PromApi
+from vgpuscope.services.analyzer.sources.prometheus.cycle import MANY, ONE_NUMBER, PrometheusCycle, terms_of
+from vgpuscope.sources.fleet.promapi import ByteBudget, PromApi
 from vgpuscope.worker import Worker
 
 T = TypeVar("T")
@@ -151,8 +151,8 @@ class PrometheusSource:
         """The window that ends at `end`; SourceDown if not one query was answered."""
         large = sum(self._series.values()) > MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
-        budget = Budget(self._budget)
-        cycle = Cycle(
+        budget = ByteBudget(self._budget)
+        cycle = PrometheusCycle(
             self._api, self._worker, self.units, budget, end=end, seconds=seconds, due=self._deadline, at_once=at_once
         )
         remembered, present = self._remembered > 0, await self._names(cycle)
@@ -202,7 +202,7 @@ class PrometheusSource:
         found = [(places.place(promql.decode_labels(line.metric)), line) for line in lines]
         return [(where, line.samples()) for where, line in found if where is not None]
 
-    async def _tables(self, cycle: Cycle, present: frozenset[str]) -> list[Table]:
+    async def _tables(self, cycle: PrometheusCycle, present: frozenset[str]) -> list[Table]:
         """What the existing metrics show for the window."""
         begin = cycle.end - cycle.seconds
         tables = [
@@ -214,7 +214,7 @@ class PrometheusSource:
         await self._look_closer(cycle, tables)
         return tables
 
-    async def _names(self, cycle: Cycle) -> frozenset[str]:
+    async def _names(self, cycle: PrometheusCycle) -> frozenset[str]:
         """The metrics that exist. If that is unknown, all known metrics: a query without a result costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
         if self._remembered <= 0:
@@ -231,7 +231,7 @@ class PrometheusSource:
         self._remembered -= 1
         return self._present
 
-    async def _fill(self, cycle: Cycle, tables: Sequence[Table], present: frozenset[str]) -> None:
+    async def _fill(self, cycle: PrometheusCycle, tables: Sequence[Table], present: frozenset[str]) -> None:
         """Send all queries; the API limits how many run at the same time."""
         plans = await self._plans(cycle, tables, present)
         if not any(plans):
@@ -264,7 +264,9 @@ class PrometheusSource:
         if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down
             raise cycle.down(f"{self.url}: the answers are partial and empty")
 
-    async def _plans(self, cycle: Cycle, tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
+    async def _plans(
+        self, cycle: PrometheusCycle, tables: Sequence[Table], present: frozenset[str]
+    ) -> list[list[StatisticsQuery]]:
         """The queries for each table."""
         recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
         expected = cycle.seconds / self._interval
@@ -274,17 +276,17 @@ class PrometheusSource:
         ]
 
     def _bundles(
-        self, cycle: Cycle, tables: Sequence[Table], plans: Sequence[list[Ask]]
-    ) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        self, cycle: PrometheusCycle, tables: Sequence[Table], plans: Sequence[list[StatisticsQuery]]
+    ) -> list[tuple[QueryBatch, tuple[Table, ...]]]:
         """The requests to send: one for each query, or fewer if there are many queries and answers are small."""
-        asks: list[Ask] = []
+        asks: list[StatisticsQuery] = []
         for table, wanted in zip(tables, plans, strict=True):
             asks += gathered(wanted) if self._by_samples(table, cycle.seconds) else wanted
         by_group = {id(table.group): table for table in tables}
         few = len(asks) <= _QUESTIONS or not self._series  # answers of unknown size are not bundled
         several = Counter((id(ask.group), ask.quantity) for ask in asks)
         asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
-        bundles = [Bundle((ask,)) for ask in asks]
+        bundles = [QueryBatch((ask,)) for ask in asks]
         if not few:
             bundles = bundled(
                 asks,
@@ -295,7 +297,7 @@ class PrometheusSource:
             )
         return [(bundle, tuple(by_group[id(ask.group)] for ask in bundle.asks)) for bundle in bundles]
 
-    async def _rules_are_current(self, cycle: Cycle, present: frozenset[str]) -> bool:
+    async def _rules_are_current(self, cycle: PrometheusCycle, present: frozenset[str]) -> bool:
         """Whether recording rules exist, were evaluated recently, and cover as many series as there are."""
         first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
         try:
@@ -304,7 +306,7 @@ class PrometheusSource:
             cycle.fault("recording rules", e)
             return False
 
-    async def _rule_is_current(self, cycle: Cycle, rule: Rule) -> bool:
+    async def _rule_is_current(self, cycle: PrometheusCycle, rule: RecordingRule) -> bool:
         matchers = matchers_for(rule.group, self._condition)
         recorded, raw = promql.selector(rule.name, matchers), promql.selector(rule.metric, matchers)
         at = await cycle.number(f"max(timestamp({recorded}))")
@@ -323,7 +325,7 @@ class PrometheusSource:
         """The estimated number of series: that of the last reading, or of this one so far."""
         return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
 
-    async def _look_closer(self, cycle: Cycle, tables: Sequence[Table]) -> None:
+    async def _look_closer(self, cycle: PrometheusCycle, tables: Sequence[Table]) -> None:
         """Query raw samples of some series of each job, for its pace, and of series that the columns do not explain."""
 
         def settled() -> list[tuple[Table, SampleQuery]]:

@@ -1,7 +1,7 @@
-"""The subject of a sample. Every label of every family is an attribute of one of these rows; '' means: no value.
+"""The label set of a sample. Every label of every family is an attribute of one of these; '' means: no value.
 
-A row holds identity only. A property that can change is a value, or an extra label of a one-hot metric, never part of a
-row.
+A label set holds identity only. A property that can change is a value, or an extra label of a one-hot metric, never
+part of a label set.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class BuildRow(NamedTuple):
     platform: str = ""
 
 
-class GpuRow(NamedTuple):
+class GpuLabels(NamedTuple):
     """A physical GPU."""
 
     node: str
@@ -38,7 +38,7 @@ class GpuRow(NamedTuple):
     whole: str = ""  # set if the GPU is not divided into MIG instances: device-wide memory is then the GPU's own
 
 
-class MigRow(NamedTuple):
+class MigLabels(NamedTuple):
     """A MIG instance."""
 
     node: str
@@ -59,7 +59,7 @@ class MigRow(NamedTuple):
     container: str = ""
 
 
-class ContainerRow(NamedTuple):
+class ContainerLabels(NamedTuple):
     """A container on a GPU or instance."""
 
     node: str
@@ -81,7 +81,7 @@ class ContainerRow(NamedTuple):
     sharing: str = ""  # the same outside of MIG: dcgm-exporter shows no utilisation of MIG instances
 
 
-class PodRow(NamedTuple):
+class PodLabels(NamedTuple):
     """A pod on a GPU."""
 
     node: str
@@ -92,7 +92,7 @@ class PodRow(NamedTuple):
     gpu_index: str
 
 
-class VgpuRow(NamedTuple):
+class VgpuLabels(NamedTuple):
     """One device of a container's HAMi region."""
 
     node: str
@@ -104,7 +104,7 @@ class VgpuRow(NamedTuple):
     gpu_uuid: str
 
 
-class HoldingRow(NamedTuple):
+class MigHolderLabels(NamedTuple):
     """A MIG instance that HAMi reports as held by a container."""
 
     node: str
@@ -120,7 +120,7 @@ class HoldingRow(NamedTuple):
     compute_instance: str
 
 
-class HostRow(NamedTuple):
+class HostLabels(NamedTuple):
     """A container that holds a GPU, on its node."""
 
     node: str
@@ -130,14 +130,14 @@ class HostRow(NamedTuple):
     container: str
 
 
-class SourceRow(NamedTuple):
+class SourceLabels(NamedTuple):
     """A source that the agent reads."""
 
     node: str
     source: str
 
 
-class NodeRow(NamedTuple):
+class NodeLabels(NamedTuple):
     """The node itself, and the build of the program that runs there."""
 
     node: str
@@ -149,7 +149,7 @@ class NodeRow(NamedTuple):
     platform: str = ""
 
 
-class DeviceRow(NamedTuple):
+class DeviceLabels(NamedTuple):
     """A device as its plugin registered it with the cluster."""
 
     node: str
@@ -161,7 +161,7 @@ class DeviceRow(NamedTuple):
     numa: str
 
 
-class InstanceRow(NamedTuple):
+class HeldInstanceLabels(NamedTuple):
     """A MIG instance that a pod holds."""
 
     node: str
@@ -176,7 +176,7 @@ class InstanceRow(NamedTuple):
     mig_name: str
 
 
-class HolderRow(NamedTuple):
+class HolderLabels(NamedTuple):
     """A container with a device, a pod with a device, or both if the pod has the device in one container."""
 
     node: str
@@ -190,7 +190,7 @@ class HolderRow(NamedTuple):
     as_pod: str = "1"  # "": only a part of the pod's use of the device
 
 
-class OfferRow(NamedTuple):
+class OfferedResourceLabels(NamedTuple):
     """A resource of a node whose GPUs are only counted."""
 
     node: str
@@ -200,33 +200,33 @@ class OfferRow(NamedTuple):
     profile: str
 
 
-class QuotaRow(NamedTuple):
+class QuotaLabels(NamedTuple):
     """A device resource in a namespace."""
 
     namespace: str
     resource: str
 
 
-class PlaceRow(NamedTuple):
+class ClusterNodeLabels(NamedTuple):
     """A node of the cluster."""
 
     node: str
 
 
-class TypeRow(NamedTuple):
+class GpuTypeLabels(NamedTuple):
     """All GPUs of one type in the cluster."""
 
     vendor: str
     type: str
 
 
-class ClusterRow(BuildRow):
+class ClusterLabels(BuildRow):
     """The cluster, and the build of the program that watches it."""
 
     __slots__ = ()
 
 
-class FindingRow(NamedTuple):
+class FindingLabels(NamedTuple):
     """A contradiction, by the objects that it is about."""
 
     node: str
@@ -239,26 +239,26 @@ class FindingRow(NamedTuple):
     resource: str
 
 
-class KindRow(NamedTuple):
+class WatchedKindLabels(NamedTuple):
     """A kind of object that is watched."""
 
     kind: str
 
 
-class SchedulerRow(NamedTuple):
+class SchedulerLabels(NamedTuple):
     """A scheduler, by its name in pod specs."""
 
     scheduler: str
 
 
-class WaitingRow(NamedTuple):
+class WaitingPodsLabels(NamedTuple):
     """Pods of one namespace that wait for one reason; without a namespace, all those that are not shown by name."""
 
     namespace: str
     code: str
 
 
-class CardRow(NamedTuple):
+class GpuOfPodLabels(NamedTuple):
     """A GPU or MIG instance with the pod that has it; if several pods share it, one row for each."""
 
     gpu_id: str
@@ -269,7 +269,7 @@ class CardRow(NamedTuple):
     model: str
 
 
-class SubjectRow(NamedTuple):
+class JudgedGpuLabels(NamedTuple):
     """A GPU or MIG instance that is judged."""
 
     gpu_id: str
@@ -277,7 +277,7 @@ class SubjectRow(NamedTuple):
     hostname: str
 
 
-class TenantRow(NamedTuple):
+class TenantLabels(NamedTuple):
     """A tenant of a GPU or MIG instance."""
 
     gpu_id: str
@@ -288,7 +288,7 @@ class TenantRow(NamedTuple):
     container: str
 
 
-class GpuPodRow(NamedTuple):
+class PodOnGpuLabels(NamedTuple):
     """A pod on a GPU or MIG instance, with all its containers there."""
 
     gpu_id: str
@@ -299,13 +299,13 @@ class GpuPodRow(NamedTuple):
     owner: str
 
 
-class GroupRow(NamedTuple):
+class NamespaceLabels(NamedTuple):
     """A namespace whose pods have GPUs."""
 
     namespace: str
 
 
-class AskedRow(NamedTuple):
+class OpinionLabels(NamedTuple):
     """A pod on a GPU or MIG instance that a language model was asked about."""
 
     gpu_id: str
@@ -314,26 +314,26 @@ class AskedRow(NamedTuple):
     namespace: str
 
 
-class FleetRow(BuildRow):
+class FleetLabels(BuildRow):
     """The fleet, and the build of the program that judges it."""
 
     __slots__ = ()
 
 
-class ExtenderRow(BuildRow):
+class ExtenderLabels(BuildRow):
     """A scheduler extender, and its build."""
 
     __slots__ = ()
 
 
-class OfferedRow(NamedTuple):
+class OfferedGpuLabels(NamedTuple):
     """A GPU that the device plugin offers to the kubelet."""
 
     node: str
     gpu_uuid: str
 
 
-class PluginRow(NodeRow):
+class PluginLabels(NodeLabels):
     """A device plugin, and the build of the program."""
 
     __slots__ = ()

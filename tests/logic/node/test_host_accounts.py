@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.catalog.limits import HOST_CONTAINERS
-from vgpuscope.logic.node.beside import HostAccounts, sought
 from vgpuscope.logic.node.holdings import PodIndex
+from vgpuscope.logic.node.host_accounts import HostAccounts, sought
 from vgpuscope.model.container_key import ContainerKey
 from vgpuscope.model.host import CgroupCounts, CpuTimes, NodeHost
 from vgpuscope.model.pod import Container, Pod, ProcessOwner

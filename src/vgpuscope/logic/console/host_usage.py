@@ -5,7 +5,7 @@ from typing import NamedTuple, get_args
 
 from vgpuscope.catalog import node as m
 from vgpuscope.logic.console.moments import iso, iso_or_none, short, whole
-from vgpuscope.model.console.beside import FigureRow, HostRow, NodeBeside, PodBeside, ProcessRow, Resource
+from vgpuscope.model.console.host_usage import FigureRow, HostRow, NodeBeside, PodBeside, ProcessRow, Resource
 from vgpuscope.model.host import HostUse
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.usage import CERTAINTIES, ContainerUsage, NodeSnapshot
@@ -127,7 +127,7 @@ def node_of_sample(sample: NodeSnapshot) -> NodeBeside:
 # ── from stored samples ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Track(NamedTuple):
+class SeriesSamples(NamedTuple):
     """The samples of one series, in order of time."""
 
     name: str
@@ -147,7 +147,7 @@ class _Held:
         self.last: dict[str, float] = {}
         self.gains: dict[str, _Gain] = {}
 
-    def take(self, track: Track) -> None:
+    def take(self, track: SeriesSamples) -> None:
         self.last[track.name] = track.samples[-1][1]
         if (gain := _gain(track.samples)) is not None:
             self.gains[track.name] = gain
@@ -157,7 +157,7 @@ class _Held:
         return None if gain is None else round(gain.value / gain.seconds, digits)
 
 
-def pod_of_tracks(tracks: Sequence[Track]) -> PodBeside | None:
+def pod_of_tracks(tracks: Sequence[SeriesSamples]) -> PodBeside | None:
     """One pod, from the samples of some minutes; None if there are none."""
     current, at = _current(tracks)
     if at is None:
@@ -217,7 +217,7 @@ def _stored_figure(labels: Mapping[str, str], errors: Mapping[tuple[str, str, st
     )
 
 
-def node_of_tracks(tracks: Sequence[Track]) -> NodeBeside | None:
+def node_of_tracks(tracks: Sequence[SeriesSamples]) -> NodeBeside | None:
     """One node, from the samples of some minutes; None if there are none."""
     current, at = _current(tracks)
     if at is None:
@@ -249,7 +249,7 @@ def node_of_tracks(tracks: Sequence[Track]) -> NodeBeside | None:
     )
 
 
-def _current(tracks: Iterable[Track]) -> tuple[list[Track], UnixTime | None]:
+def _current(tracks: Iterable[SeriesSamples]) -> tuple[list[SeriesSamples], UnixTime | None]:
     """The series that go on, and the time of the newest sample.
 
     All series of an agent are scraped at once, so one that lacks the last scrape has ended.

@@ -1,34 +1,34 @@
-"""A pod's part in the ledger of its node: its claims on devices, and who holds them."""
+"""A pod's part in the ledger of its node: what it uses of each device, and who holds it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from vgpuscope.logic.claims import Claim, claims, counts, held
+from vgpuscope.logic.device_use import PodDeviceUse, counts, device_uses, held
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import Holder, InstanceHolder, PodShare
 
 
-class Part(Struct, frozen=True):
+class PodLedgerPart(Struct, frozen=True):
     """A pod's part in its node's ledger; depends on the pod alone, so it is computed once for each pod."""
 
     order: tuple[str, str, str]
     counts: bool
     holders: tuple[Holder, ...]
-    claims: tuple[Claim, ...]
+    uses: tuple[PodDeviceUse, ...]
     instances: tuple[InstanceHolder, ...]
     shares: tuple[PodShare, ...] = ()
 
 
-def part(pod: PodState) -> Part:
+def part(pod: PodState) -> PodLedgerPart:
     """The pod's part in its node's ledger."""
     order = (pod.namespace, pod.name, pod.uid)
     if not counts(pod):
-        return Part(order, False, (), (), ())
-    held_by, claimed = tuple(holders(pod)), claims(pod)
-    shares = tuple(_shares(pod, held_by, claimed)) if len(held_by) > len(claimed) else ()
-    return Part(order, True, held_by, claimed, tuple(instance_holders(pod)), shares)
+        return PodLedgerPart(order, False, (), (), ())
+    held_by, uses = tuple(holders(pod)), device_uses(pod)
+    shares = tuple(_shares(pod, held_by, uses)) if len(held_by) > len(uses) else ()
+    return PodLedgerPart(order, True, held_by, uses, tuple(instance_holders(pod)), shares)
 
 
 def holders(pod: PodState) -> list[Holder]:
@@ -50,18 +50,18 @@ def holders(pod: PodState) -> list[Holder]:
     ]
 
 
-def _shares(pod: PodState, held_by: Sequence[Holder], claimed: Iterable[Claim]) -> Iterator[PodShare]:
+def _shares(pod: PodState, held_by: Sequence[Holder], uses: Iterable[PodDeviceUse]) -> Iterator[PodShare]:
     """The pod's share of each device that it holds more than once."""
     times = Counter(holder.device for holder in held_by)
-    for claim in claimed:
-        if times[claim.device] > 1:
+    for device_use in uses:
+        if times[device_use.device] > 1:
             yield PodShare(
                 namespace=pod.namespace,
                 pod=pod.name,
                 pod_uid=pod.uid,
-                device=claim.device,
-                memory=claim.memory,
-                cores=claim.cores,
+                device=device_use.device,
+                memory=device_use.memory,
+                cores=device_use.cores,
             )
 
 

@@ -1,4 +1,4 @@
-"""What reclaim is given from outside: its settings, its store, its lease, its knowledge and its hands."""
+"""What reclaim is given from outside: its settings, its store, its lease, what it knows, and what sends its calls."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from vgpuscope.config import Config
 from vgpuscope.config.reclaim import open_hours
-from vgpuscope.logic.reclaim.brakes import Facts, Known
+from vgpuscope.logic.reclaim.brakes import Facts, WorkloadFacts
 from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
@@ -18,19 +18,19 @@ from vgpuscope.store.reclaim import ReclaimStore
 KubeState = Literal["none", "ok", "down"]
 
 
-class Delivered(NamedTuple):
+class CallResult(NamedTuple):
     """What a call changed, as JSON, so that it can be put back."""
 
     result: str = ""
 
 
-class Send(Protocol):
+class CallSender(Protocol):
     """Makes one call; CallFailed if it was not accepted."""
 
-    async def __call__(self, call: Call, *, now: UnixTime) -> Delivered: ...
+    async def __call__(self, call: Call, *, now: UnixTime) -> CallResult: ...
 
 
-class Told(NamedTuple):
+class NoticeRequest(NamedTuple):
     """Something that people are told, before it is known through which channels."""
 
     kind: NoticeKind
@@ -41,13 +41,13 @@ class Told(NamedTuple):
     of: int = 0
 
 
-class Learn(Protocol):
+class WorkloadReader(Protocol):
     """Reads what is to be known of some workloads beyond their GPUs. `seen` are all workloads of the last analysis."""
 
     async def __call__(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None: ...
 
 
-class Lead(Protocol):
+class LeaseCheck(Protocol):
     """What is asked of the lease."""
 
     def may_act(self, *, lasting: Seconds = 0.0) -> bool: ...
@@ -55,29 +55,29 @@ class Lead(Protocol):
     async def lasts(self, seconds: Seconds) -> bool: ...  # renews it, if it would not
 
 
-def _nothing_known(_: Workload) -> Known:
-    return Known()
+def _nothing_known(_: Workload) -> WorkloadFacts:
+    return WorkloadFacts()
 
 
-def _tell_nobody(_: Told) -> Sequence[Call]:
+def _tell_nobody(_: NoticeRequest) -> Sequence[Call]:
     return ()
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class ReclaimDependencies(Struct, frozen=True, kw_only=True):
     """Everything outside that reclaim reads or changes."""
 
     config: Callable[[], Config]
     store: ReclaimStore | None  # None: nothing is remembered, so nothing is ever done
-    lead: Lead
-    send: Mapping[str, Send]  # one entry for each kind of call
+    lead: LeaseCheck
+    send: Mapping[str, CallSender]  # one entry for each kind of call
     look_again: Callable[[], Awaitable[None]]  # runs an analysis, and returns when it has ended
     facts: Facts = _nothing_known  # answers from what `learn` has read
-    learn: Sequence[Learn] = ()  # asked before each tick for the cases that are worth it, and again before each call
+    learn: Sequence[WorkloadReader] = ()  # asked before each tick for cases that are worth it, and before each call
     opinion: Callable[[Workload, DeviceUUID], Opinion | None] = lambda _, __: None  # of a language model, on a share
     kube: Callable[[], KubeState] = lambda: "none"
     asks_prometheus: Callable[[], bool] = lambda: False
     channel: Callable[[], bool] = lambda: False  # whether an owner can be told
-    notify: Callable[[Told], Sequence[Call]] = _tell_nobody  # makes the calls that tell people
+    notify: Callable[[NoticeRequest], Sequence[Call]] = _tell_nobody  # makes the calls that tell people
     clock: Callable[[], UnixTime] = time.time
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from vgpuscope.knowledge.hami_reasons import CORDONED, NOT_HEALTHY
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.allocation import MigProfile, NodeState, RegisteredDevice
-from vgpuscope.model.placement import Weights
+from vgpuscope.model.placement import GpuWeights
 from vgpuscope.model.quantity import MIB, DeviceUUID
 
 MIG = "mig"
 _FLOAT, _FLOATS = Packing("f"), Packing("3f")
-EVEN = Weights()
+EVEN = GpuWeights()
 _MOST_ORDERS = 8  # orders of its GPUs that a node keeps
 
 
@@ -24,7 +24,7 @@ def f32(value: float) -> float:
     return float(_FLOAT.unpack(_FLOAT.pack(value))[0])
 
 
-class Use:
+class AllocatedAmounts:
     """What pods hold of one device: slots, MiB, percent of cores, and the placements of MIG instances."""
 
     __slots__ = ("cores", "memory", "placed", "slots")
@@ -37,13 +37,13 @@ class Use:
     def held(self) -> bool:
         return bool(self.slots or self.placed)
 
-    def copy(self) -> "Use":
-        made = Use()
+    def copy(self) -> "AllocatedAmounts":
+        made = AllocatedAmounts()
         made.slots, made.memory, made.cores, made.placed = self.slots, self.memory, self.cores, self.placed
         return made
 
 
-class Gpu:
+class GpuInfo:
     """One GPU with its usage. Never changed: `plus` makes another one."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Gpu:
         "used_memory",
     )
 
-    def __init__(self, device: RegisteredDevice, use: Use | None) -> None:
+    def __init__(self, device: RegisteredDevice, use: AllocatedAmounts | None) -> None:
         self.id, self.index, self.numa = device.id, device.index, device.numa
         self.type, self.mode = device.type, device.mode
         self.healthy, self.cordoned = device.healthy, device.cordoned
@@ -77,7 +77,7 @@ class Gpu:
         self.placed = use.placed if use else ()
         self._score: float | None = None
 
-    def plus(self, memory: int, cores: int, placement: tuple[int, int] | None = None) -> "Gpu":
+    def plus(self, memory: int, cores: int, placement: tuple[int, int] | None = None) -> "GpuInfo":
         """The same GPU with one more share allocated."""
         made = self._copy()
         made._score = None
@@ -88,18 +88,18 @@ class Gpu:
             made.placed = (*made.placed, placement)
         return made
 
-    def uncordoned(self) -> "Gpu":
+    def uncordoned(self) -> "GpuInfo":
         made = self._copy()
         made.cordoned = False
         return made
 
-    def _copy(self) -> "Gpu":
-        made = Gpu.__new__(Gpu)
-        for name in Gpu.__slots__:
+    def _copy(self) -> "GpuInfo":
+        made = GpuInfo.__new__(GpuInfo)
+        for name in GpuInfo.__slots__:
             setattr(made, name, getattr(self, name))
         return made
 
-    def score(self, weights: Weights = EVEN) -> float:
+    def score(self, weights: GpuWeights = EVEN) -> float:
         """How full the GPU is, by HAMi's formula; 0 if it registers no slots, cores or memory."""
         if weights is EVEN and self._score is not None:
             return self._score
@@ -116,7 +116,7 @@ class Gpu:
         return score
 
 
-class NodeBook:
+class NodeInfo:
     """The GPUs of one node, and the node's score, at one moment. Never changed: a change makes another one."""
 
     __slots__ = (
@@ -135,11 +135,11 @@ class NodeBook:
         "usable",
     )
 
-    def __init__(self, node: NodeState, uses: Mapping[DeviceUUID, Use]) -> None:
+    def __init__(self, node: NodeState, uses: Mapping[DeviceUUID, AllocatedAmounts]) -> None:
         self.name = node.name
         unique = {device.id: device for device in reversed(node.devices)}  # as the cluster's ledger counts them
         devices = sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
-        self.gpus = tuple(Gpu(device, uses.get(device.id)) for device in devices if device.vendor == NVIDIA.word)
+        self.gpus = tuple(GpuInfo(device, uses.get(device.id)) for device in devices if device.vendor == NVIDIA.word)
         self.links = node.pair_scores
         # A kubelet that offers 0 rejects every pod; one that says nothing yet may offer them all.
         self.usable = bool(self.gpus) and node.allocatable.get(NVIDIA.count) != 0
@@ -154,7 +154,7 @@ class NodeBook:
         sizes = [gpu.memory for gpu in self.gpus]
         self.least_memory, self.most_memory = min(sizes, default=0), max(sizes, default=0)
 
-    def order(self, key: object, compute: Callable[[Sequence[Gpu]], list[int]]) -> list[int]:
+    def order(self, key: object, compute: Callable[[Sequence[GpuInfo]], list[int]]) -> list[int]:
         """The order of the GPUs for a policy, computed once for each `key`."""
         found = self._orders.get(key)
         if found is None:
@@ -163,10 +163,10 @@ class NodeBook:
             found = self._orders[key] = compute(self.gpus)
         return found
 
-    def uncordoned(self) -> "NodeBook":
+    def uncordoned(self) -> "NodeInfo":
         """The same node with no GPU cordoned."""
-        made = NodeBook.__new__(NodeBook)
-        for name in NodeBook.__slots__:
+        made = NodeInfo.__new__(NodeInfo)
+        for name in NodeInfo.__slots__:
             setattr(made, name, getattr(self, name))
         made.gpus = tuple(gpu.uncordoned() for gpu in self.gpus)
         made.rows, made.alike = tuple([_row(gpu) for gpu in made.gpus]), _alike(made.gpus)
@@ -176,7 +176,7 @@ class NodeBook:
 Row = tuple[str, tuple[str, str], DeviceUUID, int, int, int, int, int, int, int]
 
 
-def _row(gpu: Gpu) -> Row:
+def _row(gpu: GpuInfo) -> Row:
     """The same as a flat tuple, for the quick check: one look at a tuple is cheaper than nine at an object."""
     return (
         NOT_HEALTHY if not gpu.healthy else CORDONED if gpu.cordoned else "",
@@ -192,7 +192,7 @@ def _row(gpu: Gpu) -> Row:
     )
 
 
-class Alike(NamedTuple):
+class UniformGpus(NamedTuple):
     """The bounds of a node whose GPUs are all in service, of one kind and of one size."""
 
     kind: tuple[str, str]
@@ -204,14 +204,14 @@ class Alike(NamedTuple):
     free: tuple[int, ...]  # MiB of each GPU
 
 
-def _alike(gpus: Sequence[Gpu]) -> Alike | None:
+def _alike(gpus: Sequence[GpuInfo]) -> UniformGpus | None:
     """None: the GPUs differ, so each has to be looked at."""
     if not gpus or len({(gpu.type, gpu.mode, gpu.memory, gpu.healthy and not gpu.cordoned) for gpu in gpus}) > 1:
         return None
     first, free = gpus[0], [gpu.memory - gpu.used_memory for gpu in gpus]
     if not first.healthy or first.cordoned:
         return None
-    return Alike(
+    return UniformGpus(
         kind=(first.type, first.mode),
         memory=first.memory,
         spare_slots=min(gpu.slots - gpu.used for gpu in gpus),
@@ -222,7 +222,7 @@ def _alike(gpus: Sequence[Gpu]) -> Alike | None:
     )
 
 
-def _terms(devices: list[RegisteredDevice], uses: Mapping[DeviceUUID, Use]) -> tuple[float, float, float]:
+def _terms(devices: list[RegisteredDevice], uses: Mapping[DeviceUUID, AllocatedAmounts]) -> tuple[float, float, float]:
     """The allocated share of slots, cores and memory over all devices of a node; 0 if a total is 0."""
     slots = sum(device.slots for device in devices)
     cores = sum(device.cores for device in devices)

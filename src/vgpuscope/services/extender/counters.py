@@ -13,7 +13,7 @@ Verb: TypeAlias = Literal["filter", "prioritize", "bind", "webhook"]
 Outcome: TypeAlias = Literal["ok", "refused", "error"]
 
 
-class Tally:
+class ExtenderCounters:
     """Counters since the start of the process."""
 
     def __init__(self) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from vgpuscope.formats.prom import promql
-from vgpuscope.logic.console.beside import (
+from vgpuscope.logic.console.host_usage import (
     OF_NODE,
     OF_POD,
-    Track,
+    SeriesSamples,
     node_of_sample,
     node_of_tracks,
     pod_of_sample,
     pod_of_tracks,
 )
-from vgpuscope.model.console.beside import NodeBeside, PodBeside
+from vgpuscope.model.console.host_usage import NodeBeside, PodBeside
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.services.analyzer.console.agent_facts import AgentSource, EngineFacts, PageFacts
@@ -34,7 +34,7 @@ _READERS = 64  # pods and nodes whose pages were opened last
 _SPAN: Seconds = 300.0  # of stored samples: several, even if targets are scraped once a minute
 
 
-class Beside:
+class HostUsage:
     """What agents know beside the GPUs."""
 
     def __init__(
@@ -103,11 +103,11 @@ async def _of_node(source: EngineFacts, node: str) -> NodeBeside | None:
     return node_of_tracks(await _tracks(source, OF_NODE, (promql.Matcher("node", "=", node),)))
 
 
-async def _tracks(source: EngineFacts, names: Iterable[str], this: tuple[promql.Matcher, ...]) -> list[Track]:
+async def _tracks(source: EngineFacts, names: Iterable[str], this: tuple[promql.Matcher, ...]) -> list[SeriesSamples]:
     data = await source.stored(names, this, seconds=_SPAN, within=_WITHIN)
     return await asyncio.to_thread(_decoded, data)
 
 
-def _decoded(data: bytes) -> list[Track]:
+def _decoded(data: bytes) -> list[SeriesSamples]:
     rows = promql.decode_matrix(data).rows
-    return [Track(*promql.decode_named(row.metric), row.samples()) for row in rows]
+    return [SeriesSamples(*promql.decode_named(row.metric), row.samples()) for row in rows]

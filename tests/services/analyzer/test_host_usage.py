@@ -10,9 +10,9 @@ from vgpuscope.model.container_key import ContainerKey
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.host import HostSide, HostUse, NodeHost
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.services.analyzer.console import beside as module
+from vgpuscope.services.analyzer.console import host_usage as module
 from vgpuscope.services.analyzer.console.agent_facts import EngineFacts, PageFacts
-from vgpuscope.services.analyzer.console.beside import Beside
+from vgpuscope.services.analyzer.console.host_usage import HostUsage
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.scrape import LastPage
 
@@ -55,10 +55,10 @@ def agents(monkeypatch) -> Agents:
     return found
 
 
-async def scraped() -> Beside:
+async def scraped() -> HostUsage:
     pages = PageFacts(lambda: {"agent-n:9394": LastPage(b'vgpuscope_source_up{node="n",source="nvml"} 1\n', False)})
     await pages.fleet()
-    return Beside(pages, token=None)
+    return HostUsage(pages, token=None)
 
 
 async def test_many_who_look_at_one_node_cost_its_agent_one_request(agents):
@@ -82,7 +82,7 @@ async def test_a_node_whose_agent_is_not_scraped_is_not_known(agents):
     beside = await scraped()
     assert await beside.node("elsewhere") is None
     assert agents.asked == []
-    assert await Beside(None, token=None).pod("n", "ml", "train", "u") is None
+    assert await HostUsage(None, token=None).pod("n", "ml", "train", "u") is None
 
 
 async def test_what_is_kept_is_bounded(agents):
@@ -94,7 +94,7 @@ async def test_what_is_kept_is_bounded(agents):
         }
     )
     await pages.fleet()
-    beside = Beside(pages, token=None)
+    beside = HostUsage(pages, token=None)
     for node in names.values():
         await beside.node(node)
     assert len(beside._readers) <= 64
@@ -115,7 +115,7 @@ class Engine:
 
 async def test_with_an_engine_one_query_has_everything_of_a_pod_and_names_it_by_its_uid():
     engine = Engine()
-    beside = Beside(EngineFacts(cast(PromApi, engine), condition='{cluster="a",pod="x"}'), token=None)
+    beside = HostUsage(EngineFacts(cast(PromApi, engine), condition='{cluster="a",pod="x"}'), token=None)
     found = [await beside.pod("n", "ml", "train", "u") for _ in range(3)]
     assert [one.containers[0].cpu_cores for one in found if one] == [2.0, 2.0, 2.0]
     (query,) = engine.queries
@@ -127,7 +127,7 @@ async def test_with_an_engine_one_query_has_everything_of_a_pod_and_names_it_by_
 
 async def test_a_pod_that_was_made_again_is_asked_for_under_its_new_uid():
     engine = Engine()
-    beside = Beside(EngineFacts(cast(PromApi, engine), condition="{}"), token=None)
+    beside = HostUsage(EngineFacts(cast(PromApi, engine), condition="{}"), token=None)
     for uid in ("u", "v", None):
         await beside.pod("n", "ml", "train", uid)
     assert ['pod_uid="u"' in query for query in engine.queries] == [True, False, False]

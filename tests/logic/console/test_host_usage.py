@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.console.beside import Track, node_of_sample, node_of_tracks, pod_of_sample, pod_of_tracks
+from vgpuscope.logic.console.host_usage import (
+    SeriesSamples,
+    node_of_sample,
+    node_of_tracks,
+    pod_of_sample,
+    pod_of_tracks,
+)
 from vgpuscope.model.container_key import ContainerKey
 from vgpuscope.model.host import HostSide, HostUse, NodeHost, ProcessUse
 from vgpuscope.model.usage import ContainerUsage, NodeSnapshot
@@ -20,7 +26,7 @@ def snapshot(**more):
 
 def track(name, *values, every=15.0, end=1000.0, **labels):
     times = [end - every * (len(values) - 1 - n) for n in range(len(values))]
-    return Track(f"vgpuscope_{name}", labels, list(zip(times, values, strict=True)))
+    return SeriesSamples(f"vgpuscope_{name}", labels, list(zip(times, values, strict=True)))
 
 
 # ── an agent's sample ────────────────────────────────────────────────────────────────────────────────────────────

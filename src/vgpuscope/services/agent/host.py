@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.node.beside import HostAccounts, together
+from vgpuscope.logic.node.host_accounts import HostAccounts, together
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.container_key import ContainerKey
 from vgpuscope.model.errors import CgroupsHung, SourceDown
@@ -28,7 +28,7 @@ class _Reading(Struct, frozen=True, kw_only=True):
     absent: SourceDown | None = None
 
 
-class Beside:
+class HostReader:
     """CPU, memory, I/O and network of containers that hold a GPU, and of the node."""
 
     def __init__(self, *, cgroup_root: str | None, proc_root: str, window: Seconds) -> None:

@@ -7,23 +7,23 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim import machine
 from vgpuscope.logic.reclaim.breaker import Breaker
-from vgpuscope.logic.reclaim.tick import Move
+from vgpuscope.logic.reclaim.tick import CaseChange
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import CaseUnfit, NotLeader, Unknown
-from vgpuscope.model.notices import OWNER, Link
+from vgpuscope.model.notices import OWNER, SignedLink
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.services.analyzer.reclaim.calls import restore_call
 from vgpuscope.services.analyzer.reclaim.deliveries import Deliveries
 from vgpuscope.services.analyzer.reclaim.entries import moved_entry
-from vgpuscope.services.analyzer.reclaim.shared import Shared
-from vgpuscope.store.reclaim import Batch, ReclaimStore
+from vgpuscope.services.analyzer.reclaim.shared import ReclaimState
+from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore
 
 
-class People:
+class CaseActions:
     """Changes cases on behalf of people. NotLeader: only the replica that leads can; owners' links work anywhere."""
 
-    def __init__(self, shared: Shared, deliveries: Deliveries) -> None:
+    def __init__(self, shared: ReclaimState, deliveries: Deliveries) -> None:
         self._shared, self._deliveries = shared, deliveries
 
     # ── operators ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,10 +48,10 @@ class People:
             store, term = shared.leading()
             case, now = shared.case(case_id), shared.now()
             changed = _fit(case, change(case, now))
-            entry = replace(moved_entry(Move(case, changed, ""), now), actor=by)
+            entry = replace(moved_entry(CaseChange(case, changed, ""), now), actor=by)
             cancel = [case_id] if changed.state in {"snoozed", "exempt"} else []
             told = shared.notices_of(case, changed, now)
-            await store.save(Batch(cases=[changed], audit=[entry], cancel=cancel, calls=told), term=term)
+            await store.save(ReclaimBatch(cases=[changed], audit=[entry], cancel=cancel, calls=told), term=term)
             shared.show([changed])
             return changed
 
@@ -75,7 +75,7 @@ class People:
             if term is not None and shared.memory.breaker.is_open:
                 memory = replace(shared.memory, breaker=Breaker())
                 reset = AuditEntry(at=now, actor=by, what="breaker_reset")
-                await store.save(Batch(memory=msgspec.json.encode(memory).decode(), audit=[reset]), term=term)
+                await store.save(ReclaimBatch(memory=msgspec.json.encode(memory).decode(), audit=[reset]), term=term)
                 shared.memory = memory
 
     # ── giving back ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,9 +105,9 @@ class People:
         now = shared.now()
         call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
         asked = replace(case, reason=case.reason if case.state in machine.DECIDED else "restoring", by=by)
-        entry = replace(moved_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
+        entry = replace(moved_entry(CaseChange(case, asked, ""), now), actor=by, what="restore_asked")
         cancel = [one.id for one in together]
-        await store.save(Batch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
+        await store.save(ReclaimBatch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
         shared.show([asked])
         return call
 
@@ -128,21 +128,21 @@ class People:
 
     # ── owners ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def case_of(self, link: Link) -> tuple[Case | None, UnixTime | None]:
+    async def case_of(self, link: SignedLink) -> tuple[Case | None, UnixTime | None]:
         """The case of an owner's link as it is stored, and when the link was used."""
         store = self._shared.given.store
         if store is None:
             return None, None
         return await store.case(link.case_id), await store.used_at(link)
 
-    async def answer(self, link: Link, *, seconds: Seconds = 0.0) -> Case:
+    async def answer(self, link: SignedLink, *, seconds: Seconds = 0.0) -> Case:
         """What an owner decided by a link; through any replica, once. LinkUsed, CaseUnfit or Unknown otherwise."""
         shared = self._shared
         async with shared.changing:
             store = shared.stored()
             changed: list[Case] = []
 
-            def decide(case: Case | None) -> Batch:
+            def decide(case: Case | None) -> ReclaimBatch:
                 batch = self._answered(link, case, seconds)
                 changed[:] = batch.cases
                 return batch
@@ -155,7 +155,7 @@ class People:
             shared.show(changed)
             return changed[0]
 
-    def _answered(self, link: Link, case: Case | None, seconds: Seconds) -> Batch:
+    def _answered(self, link: SignedLink, case: Case | None, seconds: Seconds) -> ReclaimBatch:
         if case is None:
             raise Unknown("the workload of this link is no longer known")
         now = self._shared.now()
@@ -167,8 +167,8 @@ class People:
                 "release": lambda: machine.agreed(case, now, OWNER),
             }[link.action](),
         )
-        entry = replace(moved_entry(Move(case, changed, ""), now), actor=OWNER)
-        return Batch(cases=[changed], audit=[entry], cancel=[case.id], used=link)
+        entry = replace(moved_entry(CaseChange(case, changed, ""), now), actor=OWNER)
+        return ReclaimBatch(cases=[changed], audit=[entry], cancel=[case.id], used=link)
 
 
 def _fit(case: Case, changed: Case | None) -> Case:

@@ -1,4 +1,4 @@
-"""What a pod uses of each device: merges its assignments into one claim a device, by HAMi's init container rule.
+"""What a pod uses of each device: merges its assignments device by device, by HAMi's init container rule.
 
 The cluster's ledger and the scheduler extender count with the same rule.
 """
@@ -11,7 +11,7 @@ from vgpuscope.model.allocation import Assignment, PodState
 from vgpuscope.model.quantity import Bytes, DeviceUUID
 
 
-class Claim(Struct, frozen=True, gc=False):
+class PodDeviceUse(Struct, frozen=True, gc=False):
     """What one pod uses of one device."""
 
     device: DeviceUUID
@@ -34,33 +34,33 @@ def held(pod: PodState) -> tuple[Assignment, ...]:
     return tuple([one for one in pod.assignments if not one.init])
 
 
-def claims(pod: PodState) -> tuple[Claim, ...]:
+def device_uses(pod: PodState) -> tuple[PodDeviceUse, ...]:
     """What a pod uses of each device: the sum of its app containers, or its largest init container if that is more.
 
     This is HAMi's rule. While init containers hold devices, a device's sum may be less than the sum over its holders.
     """
-    return claims_of(held(pod))
+    return device_uses_of(held(pod))
 
 
-def claims_of(assignments: Sequence[Assignment]) -> tuple[Claim, ...]:
-    """The same for assignments that are all in effect; none: no claim."""
+def device_uses_of(assignments: Sequence[Assignment]) -> tuple[PodDeviceUse, ...]:
+    """The same for assignments that are all in effect; none: nothing."""
     if len(assignments) == 1:
         return (_together(assignments),)
     found: dict[DeviceUUID, list[Assignment]] = {}
     for one in assignments:
         found.setdefault(one.device, []).append(one)
-    return tuple(_claim(on_device) for on_device in found.values())
+    return tuple(_device_use(on_device) for on_device in found.values())
 
 
-def _claim(assignments: list[Assignment]) -> Claim:
-    """One pod's claim on one device: the maximum over the phases of its init and app containers."""
+def _device_use(assignments: list[Assignment]) -> PodDeviceUse:
+    """What one pod uses of one device: the maximum over the phases of its init and app containers."""
     app = [one for one in assignments if not one.init]
     if len(app) == len(assignments):
         return _together(app)
     phases = [_together(one_runs) for one_runs in _init_phases(assignments, app)]
     if app:
         phases.append(_together(app))
-    return Claim(
+    return PodDeviceUse(
         phases[0].device,
         phases[0].vendor,
         max(phase.memory for phase in phases),
@@ -77,15 +77,15 @@ def _init_phases(assignments: list[Assignment], app: list[Assignment]) -> Iterat
         yield [one for one in assignments if one.init and one.container_index == index] + sidecars
 
 
-def _together(assignments: Sequence[Assignment]) -> Claim:
+def _together(assignments: Sequence[Assignment]) -> PodDeviceUse:
     """The sum over containers that run at the same time; a device twice in one container is two MIG instances.
 
     Each of them takes a slot.
     """
     first = assignments[0]
     if len(assignments) == 1:
-        return Claim(first.device, first.vendor, first.memory, first.cores, 1, 1)
-    return Claim(
+        return PodDeviceUse(first.device, first.vendor, first.memory, first.cores, 1, 1)
+    return PodDeviceUse(
         first.device,
         first.vendor,
         sum(one.memory for one in assignments),
