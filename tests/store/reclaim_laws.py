@@ -162,6 +162,8 @@ async def assert_what_is_shown_is_read_again_only_if_it_changed(engine: Engine) 
     first = (await store.news()).mark
     assert (await store.news()).mark == first
     await store.save(ReclaimBatch(memory='{"a":1}'), term=term)
+    assert (await store.news()).mark == first  # that of a large fleet is megabytes
+    await store.save(ReclaimBatch(memory='{"a":2}', audit=[entry(0)]), term=term)  # the breaker turned
     second = (await store.news()).mark
     await store.save(ReclaimBatch(cases=[CASE], audit=[entry(1)]), term=term)
     third = (await store.news()).mark

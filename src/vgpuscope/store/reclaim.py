@@ -7,7 +7,6 @@ A replica that becomes leader takes a new term. Every write names the term of it
 does not know yet that it no longer is, has an older term: its writes are refused.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -154,10 +153,9 @@ class ReclaimStore:
         """Whether something is to be read again."""
 
         def job(tx: Transaction) -> News:
-            [(term, stopped_by, memory)] = tx.all("SELECT term, stopped_by, memory FROM reclaim_machine WHERE id = 1")
-            [(newest,)] = tx.all("SELECT max(number) FROM reclaim_audit")
-            mark = hashlib.sha256(f"{term} {stopped_by} {newest} {memory}".encode()).hexdigest()
-            return News(_unseen(tx), stopped_by, mark)
+            [(term, stopped_by)] = tx.all("SELECT term, stopped_by FROM reclaim_machine WHERE id = 1")
+            [(newest,)] = tx.all("SELECT max(number) FROM reclaim_audit")  # every move and every turn of the breaker
+            return News(_unseen(tx), stopped_by, f"{term} {newest} {stopped_by}")
 
         return await self._engine.read(job)
 

@@ -318,7 +318,8 @@ class Notices:
         try:
             await channel.sender.send(message.title, message.body)
         except Exception as e:  # whatever it is, it must not stop the other channels
-            error = str(e) if isinstance(e, CallFailed) else _named(e)
+            # Its text is not shown: it may name the address, which can be a secret.
+            error = str(e) if isinstance(e, CallFailed) else f"unexpected {type(e).__name__}"
             self._note_failure(channel, error)
             state.not_before = self._clock() + retries.pause(state.failures)
             return error
