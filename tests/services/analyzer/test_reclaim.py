@@ -199,7 +199,7 @@ async def seconds_of_deliveries(life: Life, seconds: int) -> int:
     for _ in range(seconds):
         life.now += 1
         await machine.deliveries.due()
-        ends.add(machine._shared.looked.end)
+        ends.add(machine._shared.last_findings.end)
     return len(ends) - 1
 
 
