@@ -211,20 +211,19 @@ def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[SpentAction]:
     that was down for a day would receive the decisions of a day at once.
     """
     for case in cases.values():
-        if (at := _charged_at(case, now)) is not None:
-            yield SpentAction(at, case.namespace, case.acted_gpus)
+        if case.acted_at is not None:
+            yield SpentAction(_charged_at(case, case.acted_at, now), case.namespace, case.acted_gpus)
 
 
-def _charged_at(case: Case, now: UnixTime) -> UnixTime | None:
+def _charged_at(case: Case, decided: UnixTime, now: UnixTime) -> UnixTime:
     if case.state == "acting" and not case.dry_run:
         return now
-    return case.acted_at if case.charged_at is None else case.charged_at
+    return decided if case.charged_at is None else case.charged_at
 
 
 def forgettable(case: Case, now: UnixTime) -> bool:
     """Whether an ended case no longer counts for a budget."""
-    charged = _charged_at(case, now)
-    return charged is None or charged <= now - HOUR
+    return case.acted_at is None or _charged_at(case, case.acted_at, now) <= now - HOUR
 
 
 def _cost(one: _Wanting) -> tuple[bool, UnixTime, str]:
