@@ -94,7 +94,7 @@ FILE = AlertFile(
             ),
             runbook=Runbook(
                 meaning=Text(
-                    "The extender keeps books of all GPUs from watches of nodes, pods and quotas. A healthy watch is silent "
+                    "The extender counts what is allocated of each GPU, from watches of nodes, pods and quotas. A healthy watch is silent "
                     "for at most a minute. A stale replica that leads may refuse pods that would fit; it never allocates more "
                     "than a GPU has, because the assignment is written with the version that it read.",
                     "extender 通过 watch 节点、Pod 和配额维护所有 GPU 的账目。正常的 watch 最多安静一分钟。过时的主副本可能拒绝本来"

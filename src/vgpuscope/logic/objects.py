@@ -1,6 +1,6 @@
 """The nodes, pods and quotas of a cluster: a fold over their events.
 
-The ledger of the cluster exporter and the books of the scheduler extender are built on it. They add what follows from
+The ledger of the cluster exporter and the state of the scheduler extender are built on it. They add what follows from
 the objects. They are called after an object was stored, and only if it has changed, so repeated events cost nothing.
 """
 

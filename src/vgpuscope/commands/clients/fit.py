@@ -1,4 +1,4 @@
-"""`vgpuscope fit`: whether the pods of a manifest would fit, from the extender's books."""
+"""`vgpuscope fit`: whether the pods of a manifest would fit, from the extender's current allocations."""
 
 import asyncio
 import os

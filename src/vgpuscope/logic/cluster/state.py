@@ -7,7 +7,7 @@
     state.settled_nodes()                        # the last computed ledgers: no computation
 
 The cluster exporter feeds the events of its watches into a ClusterState. It does no I/O. The order of events and
-repeated events make no difference. The objects themselves are those of logic/objects.py, as in the scheduler's books.
+repeated events make no difference. The objects themselves are those of logic/objects.py, as in the scheduler's state.
 """
 
 from collections.abc import Iterator, Mapping
