@@ -278,6 +278,20 @@ async def shown(analyzer):
     return last.number if last else None
 
 
+async def test_consoles_of_a_replica_that_only_reads_hear_of_each_analysis_once(path, monkeypatch):
+    leader, now, heard = open_history(path, **KEEP), time.time(), list[object]()
+    outbox = Outbox(leader)
+    assert await leader.lease.take("leader", 3600)
+    await outbox.save(analysis(now, gpu(), number=1))
+    async with running(history=open_history(path, **KEEP), **HOURLY) as follower:
+        assert await shown(follower) == 1
+        monkeypatch.setattr(follower.analyzer.feed, "publish", heard.append)
+        await outbox.save(analysis(now + 60, gpu(), number=2))
+        for _ in range(3):
+            assert await shown(follower) == 2
+        assert len(heard) == 1
+
+
 @pytest.mark.parametrize("ahead", [3600.0, -3600.0, 30 * DAY])
 async def test_one_wrong_clock_does_not_stop_followers(path, ahead):
     leader, now = open_history(path, **KEEP), time.time()

@@ -417,6 +417,7 @@ class Analyzer(Service):
     def _restored_by(self) -> tuple[Follower[Board], ...]:
         """What follows from an analysis that another replica, or an earlier run, made."""
         return (
+            Follower(name="feed", follow=self._publish, deadline=_HAND_WITHIN),
             Follower(name="opinions", follow=self._show_opinions, deadline=_HAND_WITHIN),
             Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
