@@ -390,7 +390,7 @@ async def test_an_unforeseen_error_of_one_channel_stops_no_other(life, monkeypat
 
     async def send(self: FakeSender, title: str, body: str) -> None:
         if self is life.notices[id(life.replicas[0][0])].channels()["a"].sender:
-            raise ZeroDivisionError("a bug")
+            raise ZeroDivisionError("at https://bot.example.com/secret")
         await sent(self, title, body)
 
     monkeypatch.setattr(FakeSender, "send", send)
@@ -399,4 +399,4 @@ async def test_an_unforeseen_error_of_one_channel_stops_no_other(life, monkeypat
         await life.window()
     notices = life.notices[id(life.replicas[0][0])]
     assert (notices.counts["b", "success"], len(life.mails)) == (1, 1)
-    assert "a bug" in notices.states["a"].error
+    assert notices.states["a"].error == "unexpected ZeroDivisionError"  # its text may name a secret address
