@@ -360,7 +360,7 @@ def _save(tx: Transaction, batch: ReclaimBatch, *, seen: bool = True) -> None:
         _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
-    # Before new calls: a case that ends may still be told of.
+    # Before new calls: a case that ends may still get a notice.
     cancelled = [cancelled_entry(call, _cause(tx, id_, batch)) for id_ in batch.cancel for call in _cancel(tx, id_)]
     if batch.calls:
         tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])

@@ -57,7 +57,7 @@ class Deliveries:
                 log.warning("a call was not made", extra=error_fields(e))
             return
         async with self._shared.changing:
-            with suppress(HistoryDown):  # whoever renews the lease says so
+            with suppress(HistoryDown):  # the renewal of the lease logs it
                 await self._shared.watch(store)
 
     async def due(self) -> None:
