@@ -150,6 +150,21 @@ def test_menus_close_with_escape_and_give_the_focus_back(opened: Opened):
     expect(columns).to_be_focused()
 
 
+AT_ONCE = """async (button) => {
+  button.click();
+  await Promise.resolve().then(() => {}).then(() => {});  // the page is drawn in a microtask
+  const opened = button.ariaExpanded;
+  document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}));
+  return opened;
+}"""
+
+
+def test_escape_in_the_very_moment_a_menu_opens_is_not_lost(opened: Opened):
+    columns = opened("gpus").page.get_by_role("button", name="Columns")
+    assert columns.evaluate(AT_ONCE) == "true"
+    expect(columns).to_have_attribute("aria-expanded", "false")
+
+
 def test_the_search_over_everything_finds_pods_gpus_and_nodes(opened: Opened):
     watched = opened("")
     watched.page.get_by_role("combobox").fill("hami-a")

@@ -1,6 +1,6 @@
 /** A button that opens a small panel; Escape or a click elsewhere closes it. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, type IconName } from "./icon";
 
 interface Props {
@@ -19,7 +19,8 @@ export function Menu({ label, icon, kind = "button", hideLabel, children }: Prop
     setRight((root.current?.getBoundingClientRect().left ?? 0) > innerWidth / 2);
     setOpen(!open);
   };
-  useEffect(() => {
+  // before the panel is painted: a key or click that follows at once is not lost
+  useLayoutEffect(() => {
     if (!open) return;
     const outside = (event: Event): void => {
       if (!root.current?.contains(event.target as Node)) setOpen(false);
