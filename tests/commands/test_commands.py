@@ -12,6 +12,7 @@ import pytest
 
 from tests.paths import REPOSITORY
 from vgpuscope import cli
+from vgpuscope.config import SETTINGS
 from vgpuscope.model import service
 from vgpuscope.views.node.top.state import SORTS
 
@@ -109,6 +110,12 @@ def test_every_help_text_gives_a_default_at_its_end_in_brackets():
         assert "[default: " not in text or re.search(r"[.…] \[default: .+\]$", text), text
         shown = not isinstance(action.default, bool) and action.default not in {None, "", argparse.SUPPRESS}
         assert "[default: " in text or not shown, text
+
+
+def test_every_flag_of_a_setting_is_taken_by_a_command():
+    """docs/configuration.md shows the flag, whether or not a command reads the section."""
+    taken = {(action.dest, flag) for action in arguments(cli.parser()) for flag in action.option_strings}
+    assert {(setting.path, setting.flag) for setting in SETTINGS if setting.flag} <= taken
 
 
 # --- one home for default ports -------------------------------------------------------------------------------------

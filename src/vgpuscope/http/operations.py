@@ -1,8 +1,8 @@
 """The operations of an API as a table: each row defines routes, typed parameters and body, role and OpenAPI entry.
 
-Operation(method="GET", path="/api/v1/pods/{name}", summary="one pod", query=PodQuery, answer=PodBody, handler=pod)
+Operation(method="GET", path="/api/v1/pods/{name}", summary="one pod", answer=PodBody, handler=pod)
 
-async def pod(call: Call[PodQuery, None]) -> PodBody: ...
+async def pod(call: HttpCall[PodQuery, None]) -> PodBody: ...
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 def _declared(handler: Callable[..., Any]) -> tuple[type[Struct], Any]:
-    """Parameters and body, from the annotation of the handler's first argument: Call[PodQuery, None]."""
+    """Parameters and body, from the annotation of the handler's first argument: HttpCall[PodQuery, None]."""
     first = next(iter(handler.__annotations__.values()), None)
     query, body = get_args(first) or (NoQuery, NoneType)
     return query, body
