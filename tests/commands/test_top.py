@@ -156,6 +156,9 @@ class Terminal:
             self.read()
         return self.program.returncode
 
+    def is_stopped(self):
+        return os.waitid(os.P_PID, self.program.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG) is not None
+
     def is_as_before(self):
         ours = self.raw[self.raw.find(b"\x1b[?1049h") :]
         return (
@@ -296,7 +299,7 @@ def test_ctrl_z_lends_the_terminal_to_the_shell(agent, terminal):
     top = terminal(command(agent.url))
     top.shows("gpu-node-01")
     top.program.send_signal(signal.SIGTSTP)
-    os.waitid(os.P_PID, top.program.pid, os.WSTOPPED | os.WNOWAIT)
+    top.until(top.is_stopped)  # the screen is read meanwhile: a program that waits to write does not stop
     top.until(top.is_as_before)
     top.screen.reset()
     top.program.send_signal(signal.SIGCONT)
