@@ -19,7 +19,7 @@ _AT_ONCE = 4000  # series kept in memory
 
 
 @contextmanager
-def prometheus(root: Path, cards: int) -> Iterator[str]:
+def prometheus(root: Path, gpus: int) -> Iterator[str]:
     """The address of a real Prometheus, filled by remote write."""
     if shutil.which("prometheus") is None:
         raise SystemExit("bench: the analyzer's bench needs Prometheus (Debian package prometheus)")
@@ -27,7 +27,7 @@ def prometheus(root: Path, cards: int) -> Iterator[str]:
         begin = int(time.time()) // STEP * STEP - WINDOW - STEP
         times = [float(at) for at in range(begin, begin + WINDOW + _AHEAD, STEP)]
         batch: list[tuple[Labels, Samples]] = []
-        for one in _series(cards, times):
+        for one in _series(gpus, times):
             batch.append(one)
             if len(batch) >= _AT_ONCE:
                 promworld.write(url, batch)
@@ -37,9 +37,9 @@ def prometheus(root: Path, cards: int) -> Iterator[str]:
 
 
 @contextmanager
-def stand_in(cards: int) -> Iterator[str]:
+def stand_in(gpus: int) -> Iterator[str]:
     """The address of bench.analyzer_stub, in its own process."""
-    command = [sys.executable, "-m", "bench.analyzer_stub", str(cards)]
+    command = [sys.executable, "-m", "bench.analyzer_stub", str(gpus)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
@@ -53,10 +53,10 @@ def renew(url: str) -> None:
         answer.read()
 
 
-def _series(cards: int, times: list[float]) -> Iterator[tuple[Labels, Samples]]:
+def _series(gpus: int, times: list[float]) -> Iterator[tuple[Labels, Samples]]:
     """Each holder's series; its end has a stale marker, as when Prometheus no longer finds a series on a page."""
-    dice, handover = random.Random(cards), times[0] + WINDOW * 2 / 3
-    for holder in holders(cards, handovers=True):
+    dice, handover = random.Random(gpus), times[0] + WINDOW * 2 / 3
+    for holder in holders(gpus, handovers=True):
         held = [at for at in times if holder.begins <= at - handover < holder.ends]
         rows = [values(holder, dice) for _ in held]
         for name, column in zip(NAMES, zip(*rows, strict=True), strict=True):

@@ -14,7 +14,7 @@ NAMES = (
     "DCGM_FI_DEV_POWER_USAGE",
     "DCGM_FI_DEV_SM_CLOCK",
 )
-CARDS_ON_NODE = 8
+GPUS_ON_NODE = 8
 _MEMORY = 40_536  # MiB
 _HANDED_OVER = 100  # one of this many GPUs gets a new holder within the window
 _SEED = 20250601
@@ -33,10 +33,10 @@ class Holder(NamedTuple):
     ends: float = float("inf")
 
 
-def holders(cards: int, *, handovers: bool) -> Iterator[Holder]:
+def holders(gpus: int, *, handovers: bool) -> Iterator[Holder]:
     """Every GPU with its pod; some GPUs have two pods, one after the other."""
     dice = random.Random(_SEED)
-    for number in range(cards):
+    for number in range(gpus):
         low, high = dice.choice(_LOADS)
         if handovers and number % _HANDED_OVER == _HANDED_OVER // 2:
             yield Holder(_labels(number, dice, round_=0), 0, 0, ends=0)
@@ -60,7 +60,7 @@ def values(holder: Holder, dice: random.Random) -> tuple[float, ...]:
 
 
 def _labels(number: int, dice: random.Random, *, round_: int) -> Labels:
-    node, index = divmod(number, CARDS_ON_NODE)
+    node, index = divmod(number, GPUS_ON_NODE)
     return {
         "DCGM_FI_DRIVER_VERSION": "550.54.15",
         "Hostname": f"gpu-node-{node:05d}",

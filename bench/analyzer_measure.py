@@ -33,7 +33,7 @@ _ROUNDING = 0.1001  # points: the analyzer and the script both round a score to 
 class AnalyzerEffort(Struct, frozen=True, kw_only=True):
     """How long to measure, and on which fleets."""
 
-    cards: tuple[int, ...] = (100, 1000, 5000)  # GPUs in a real Prometheus
+    gpus: tuple[int, ...] = (100, 1000, 5000)  # GPUs in a real Prometheus
     replayed: int = 100_000  # GPUs in the stand-in
     rounds: int = 9
     replayed_rounds: int = 7
@@ -42,7 +42,7 @@ class AnalyzerEffort(Struct, frozen=True, kw_only=True):
 
 
 ANALYZER_QUICK = AnalyzerEffort(
-    cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=2, requests=10, replayed_requests=3
+    gpus=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=2, requests=10, replayed_requests=3
 )
 
 
@@ -64,7 +64,7 @@ class Page(Struct, frozen=True, kw_only=True):
 class FleetSize(Struct, frozen=True, kw_only=True):
     """The costs of a fleet of one size."""
 
-    cards: int
+    gpus: int
     served_by: str
     ready: float  # seconds from the start until the first analysis is done
     first: float  # seconds of the first analysis
@@ -93,9 +93,9 @@ class FleetSize(Struct, frozen=True, kw_only=True):
         return self.analysis.wall / self.script.wall
 
     @property
-    def per_card(self) -> float:
+    def per_gpu(self) -> float:
         """Seconds of an analysis per GPU."""
-        return self.analysis.wall / self.cards
+        return self.analysis.wall / self.gpus
 
 
 class AnalyzerFigures(Struct, frozen=True, kw_only=True):
@@ -109,30 +109,30 @@ class AnalyzerFigures(Struct, frozen=True, kw_only=True):
 def run(effort: AnalyzerEffort) -> AnalyzerFigures:
     """Measure one fleet after the other."""
     with client() as asker:
-        sizes = tuple(_real(cards, asker, effort) for cards in effort.cards)
+        sizes = tuple(_real(gpus, asker, effort) for gpus in effort.gpus)
         replayed = _replayed(effort.replayed, asker, effort)
     return AnalyzerFigures(sizes=sizes, replayed=replayed, speed=SPEED.share())
 
 
-def _real(cards: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
+def _real(gpus: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
     with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root:
-        _say(f"{cards} GPUs: filling Prometheus")
-        with analyzer_feed.prometheus(Path(root), cards) as url:
-            return _size(url, asker, root=Path(root), cards=cards, served_by="Prometheus", effort=effort)
+        _say(f"{gpus} GPUs: filling Prometheus")
+        with analyzer_feed.prometheus(Path(root), gpus) as url:
+            return _size(url, asker, root=Path(root), gpus=gpus, served_by="Prometheus", effort=effort)
 
 
-def _replayed(cards: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
+def _replayed(gpus: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
     with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root:
-        _say(f"{cards} GPUs: preparing the stand-in's answers")
-        with analyzer_feed.stand_in(cards) as url:
-            return _size(url, asker, root=Path(root), cards=cards, served_by="stand-in", effort=effort)
+        _say(f"{gpus} GPUs: preparing the stand-in's answers")
+        with analyzer_feed.stand_in(gpus) as url:
+            return _size(url, asker, root=Path(root), gpus=gpus, served_by="stand-in", effort=effort)
 
 
-def _size(url: str, asker: Client, *, root: Path, cards: int, served_by: str, effort: AnalyzerEffort) -> FleetSize:
-    _say(f"{cards} GPUs: first analysis")
+def _size(url: str, asker: Client, *, root: Path, gpus: int, served_by: str, effort: AnalyzerEffort) -> FleetSize:
+    _say(f"{gpus} GPUs: first analysis")
     renew = partial(analyzer_feed.renew, url) if served_by == "stand-in" else lambda: None
     with programs.analyzer(root, url) as analyzer, _script(url) as script:
-        measured = _Measured(analyzer, script, asker, root=root, cards=cards, renew=renew)
+        measured = _Measured(analyzer, script, asker, root=root, gpus=gpus, renew=renew)
         return measured.size(effort, served_by=served_by)
 
 
@@ -146,10 +146,10 @@ class _Measured:
         asker: Client,
         *,
         root: Path,
-        cards: int,
+        gpus: int,
         renew: Callable[[], None],
     ) -> None:
-        self._analyzer, self._script, self._asker, self._root, self._cards = analyzer, script, asker, root, cards
+        self._analyzer, self._script, self._asker, self._root, self._gpus = analyzer, script, asker, root, gpus
         self._renew = renew
         self._requests: list[int] = []
         self._own: list[float] = []
@@ -165,14 +165,14 @@ class _Measured:
         requests = effort.requests if real else effort.replayed_requests
         ours, theirs = self._rounds(rounds)
         first_answer = self._asker.scrape_once(self._analyzer.port, headers=_JSON, path="/results")
-        _say(f"{self._cards} GPUs: /results and /metrics")
+        _say(f"{self._gpus} GPUs: /results and /metrics")
         results, results_gzip = (self._results(headers, requests) for headers in (_JSON, {**_JSON, **_GZIP}))
         pages = tuple(self._pages(requests))
         self._resident.append(self._analyzer.resident_bytes())
         wait = self._health_wait()
         self._proves_same()
         return FleetSize(
-            cards=self._cards,
+            gpus=self._gpus,
             served_by=served_by,
             ready=self._analyzer.start_seconds,
             first=first,
@@ -193,7 +193,7 @@ class _Measured:
 
     def _rounds(self, rounds: int) -> tuple[list[Cost], list[Cost]]:
         """Analyses and runs of the script in turn, so that noise affects both alike; each reports its own time."""
-        _say(f"{self._cards} GPUs: {rounds} analyses, and the plain script as often")
+        _say(f"{self._gpus} GPUs: {rounds} analyses, and the plain script as often")
         self._script.run(time.time())
         ours, theirs = [], []
         for _ in range(rounds):
@@ -282,11 +282,11 @@ class _Measured:
         self._analyze()
         shown = datetime.fromisoformat(self._summary()["timestamp"]).timestamp()
         expected = self._script.scores(shown + 0.5)  # no sample lies in between, so both windows hold the same samples
-        cards = Counter(key.split()[0] for key in expected)
-        single = {key.split()[0]: score for key, score in expected.items() if cards[key.split()[0]] == 1}
+        gpus = Counter(key.split()[0] for key in expected)
+        single = {key.split()[0]: score for key, score in expected.items() if gpus[key.split()[0]] == 1}
         found = {row["gpu_id"]: row["score"] for row in json.loads(self._get("/results"))}
-        assert found.keys() == cards.keys(), (len(found), len(cards))
-        wrong = {card: (found[card], score) for card, score in single.items() if abs(found[card] - score) > _ROUNDING}
+        assert found.keys() == gpus.keys(), (len(found), len(gpus))
+        wrong = {gpu: (found[gpu], score) for gpu, score in single.items() if abs(found[gpu] - score) > _ROUNDING}
         assert not wrong, f"{len(wrong)} scores differ, as of {next(iter(wrong.items()))}"
 
     def _summary(self) -> dict[str, Any]:

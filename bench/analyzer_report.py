@@ -14,11 +14,11 @@ def targets(f: AnalyzerFigures) -> tuple[Target, ...]:
 
 
 def _of_size(s: FleetSize) -> Iterator[Target]:
-    at = f"{s.cards} GPUs: "
+    at = f"{s.gpus} GPUs: "
     yield _target(f"{at}analysis, time / plain script, {s.served_by}", s.against_script, 1.5, "×")
-    memory = next(bound for cards, bound in _MEMORY if s.cards <= cards)
+    memory = next(bound for gpus, bound in _MEMORY if s.gpus <= gpus)
     yield _target(f"{at}resident memory", s.resident_bytes / 1e6, memory, "MB")
-    if s.cards <= 5_000:
+    if s.gpus <= 5_000:
         yield _target(f"{at}/results", s.results * 1e3, 50, "ms")
         yield _target(f"{at}/results, first after an analysis", s.results_first * 1e3, 50, "ms")
         for page in s.pages:
@@ -29,8 +29,8 @@ def _growth(f: AnalyzerFigures) -> Iterator[Target]:
     """Linear growth: the cost per GPU in the largest fleet of a real Prometheus, as a multiple of a smaller one."""
     *smaller, large = f.sizes
     for small in smaller:
-        at = f"{large.cards} / {small.cards} GPUs: "
-        yield _target(f"{at}time of an analysis per GPU", large.per_card / small.per_card, 2, "×")
+        at = f"{large.gpus} / {small.gpus} GPUs: "
+        yield _target(f"{at}time of an analysis per GPU", large.per_gpu / small.per_gpu, 2, "×")
         yield _target(f"{at}requests per analysis", large.usual_requests / small.usual_requests, 1, "×")
 
 
@@ -64,7 +64,7 @@ def markdown(result: Result, f: AnalyzerFigures) -> str:
 def _analysis_row(s: FleetSize) -> str:
     requests = " or ".join(str(number) for number in sorted(set(s.requests)))
     return (
-        f"| {s.cards} | {s.served_by} | {_ms(s.analysis.wall)} | {_ms(s.script.wall)} | {_ms(s.outside)} "
+        f"| {s.gpus} | {s.served_by} | {_ms(s.analysis.wall)} | {_ms(s.script.wall)} | {_ms(s.outside)} "
         f"| {_ms(s.analysis.cpu)} | {_ms(s.script.cpu)} | {_ms(s.first)} | {s.ready:.1f} s | {requests} "
         f"| {_ms(s.health_wait)} | {s.resident_bytes / 1e6:.0f} MB | {s.most_resident_bytes / 1e6:.0f} MB |"
     )
@@ -73,7 +73,7 @@ def _analysis_row(s: FleetSize) -> str:
 def _answer_row(s: FleetSize) -> str:
     pages = " | ".join(f"{page.ours * 1e3:.2f} ms | {page.static * 1e3:.2f} ms" for page in s.pages)
     return (
-        f"| {s.cards} | {s.results_bytes / 1e6:.1f} MB | {_ms(s.results)} | {_ms(s.results_gzip)} "
+        f"| {s.gpus} | {s.results_bytes / 1e6:.1f} MB | {_ms(s.results)} | {_ms(s.results_gzip)} "
         f"| {_ms(s.results_first)} | {s.page_bytes / 1e6:.1f} MB | {pages} |"
     )
 

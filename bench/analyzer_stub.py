@@ -1,4 +1,4 @@
-"""`python -m bench.analyzer_stub CARDS`: a PromQL engine for one fleet, with every answer prepared.
+"""`python -m bench.analyzer_stub GPUS`: a PromQL engine for one fleet, with every answer prepared.
 
 It replaces a real Prometheus that would take minutes to fill. It prints its port, and ends when its input ends. The
 answers have the bytes that Prometheus would send: labels in their order, one row for each series. Its speed must not be
@@ -36,11 +36,11 @@ _ASKED_MORE = frozenset(NAMES[:2])  # for the other metrics only means are queri
 class Engine:
     """The answers by function and metric."""
 
-    def __init__(self, cards: int) -> None:
-        self._cards = cards
+    def __init__(self, gpus: int) -> None:
+        self._gpus = gpus
         self._answers: dict[tuple[str, str], bytes] = {}
-        dice, rows = random.Random(cards), []
-        for holder in holders(cards, handovers=False):
+        dice, rows = random.Random(gpus), []
+        for holder in holders(gpus, handovers=False):
             labels = json.dumps(holder.labels, separators=(",", ":"))
             rows.append((labels, list(zip(*(values(holder, dice) for _ in range(_SAMPLES)), strict=True))))
         for index, name in enumerate(NAMES):
@@ -93,7 +93,7 @@ class Engine:
         if query == "vector(1)":
             return f'{{"metric":{{}},"value":[{time.time():.3f},"1"]}}'
         if query.startswith("count by"):
-            return f'{{"metric":{{"__name__":"{NAMES[0]}"}},"value":[{time.time():.3f},"{self._cards}"]}}'
+            return f'{{"metric":{{"__name__":"{NAMES[0]}"}},"value":[{time.time():.3f},"{self._gpus}"]}}'
         return "" if query.startswith("up{") else None
 
 

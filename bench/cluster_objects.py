@@ -15,7 +15,7 @@ PER_GPU = 4
 PODS = GPUS * PER_GPU  # on each node
 TEAMS = 20
 GIVEN = 8192  # MiB that each pod has at first
-_CARD = 81920  # MiB
+_GPU = 81920  # MiB
 _SINCE = "2025-06-01T08:00:00Z"
 _ASKED = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "20", "cpu": "8", "memory": "64Gi"}
 
@@ -44,12 +44,12 @@ def pods(count: int) -> Iterator[Object]:
 
 def node(number: int) -> Object:
     """A node whose plugin registered its GPUs."""
-    cards = [
+    gpus = [
         {
-            "id": _card(number, index),
+            "id": _gpu(number, index),
             "index": index,
             "count": 10,
-            "devmem": _CARD,
+            "devmem": _GPU,
             "devcore": 100,
             "type": "NVIDIA A100-SXM4-80GB",
             "numa": index // 4,
@@ -69,7 +69,7 @@ def node(number: int) -> Object:
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "gpu": "on"},
             "annotations": {
                 "hami.io/node-handshake": "Reported 2025-06-01 08:00:00",
-                "hami.io/node-nvidia-register": json.dumps(cards),
+                "hami.io/node-nvidia-register": json.dumps(gpus),
             },
         },
         "spec": {},
@@ -80,8 +80,8 @@ def node(number: int) -> Object:
 def pod(place: Place, *, memory: int) -> Object:
     """A running pod with a part of a GPU, this many MiB."""
     number = place.node * PODS + place.slot
-    where, card = _node(place.node), _card(place.node, place.slot // PER_GPU)
-    given = f"{card},NVIDIA,{memory},20:;"
+    where, gpu = _node(place.node), _gpu(place.node, place.slot // PER_GPU)
+    given = f"{gpu},NVIDIA,{memory},20:;"
     mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("data", "scratch", "models")]
     return {
         "kind": "Pod",
@@ -146,7 +146,7 @@ def _node(number: int) -> str:
     return f"gpu-node-{number:05d}"
 
 
-def _card(number: int, index: int) -> str:
+def _gpu(number: int, index: int) -> str:
     return f"GPU-{number:08x}-{index:04x}-4aaa-8bbb-{number:06x}{index:06x}"
 
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.analyzer_fleet import CARDS_ON_NODE, STEP, WINDOW
+from bench.analyzer_fleet import GPUS_ON_NODE, STEP, WINDOW
 from vgpuscope.catalog import node as m
 
 TENANTS = 4  # pods on each GPU
@@ -52,7 +52,7 @@ def _of_gpu(number: int, dice: random.Random) -> Iterator[Row]:
         yield from _of_node(place)
     yield from _of_pods(number, gpu, loads, used)
     total = tuple(min(1.0, sum(at)) for at in zip(*loads, strict=True))
-    model = _MODELS[number // CARDS_ON_NODE % len(_MODELS)]
+    model = _MODELS[number // GPUS_ON_NODE % len(_MODELS)]
     yield m.GPU_INFO.name, {**gpu, "gpu_index": str(index), "model": model, "driver_version": "550.54.15"}, (1,)
     yield m.GPU_HEALTH.name, {**gpu, "health": "ok"}, (1,)
     yield m.GPU_MODE.name, {**gpu, "mode": "hami"}, (1,)
@@ -102,7 +102,7 @@ def _of_node(place: Labels) -> Iterator[Row]:
 
 
 def _place(number: int) -> tuple[Labels, int]:
-    node, index = divmod(number, CARDS_ON_NODE)
+    node, index = divmod(number, GPUS_ON_NODE)
     address = f"10.{node >> 8 & 255}.{node & 255}.17:9400"
     return {"instance": address, "job": "gpu-agents", "node": f"gpu-node-{node:05d}"}, index
 

@@ -104,10 +104,10 @@ class Case:
         """Adds an exporter with one GPU."""
         self.target(gpu, **more)
 
-    def shared(self, *tenants: tuple[Tenant, str], mode: str = "hami", card: str | None = None, **more: Any) -> Gpu:
+    def shared(self, *tenants: tuple[Tenant, str], mode: str = "hami", gpu: str | None = None, **more: Any) -> Gpu:
         """A GPU with several tenants, and the truth about each of them."""
         made = self.gpu(tenants=tuple(one for one, _ in tenants), mode=mode, **more)
-        self.truth[Subject(made.uuid)] = card or self.kind.truth
+        self.truth[Subject(made.uuid)] = gpu or self.kind.truth
         for one, truth in tenants:
             self.truth[Subject(made.uuid, pod=one.pod)] = truth
         return made

@@ -196,14 +196,14 @@ def claims(rows: list[dict[str, Any]], cases: list[Case]) -> dict[Subject, Claim
     for row in rows:
         mig = row.get("mig") or ""
         place = instances.get(mig, mig.removeprefix("GI-"))
-        card = Subject(row["gpu_id"], place)
-        _worst(found, card, _claim(row, row["use_class"]))
+        one_gpu = Subject(row["gpu_id"], place)
+        _worst(found, one_gpu, _claim(row, row["use_class"]))
         for tenant in row.get("tenants") or ():
             said = tenant.get("verdict") or ABSENT
             shown = Claim(
                 verdict=said, status=tenant.get("status") or said, use_class=tenant.get("use_class") or ABSENT
             )
-            _worst(found, card._replace(pod=tenant["pod"]), shown)
+            _worst(found, one_gpu._replace(pod=tenant["pod"]), shown)
     return found
 
 
@@ -233,10 +233,10 @@ def oour_claims(url: str, at: float, window: float) -> dict[Subject, Claim]:
         uuid = labels["UUID"]
         util, copy, used, free, power = (means[term].get(uuid, 0.0) for term in _OOUR_TERMS)
         said = IDLE if oour_score(util, copy, used=used, free=free, power=power) < _OOUR_IDLE else "in_use"
-        card = Subject(uuid, labels.get("GPU_I_ID", ""))
-        _worst(found, card, Claim(verdict=said, status=said))
+        one_gpu = Subject(uuid, labels.get("GPU_I_ID", ""))
+        _worst(found, one_gpu, Claim(verdict=said, status=said))
         pod = labels.get("exported_pod") or labels.get("pod", "")
-        _worst(found, card._replace(pod=pod), Claim(verdict=said, status=said))
+        _worst(found, one_gpu._replace(pod=pod), Claim(verdict=said, status=said))
     return found
 
 

@@ -696,19 +696,19 @@ def _(c: Case) -> None:
 @kind("HAMi: the card is at 90 %, every tenant is shown with 0", UNPROVEN, AGENT)
 def _(c: Case) -> None:
     tenants = [(_tenant(c, name, launches=flat(1.0)), UNPROVEN) for name in ("one", "two")]
-    c.shows(c.shared(*tenants, card=BUSY, unattributed=flat(0.9)))
+    c.shows(c.shared(*tenants, gpu=BUSY, unattributed=flat(0.9)))
 
 
 @kind("HAMi: a tenant without numbers of its own", UNPROVEN, AGENT)
 def _(c: Case) -> None:
     blind = _tenant(c, "blind", measured=False, compute=flat(0.3))
-    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (blind, UNPROVEN), card=BUSY))
+    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (blind, UNPROVEN), gpu=BUSY))
 
 
 @kind("HAMi: a young tenant beside a busy one", UNPROVEN, AGENT)
 def _(c: Case) -> None:
     young = _tenant(c, "young", since=-c.m(3))
-    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (young, UNPROVEN), card=BUSY))
+    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (young, UNPROVEN), gpu=BUSY))
 
 
 @kind("HAMi: series of one tenant have a hole", UNPROVEN, AGENT)
@@ -719,7 +719,7 @@ def _(c: Case) -> None:
     def edit(t: float, page: Page) -> Page:
         return [row for row in page if not (begin <= t < end and ("pod", holed.pod) in row[1])]
 
-    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (holed, UNPROVEN), card=BUSY), edit=edit)
+    c.shows(c.shared((_tenant(c, "worker", compute=flat(0.5)), BUSY), (holed, UNPROVEN), gpu=BUSY), edit=edit)
 
 
 @kind("HAMi: false zeros in the library's numbers of a busy tenant", BUSY, AGENT)

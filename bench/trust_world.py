@@ -358,18 +358,18 @@ def _agent_node(gpu: Gpu, t: float, now: float) -> Iterator[Row]:
 
 
 def _agent_gpu(gpu: Gpu, t: float) -> Iterator[Row]:
-    card = ("node", gpu.node, "gpu_uuid", gpu.uuid)
-    labels = _labels(*card)
+    one_gpu = ("node", gpu.node, "gpu_uuid", gpu.uuid)
+    labels = _labels(*one_gpu)
     lost = gpu.lost_from <= t
     info = ("gpu_index", str(gpu.index), "model", gpu.model.name, "driver_version", "550.54.15")
-    yield "vgpuscope_gpu_info", _labels(*card, *info), 1.0
+    yield "vgpuscope_gpu_info", _labels(*one_gpu, *info), 1.0
     mode = gpu.mode if any(one.there(t) for one in gpu.tenants) or gpu.instances else "free"
     for name in _HEALTH:
-        yield "vgpuscope_gpu_health", _labels(*card, "health", name), float(name == ("lost" if lost else "ok"))
+        yield "vgpuscope_gpu_health", _labels(*one_gpu, "health", name), float(name == ("lost" if lost else "ok"))
     for name in _MODES:
-        yield "vgpuscope_gpu_mode", _labels(*card, "mode", name), float(name == mode)
+        yield "vgpuscope_gpu_mode", _labels(*one_gpu, "mode", name), float(name == mode)
     if lost:
-        yield "vgpuscope_gpu_xid_errors_total", _labels(*card, "xid", "79"), 1.0
+        yield "vgpuscope_gpu_xid_errors_total", _labels(*one_gpu, "xid", "79"), 1.0
         return
     yield "vgpuscope_gpu_memory_total_bytes", labels, float(gpu.model.memory * MIB)
     yield "vgpuscope_gpu_memory_used_bytes", labels, float(int(gpu.held(t)) * MIB)
@@ -380,7 +380,7 @@ def _agent_gpu(gpu: Gpu, t: float) -> Iterator[Row]:
         yield from _agent_work(gpu, labels, t)
         for owner, signal in (("system", never), ("unattributed", gpu.unattributed), ("ended", never)):
             seconds = gpu.total(f"sm-{owner}", signal, t)
-            yield "vgpuscope_gpu_sm_ledger_seconds_total", _labels(*card, "owner", owner), seconds
+            yield "vgpuscope_gpu_sm_ledger_seconds_total", _labels(*one_gpu, "owner", owner), seconds
 
 
 def _agent_power(gpu: Gpu, labels: Labels, t: float) -> Iterator[Row]:

@@ -37,11 +37,11 @@ def pod(name, *held, namespace="ml", container="train"):
             container=container,
             init=False,
             vendor="NVIDIA",
-            device=f"GPU-{card}",
+            device=f"GPU-{gpu}",
             memory=memory * GIB,
             cores=cores,
         )
-        for card, memory, cores in held
+        for gpu, memory, cores in held
     )
     return PodState(
         uid=name, namespace=namespace, name=name, phase="Running", node="n", assigned_node="n", assignments=assignments

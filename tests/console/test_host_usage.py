@@ -22,10 +22,10 @@ def agent_says(fleet: Demo, node: str) -> dict[str, Any]:
 
 
 def figure(page: Any, title: str) -> str:
-    card = page.locator(
+    gpu = page.locator(
         ".figures.plain .figure", has=page.get_by_role("button", name=f"What is this? {title}", exact=True)
     )
-    return str(card.locator(".figure-value").inner_text())
+    return str(gpu.locator(".figure-value").inner_text())
 
 
 def test_a_pod_that_prepares_data_is_shown_with_its_cpu_and_its_process(opened: Opened, fleet: Demo):

@@ -19,21 +19,21 @@ MIB = 2**20
 PROGRAM = ("-m", "vgpuscope")
 
 
-def registered(name: str, *cards: str, memory: int | Mapping[str, int] = 81920, **more: object) -> Object:
+def registered(name: str, *gpus: str, memory: int | Mapping[str, int] = 81920, **more: object) -> Object:
     """A node whose plugin registered GPUs, of one size in MiB or each of its own."""
-    sizes = dict.fromkeys(cards, memory) if isinstance(memory, int) else memory
-    card = {"count": 10, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
-    devices = [{"id": id_, "index": index, "devmem": sizes[id_], **card} for index, id_ in enumerate(cards)]
+    sizes = dict.fromkeys(gpus, memory) if isinstance(memory, int) else memory
+    gpu = {"count": 10, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
+    devices = [{"id": id_, "index": index, "devmem": sizes[id_], **gpu} for index, id_ in enumerate(gpus)]
     made = node(name)
     made["metadata"].setdefault("annotations", {})["hami.io/node-nvidia-register"] = json.dumps(devices)
     return made
 
 
 def holder(
-    name: str, where: str, card: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: Any
+    name: str, where: str, gpu: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: Any
 ) -> Object:
     """A pod that HAMi's scheduler placed."""
-    notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{memory},{cores}:;"}
+    notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{gpu},NVIDIA,{memory},{cores}:;"}
     return pod(name, node=where if bound else None, annotations=notes, **more)
 
 

@@ -132,8 +132,8 @@ class DevicePlugins:
     def __enter__(self) -> "DevicePlugins":
         for found in self._cluster.list("nodes"):
             text = found["metadata"].get("annotations", {}).get("hami.io/node-nvidia-register", "[]")
-            for card in json.loads(text):
-                self._capacity[card["id"]] = (card["devmem"], card["devcore"], card["count"])
+            for gpu in json.loads(text):
+                self._capacity[gpu["id"]] = (gpu["devmem"], gpu["devcore"], gpu["count"])
         self._thread.start()
         return self
 
@@ -201,11 +201,11 @@ class DevicePlugins:
             if notes.get(PHASE) == "allocating":
                 self._due[meta["namespace"], meta["name"]] = node
 
-    def _audit(self, cards: set[str], name: str) -> None:
+    def _audit(self, gpus: set[str], name: str) -> None:
         used: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for _, shares in self._pods.values():
             for uuid, memory, cores in shares:
-                if uuid in cards:
+                if uuid in gpus:
                     used[uuid][0] += memory
                     used[uuid][1] += cores
                     used[uuid][2] += 1

@@ -19,7 +19,7 @@ from tests.sim.demorun import END, Running
 from tests.store import fleets
 from tools.alerting.tables import by_name
 from tools.alerting.workload import RULES
-from vgpuscope.views.fleet.metrics import cards_page
+from vgpuscope.views.fleet.metrics import gpus_page
 
 pytestmark = pytest.mark.real
 
@@ -37,7 +37,7 @@ def until(condition: Callable[[], object], seconds: float = 240) -> None:
 def analyzer_page(**tenant) -> str:
     """What the analyzer serves of one GPU with one notebook."""
     carol = fleets.tenant("carol-0", namespace="nb", owner="Notebook/carol", **tenant)
-    return cards_page([fleets.gpu(1, tenants=(carol,))], end=fleets.NOON).text().decode()
+    return gpus_page([fleets.gpu(1, tenants=(carol,))], end=fleets.NOON).text().decode()
 
 
 def test_a_notebook_that_holds_memory_without_work_is_reported_to_the_receiver_until_it_works(tmp_path):

@@ -44,24 +44,24 @@ class Fleet(Engine):
         super().__init__()
         self._random = random.Random(4)
         for number in range(BUSY + IDLE):
-            self.card(number, low=85 if number < BUSY else 0, high=100 if number < BUSY else 2)
-        self.card(100, pod="before", low=0, high=0, count=30, until=END - 300, ends=True)
-        self.card(100, pod="after", low=95, high=95, count=10)
-        self.card(101, pod="ended", low=0, high=0, count=50, until=END - 240, ends=True)
-        self.card(102, pod="long-gone", low=0, high=0, until=END - 1800, ends=True)
-        self.card(103, pod="mig-a", low=95, high=95, GPU_I_ID="1", GPU_I_PROFILE="3g.40gb")
-        self.card(103, pod="mig-b", low=0, high=0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb")
+            self.gpu(number, low=85 if number < BUSY else 0, high=100 if number < BUSY else 2)
+        self.gpu(100, pod="before", low=0, high=0, count=30, until=END - 300, ends=True)
+        self.gpu(100, pod="after", low=95, high=95, count=10)
+        self.gpu(101, pod="ended", low=0, high=0, count=50, until=END - 240, ends=True)
+        self.gpu(102, pod="long-gone", low=0, high=0, until=END - 1800, ends=True)
+        self.gpu(103, pod="mig-a", low=95, high=95, GPU_I_ID="1", GPU_I_PROFILE="3g.40gb")
+        self.gpu(103, pod="mig-b", low=0, high=0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb")
         for pod in ("slice-a", "slice-b"):
-            self.card(104, pod=pod, low=50, high=50)
-        self.card(105, pod="blank", low=95, high=95, false=BLANK)
-        self.card(106, pod="infinite", low=95, high=95, false=math.inf)
+            self.gpu(104, pod=pod, low=50, high=50)
+        self.gpu(105, pod="blank", low=95, high=95, false=BLANK)
+        self.gpu(106, pod="infinite", low=95, high=95, false=math.inf)
         exporter = {"job": "off", "pod": "gpu-exporter-1", "namespace": "monitoring", "container": "exporter"}
-        self.card(107, low=60, high=60, **exporter, exported_pod="train", exported_namespace="ml")
-        self.card(108, low=0, high=0, **exporter)
-        self.card(109, pod="elsewhere", low=30, high=30, cluster="b")
+        self.gpu(107, low=60, high=60, **exporter, exported_pod="train", exported_namespace="ml")
+        self.gpu(108, low=0, high=0, **exporter)
+        self.gpu(109, pod="elsewhere", low=30, high=30, cluster="b")
         self._agent()
 
-    def card(self, number, *, low, high, count=40, until=END, ends=False, false=None, **more) -> None:
+    def gpu(self, number, *, low, high, count=40, until=END, ends=False, false=None, **more) -> None:
         labels = {"UUID": f"GPU-{number:08d}-0000", "gpu": str(number % 8), "modelName": "NVIDIA A100-SXM4-80GB"}
         labels |= {"Hostname": f"node-{number // 8}", "job": "dcgm", "cluster": "a"}
         labels |= {"pod": f"train-{number}", "namespace": "ml", "container": "main"} | more
@@ -77,7 +77,7 @@ class Fleet(Engine):
 
     def _agent(self) -> None:
         for number in range(2):
-            card = {"node": "n1", "gpu_uuid": f"GPU-own-{number}", "job": "agents", "cluster": "a"}
+            gpu = {"node": "n1", "gpu_uuid": f"GPU-own-{number}", "job": "agents", "cluster": "a"}
             util = [self._random.random() for _ in range(80)]
             for metric, values in {
                 m.GPU_UTILIZATION: util,
@@ -86,11 +86,11 @@ class Fleet(Engine):
                 m.GPU_MEMORY_USED: [4e9] * 80,
                 m.GPU_MEMORY_TOTAL: [8e9] * 80,
             }.items():
-                self.add(metric.name, values, until=END, step=15, **card)
-            self.add(m.GPU_INFO.name, [1.0] * 80, until=END, step=15, **card, gpu_index=str(number), model="NVIDIA A10")
+                self.add(metric.name, values, until=END, step=15, **gpu)
+            self.add(m.GPU_INFO.name, [1.0] * 80, until=END, step=15, **gpu, gpu_index=str(number), model="NVIDIA A10")
             tenant = {"namespace": "ml", "pod": f"own-{number}", "container": "c", "pod_uid": f"u{number}"}
             for metric, value in ((m.CONTAINER_PROCESSES, 1.0), (m.CONTAINER_SM, 0.25), (m.CONTAINER_SM_MAX, 0.5)):
-                self.add(metric.name, [value] * 80, until=END, step=15, **card, **tenant)
+                self.add(metric.name, [value] * 80, until=END, step=15, **gpu, **tenant)
 
     def samples(self, name: str, **labels: str) -> list[float]:
         """The true samples of the one such series in the window."""
@@ -195,7 +195,7 @@ def _rounded(one: Track) -> str:
     return f"{one.gpu_id} {one.mig} {one.tenant} {one.hostname} {one.model} {one.first} {one.last} {terms}"
 
 
-async def test_a_card_that_changed_hands_is_split_there(url):
+async def test_a_gpu_that_changed_hands_is_split_there(url):
     reading = await read(url)
     before, after = track(reading, "before"), track(reading, "after")
     assert (before.first, before.last, before.terms["gpu_util"].max) == (END - WINDOW + STEP, END - 300, 0.0)
@@ -212,7 +212,7 @@ async def test_pods_that_ended_are_not_there(url):
     assert not {"ended", "long-gone"} & {one.tenant.pod for use in concluded(reading) for one in use.tenants}
 
 
-async def test_instances_are_apart_and_a_shared_card_is_one(url):
+async def test_instances_are_apart_and_a_shared_gpu_is_one(url):
     uses = concluded(await read(url))
     instances = {use.mig: use.verdict for use in uses if use.gpu_id == "GPU-00000103-0000"}
     [shared] = [use for use in uses if use.gpu_id == "GPU-00000104-0000"]
@@ -237,11 +237,11 @@ async def test_with_honor_labels_off_the_tenant_is_the_exported_one(url):
 async def test_our_own_schema_is_read_beside_the_other(url, fleet):
     reading = await read(url)
     assert set(reading.schemas) == {"dcgm", "vgpuscope"}
-    [card] = [one for one in reading.tracks if one.gpu_id == "GPU-own-1" and not one.own]
+    [gpu] = [one for one in reading.tracks if one.gpu_id == "GPU-own-1" and not one.own]
     raw = fleet.samples(m.GPU_UTILIZATION.name, gpu_uuid="GPU-own-1")
-    assert card.terms["gpu_util"].mean == pytest.approx(sum(raw) / 40)
-    assert card.interval == 15.0
-    assert (card.model, card.gpu_index, card.terms["mem_total"].mean) == ("NVIDIA A10", "1", 8e9)
+    assert gpu.terms["gpu_util"].mean == pytest.approx(sum(raw) / 40)
+    assert gpu.interval == 15.0
+    assert (gpu.model, gpu.gpu_index, gpu.terms["mem_total"].mean) == ("NVIDIA A10", "1", 8e9)
     container = track(reading, "own-1")
     assert container.own
     assert (container.terms["process_sm"].max, container.tenant.pod_uid) == (0.5, "u1")

@@ -204,7 +204,7 @@ def test_each_version_of_the_api_says_the_same(cluster):
     assert new.items == middle.items == old.items
 
 
-def test_a_card_that_a_real_scheduler_gave_is_held_by_its_pod(cluster):
+def test_a_gpu_that_a_real_scheduler_gave_is_held_by_its_pod(cluster):
     publish(cluster, "nvidia_gpus.json")
     gpu_class(cluster)
     cluster.create(wanting("c"))
@@ -221,7 +221,7 @@ def test_a_card_that_a_real_scheduler_gave_is_held_by_its_pod(cluster):
     assert (one.findings, fresh(cluster)) == ((), one)
 
 
-def test_pods_that_share_a_claim_share_its_card(cluster):
+def test_pods_that_share_a_claim_share_its_gpu(cluster):
     publish(cluster, "nvidia_gpus.json")
     gpu_class(cluster)
     cluster.create(wanting("c"))
@@ -279,7 +279,7 @@ def test_who_looks_as_an_administrator_and_who_waits_hold_nothing(everything):
     assert (one.holders, one.capacity.allocated.cards) == ((), 0)
 
 
-def test_shares_of_a_card_are_what_a_real_scheduler_lets_claims_consume(everything):
+def test_shares_of_a_gpu_are_what_a_real_scheduler_lets_claims_consume(everything):
     publish(everything, "hami_core.json")
     gpu_class(everything, "hami-core-gpu.project-hami.io")
     everything.create(wanting("c", capacity={"requests": {"cores": "50", "memory": "10Gi"}}))
@@ -292,19 +292,19 @@ def test_shares_of_a_card_are_what_a_real_scheduler_lets_claims_consume(everythi
     assert (one.devices[0].slots_free, one.devices[0].memory_free // MIB, one.findings) == (98, 81920 - 11264, ())
 
 
-def test_instances_that_a_real_scheduler_cuts_out_of_a_card_are_parts_of_it(everything):
+def test_instances_that_a_real_scheduler_cuts_out_of_a_gpu_are_parts_of_it(everything):
     publish(everything, "nvidia_dynamic_mig.json")
     gpu_class(everything, type_="mig")
     everything.create(wanting("c", count=2))
     one = scheduled(everything, user("train", "c"))
-    (card,) = one.devices
-    assert (card.device.id, card.device.mode, card.shared, card.containers) == (GPU, "mig", 2, 1)
-    assert card.memory_allocated == sum(holder.memory for holder in one.holders) > 0
-    assert len({held.instance.start for held in card.instances}) == 2
+    (gpu,) = one.devices
+    assert (gpu.device.id, gpu.device.mode, gpu.shared, gpu.containers) == (GPU, "mig", 2, 1)
+    assert gpu.memory_allocated == sum(holder.memory for holder in one.holders) > 0
+    assert len({held.instance.start for held in gpu.instances}) == 2
     assert (one.capacity.whole_cards, one.findings) == (0, ())
 
 
-def test_a_card_whose_driver_left_has_vanished_under_its_holder(cluster):
+def test_a_gpu_whose_driver_left_has_vanished_under_its_holder(cluster):
     publish(cluster, "nvidia_gpus.json")
     other = recorded("nvidia_gpus.json")[0]
     other["metadata"]["name"], other["spec"]["nodeName"] = "other", "n2"
@@ -320,7 +320,7 @@ def test_a_card_whose_driver_left_has_vanished_under_its_holder(cluster):
     ]
 
 
-def test_a_claim_whose_pod_is_gone_still_holds_its_card(cluster):
+def test_a_claim_whose_pod_is_gone_still_holds_its_gpu(cluster):
     publish(cluster, "nvidia_gpus.json")
     whole = recorded("claims.json")[0]
     cluster.create(whole)

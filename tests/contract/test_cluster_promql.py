@@ -56,15 +56,15 @@ def used(path):
     BEGAN.append(now)
     node.nvml.gpu(0, memory_used=75 * GIB, memory_reserved=0, utilization=80)
     node.nvml.gpu(1, memory_used=76 * GIB, memory_reserved=0, utilization=100)
-    for pid, name, card, took, limit, sm, idle in (
+    for pid, name, gpu, took, limit, sm, idle in (
         (11, "a", 0, 5 * GIB, 8 * GIB, 20, 0),
         (12, "b", 0, 9984 * MIB, 10 * GIB, 60, 1000),
         (13, "c", 1, 70 * GIB, 0, 100, 4000),
     ):
         uid = node.pod(name)
         node.process(pid, uid)
-        node.nvml.process(card, pid, memory=took).sample(card, pid, sm=sm)
-        node.region(uid, "main", gpu_uuid(card), limit=limit, p7=(pid, took, sm)).kernel(now - idle)
+        node.nvml.process(gpu, pid, memory=took).sample(gpu, pid, sm=sm)
+        node.region(uid, "main", gpu_uuid(gpu), limit=limit, p7=(pid, took, sm)).kernel(now - idle)
     return node
 
 
@@ -265,7 +265,7 @@ def test_the_dashboards_choice_of_nodes_has_every_node(prometheus):
     assert {labels["node"] for labels, _ in found} == {HERE, THERE}
 
 
-def test_an_alert_can_name_the_node_and_the_type_of_the_card(prometheus):
+def test_an_alert_can_name_the_node_and_the_type_of_the_gpu(prometheus):
     """Its text has {{ $labels.nodeid }} and {{ $labels.devicetype }}; the first is empty with HAMi before v2.10."""
     [(labels, _)] = prometheus.ask(GUIDE["GPUMemoryUsageHigh"][0])
     assert (labels["nodeid"], labels["devicetype"]) == (HERE, "NVIDIA A100")

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.real
 
 NODES = [400, pytest.param(1000, marks=pytest.mark.long)]
 PODS = 8
-CARD = 81920  # MiB
+GPU = 81920  # MiB
 NAMESPACES = [f"team-{i}" for i in range(10)]
 STORM = 100  # objects that are created, that are changed and that go
 AT_ONCE = 6
 
 
-def cards(node):
+def gpus(node):
     return [f"GPU-{node}-{i}" for i in range(2)]
 
 
@@ -37,7 +37,7 @@ def objects(nodes):
     """Every pod's share is of a size of its own, so that a mistake does not cancel out."""
     for number in range(nodes):
         name = name_of(number)
-        yield registered(name, *cards(name), memory=CARD)
+        yield registered(name, *gpus(name), memory=GPU)
         for place in range(PODS):
             yield pod_of(number, place)
     for namespace in NAMESPACES:
@@ -49,7 +49,7 @@ def pod_of(number, place, prefix="p"):
     return holder(
         f"{prefix}-{number}-{place}",
         name,
-        cards(name)[place % 2],
+        gpus(name)[place % 2],
         memory=1000 + number + place,
         cores=5 + place,
         namespace=NAMESPACES[(number + place) % len(NAMESPACES)],
@@ -71,8 +71,8 @@ def added_up(nodes, pods, quotas):
     """What the page must say, by name and by what tells its series apart."""
     memory, cores, slots, used = (defaultdict[str, int](int) for _ in range(4))
     for node in nodes:
-        for card in cards(node["metadata"]["name"]):
-            memory[card], cores[card], slots[card] = 0, 0, 0
+        for gpu in gpus(node["metadata"]["name"]):
+            memory[gpu], cores[gpu], slots[gpu] = 0, 0, 0
     held = {}
     for pod in pods:
         if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
@@ -85,13 +85,13 @@ def added_up(nodes, pods, quotas):
             held[pod["metadata"]["namespace"], pod["metadata"]["name"], uuid] = mib * MIB
     return {
         "GPUDeviceMemoryAllocated": dict(memory),
-        "GPUDeviceCoreAllocated": {card: float(percent) for card, percent in cores.items()},
+        "GPUDeviceCoreAllocated": {gpu: float(percent) for gpu, percent in cores.items()},
         "GPUDeviceSharedNum": dict(slots),
         "vGPUMemoryAllocated": held,
         m.QUOTA_USED.name: {namespace: used[namespace] for namespace in used},
         m.QUOTA_LIMIT.name: {one["metadata"]["namespace"]: 40_000_000 for one in quotas},
         m.CLUSTER_CAPACITY.cards.name: {(): 2 * len(nodes)},
-        m.CLUSTER_CAPACITY.memory.name: {(): 2 * len(nodes) * CARD * MIB},
+        m.CLUSTER_CAPACITY.memory.name: {(): 2 * len(nodes) * GPU * MIB},
         m.CLUSTER_CAPACITY.memory_allocated.name: {(): sum(memory.values())},
         m.WATCH_OBJECTS.name: {"nodes": len(nodes), "pods": len(pods), "resourcequotas": len(quotas)},
     }
@@ -194,7 +194,7 @@ class Storm:
         """It goes and comes back while its pods stay."""
         name = name_of(i * 37 + self.seed)
         self.cluster.delete("nodes", name)
-        self.cluster.create(registered(name, *cards(name), memory=CARD))
+        self.cluster.create(registered(name, *gpus(name), memory=GPU))
 
     def rage(self, works):
         with ThreadPoolExecutor(AT_ONCE) as pool:

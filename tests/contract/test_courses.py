@@ -24,9 +24,9 @@ def busy_in(begin: float, at: float) -> float:
 
 
 def labels(name: str, number: int, **more: str) -> dict[str, str]:
-    card = {"UUID": f"GPU-{number}", "gpu": str(number), "modelName": "NVIDIA A100", "Hostname": "n", "job": "dcgm"}
+    gpu = {"UUID": f"GPU-{number}", "gpu": str(number), "modelName": "NVIDIA A100", "Hostname": "n", "job": "dcgm"}
     tenant = {"namespace": "ml", "pod": f"train-{number}", "container": "main"}
-    return {"__name__": name, "instance": "n:9400", **card, **tenant, **more}
+    return {"__name__": name, "instance": "n:9400", **gpu, **tenant, **more}
 
 
 @pytest.fixture

@@ -83,9 +83,9 @@ def test_a_pod_is_bound_to_the_gpu_that_was_written_on_it_and_told_so(cluster, r
         node = made["spec"]["nodeName"]
         assert made["metadata"]["labels"]["hami.io/vgpu-node"] == node
         written = notes(cluster, "train")
-        card = written[ALLOCATED].partition(",")[0]
-        assert card.startswith(f"GPU-{node[-1]}-")
-        assert written[ALLOCATED] == f"{card},NVIDIA,4000,30:;"
+        gpu = written[ALLOCATED].partition(",")[0]
+        assert gpu.startswith(f"GPU-{node[-1]}-")
+        assert written[ALLOCATED] == f"{gpu},NVIDIA,4000,30:;"
         assert written["hami.io/vgpu-node"] == node
         text = note(cluster, "train", "Scheduled")
         head, gpus, score = text.split("\n")
@@ -97,7 +97,7 @@ def test_a_pod_is_bound_to_the_gpu_that_was_written_on_it_and_told_so(cluster, r
         last, first = decisions(running, "train")
         assert (first["verb"], first["outcome"], first["node"]) == ("filter", "assigned", node)
         assert (last["verb"], last["outcome"]) == ("bind", "bound")
-        assert first["devices"] == [{"uuid": card, "memory": 4000, "cores": 30}]
+        assert first["devices"] == [{"uuid": gpu, "memory": 4000, "cores": 30}]
         assert not plugins.wrong
 
 
@@ -252,8 +252,8 @@ def test_an_assignment_that_another_scheduler_made_impossible_is_not_bound(clust
     with extender(rights, tmp_path) as running:
         made = cluster.create(gpu_pod("train", memory=8000))
         assert post(running, "/filter", {"Pod": made, "NodeNames": ["gpu-0"]})["NodeNames"] == ["gpu-0"]
-        card = notes(cluster, "train")[ALLOCATED].partition(",")[0]
-        theirs = {"hami.io/vgpu-node": "gpu-0", ALLOCATED: f"{card},NVIDIA,8000,0:;"}
+        gpu = notes(cluster, "train")[ALLOCATED].partition(",")[0]
+        theirs = {"hami.io/vgpu-node": "gpu-0", ALLOCATED: f"{gpu},NVIDIA,8000,0:;"}
         cluster.create(pod("rival", node="gpu-0", annotations=theirs, limits={"nvidia.com/gpu": "1"}))
         running.until(lambda page: page.one(m.WATCH_OBJECTS.name, kind="pods") == 2)
         answer = post(running, "/bind", bind_of(made, "gpu-0"))
@@ -262,7 +262,7 @@ def test_an_assignment_that_another_scheduler_made_impossible_is_not_bound(clust
         assert notes(cluster, "train") == {PHASE: "failed"}
         again = post(running, "/filter", {"Pod": found(cluster, "train"), "NodeNames": ["gpu-0"]})
         assert again["NodeNames"] == ["gpu-0"]
-        assert card not in notes(cluster, "train")[ALLOCATED]
+        assert gpu not in notes(cluster, "train")[ALLOCATED]
 
 
 IMPOSSIBLE = {

@@ -30,7 +30,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.real
 
-CARD = 20000  # MiB
+GPU = 20000  # MiB
 SMALL = (40, 120)
 SIZES = [SMALL, pytest.param((1000, 2000), marks=pytest.mark.long)]
 WITHIN = {40: 240.0, 1000: 1800.0}  # seconds until all are bound, on a busy machine
@@ -39,7 +39,7 @@ WITHIN = {40: 240.0, 1000: 1800.0}  # seconds until all are bound, on a busy mac
 def nodes(number) -> Iterator[dict]:
     for at in range(number):
         name = f"gpu-{at:04d}"
-        yield registered(name, *(f"GPU-{name}-{card}" for card in range(2)), memory=CARD, count=40)
+        yield registered(name, *(f"GPU-{name}-{gpu}" for gpu in range(2)), memory=GPU, count=40)
 
 
 def fitting(number, seed=1) -> list[dict]:
@@ -60,12 +60,12 @@ def fitting(number, seed=1) -> list[dict]:
 def impossible() -> dict[str, tuple[dict, str]]:
     """Pods that never fit, with the code of each."""
     wrong_type = {"nvidia.com/use-gputype": "H200"}
-    wrong_card = {"nvidia.com/use-gpuuuid": "GPU-of-none"}
+    wrong_gpu = {"nvidia.com/use-gpuuuid": "GPU-of-none"}
     return {
-        "huge": (gpu_pod("huge", memory=CARD + 1), "SCHED_INSUFFICIENT_GPU_MEMORY"),
+        "huge": (gpu_pod("huge", memory=GPU + 1), "SCHED_INSUFFICIENT_GPU_MEMORY"),
         "many": (gpu_pod("many", memory=100, count=3), "SCHED_INSUFFICIENT_GPU_COUNT"),
         "type": (gpu_pod("type", memory=100, annotations=wrong_type), "SCHED_DEVICE_TYPE_MISMATCH"),
-        "uuid": (gpu_pod("uuid", memory=100, annotations=wrong_card), "SCHED_DEVICE_UUID_MISMATCH"),
+        "uuid": (gpu_pod("uuid", memory=100, annotations=wrong_gpu), "SCHED_DEVICE_UUID_MISMATCH"),
         "quota": (gpu_pod("quota", memory=2000, namespace="poor"), "SCHED_QUOTA_EXCEEDED"),
     }
 

@@ -134,7 +134,7 @@ def spoiling(kind: str, cycle: int, share: float = 0.5):
 
 
 @pytest.mark.parametrize("kind", SPOILT)
-def test_no_failed_query_makes_a_busy_card_idle(behind, hurried, proxy, kind):
+def test_no_failed_query_makes_a_busy_gpu_idle(behind, hurried, proxy, kind):
     behind = hurried if kind == "no answer" else behind
     errors, cycles, partial, troubled = behind.errors(), 3 if kind in SLOW else 8, False, 0
     for cycle in range(cycles):
@@ -180,14 +180,14 @@ def test_a_metric_that_is_missing_gives_its_weight_to_the_others(behind, proxy):
 # ── 2. A busy GPU is not mistaken for another tenant's (gpu-oour: the first series of a UUID counts for all) ────
 
 
-def test_a_card_that_was_handed_over_is_judged_by_its_present_tenant(calm):
+def test_a_gpu_that_was_handed_over_is_judged_by_its_present_tenant(calm):
     row = calm.of("after")
     assert (row["pod"], row["gpu_util"], row["status"]) == ("after", 95.0, "high")
     assert row["verdict"] != "idle"
     assert [tenant["pod"] for tenant in row["tenants"]] == ["after"]
 
 
-def test_instances_of_one_card_are_judged_apart(calm):
+def test_instances_of_one_gpu_are_judged_apart(calm):
     busy, quiet = calm.of("mig-a"), calm.of("mig-b")
     assert busy["gpu_id"] == quiet["gpu_id"]
     assert (busy["gpu_util"], busy["status"], busy["verdict"]) == (95.0, "high", "in_use")
@@ -203,16 +203,16 @@ def test_instances_that_one_pod_has_are_judged_apart(calm):
     }
 
 
-def test_a_card_that_several_share_is_one_card(calm):
+def test_a_gpu_that_several_share_is_one_gpu(calm):
     rows = [row for row in calm.rows() if row["gpu_id"] == uuid(11)]
     assert [(row["shared"], row["verdict"], len(row["tenants"])) for row in rows] == [(True, "in_use", 2)]
     assert {tenant["verdict"] for tenant in rows[0]["tenants"]} == {"unknown"}
-    cards = {(row["gpu_id"], row["mig"]) for row in calm.rows()}
-    assert calm.get("/results/stats")["total_gpus"] == calm.page().one("gpu_total_count") == len(cards)
+    gpus = {(row["gpu_id"], row["mig"]) for row in calm.rows()}
+    assert calm.get("/results/stats")["total_gpus"] == calm.page().one("gpu_total_count") == len(gpus)
 
 
 # A busy fleet costs a handful of queries, however many GPUs it has (gpu-oour: 6 for each series)
-def test_the_number_of_queries_does_not_follow_that_of_cards(behind, proxy):
+def test_the_number_of_queries_does_not_follow_that_of_gpus(behind, proxy):
     rows = behind.analyse()
     assert len(rows) > 15
     assert len(proxy.asked) < 2 * len(rows)
@@ -252,7 +252,7 @@ def test_the_time_zone_changes_nothing(real, calm, tmp_path, zone):
 # ── 5. A busy GPU has a series of its own (gpu-oour: gpu_id is cut to 32 characters, the last write wins) ───────
 
 
-def test_cards_that_differ_in_their_last_digits_only_are_apart(calm):
+def test_gpus_that_differ_in_their_last_digits_only_are_apart(calm):
     assert uuid(15)[:32] == uuid(16)[:32]
     found = calm.page().named("gpu_core_utilization", pod="pair")
     assert {labels["gpu_id"]: value for labels, value in found} == {uuid(15): 95.0, uuid(16): 40.0}
@@ -262,7 +262,7 @@ def test_cards_that_differ_in_their_last_digits_only_are_apart(calm):
 
 
 @pytest.mark.parametrize("pod", ["warm", "warm-without-limit"])
-def test_an_idle_card_of_a_large_model_is_idle_and_not_low(calm, pod):
+def test_an_idle_gpu_of_a_large_model_is_idle_and_not_low(calm, pod):
     row = calm.of(pod)
     assert (row["model_name"], row["power_usage"]) == (H100, 250.0)
     assert (row["score"], row["status"], row["verdict"]) == (pytest.approx(3.6), "idle", "idle")

@@ -428,9 +428,9 @@ async def test_no_name_stops_the_outbox(url, name):
 @settings(max_examples=15)
 @given(st.lists(st.text(), min_size=4, max_size=4))
 async def test_any_text_can_be_a_name(postgres, names):
-    card, pod, space, owner = names
+    one_gpu, pod, space, owner = names
     async with history(new_url(postgres)) as store:
-        await store.save(analysis(NOON, gpu(gpu_id=card, tenants=(tenant(pod, namespace=space, owner=owner),))))
+        await store.save(analysis(NOON, gpu(gpu_id=one_gpu, tenants=(tenant(pod, namespace=space, owner=owner),))))
         assert len(await points(store, step="hour", **ALL)) == 1
 
 

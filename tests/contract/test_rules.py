@@ -9,7 +9,7 @@ from tests.needed import needed
 from tests.paths import REPOSITORY
 from tests.store import fleets
 from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
-from vgpuscope.views.fleet.metrics import cards_page
+from vgpuscope.views.fleet.metrics import gpus_page
 
 pytestmark = pytest.mark.real
 FOLDER = REPOSITORY / "charts" / "vgpuscope" / "rules"
@@ -60,7 +60,7 @@ tests:
 
 
 def test_the_alert_on_idle_tenants_names_who_has_held_memory_for_an_hour_and_nobody_else(promtool, tmp_path):
-    page = cards_page([_shared(hold=3660), _shared(hold=3540, number=2)], end=fleets.NOON).text().decode()
+    page = gpus_page([_shared(hold=3660), _shared(hold=3540, number=2)], end=fleets.NOON).text().decode()
     lines = [line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(TENANT_FAMILIES)]
     series = "\n".join(f"      - {{series: '{name}', values: '{value}x4'}}" for name, value in lines)
     gpu = fleets.gpu(1).gpu_id

@@ -126,7 +126,7 @@ def test_quotas_limit_memory_and_cores_but_not_the_count(vendor):
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.word)
 def test_devices_are_registered_or_counted(vendor):
-    assert (vendor.cards is None) == bool(vendor.registers) == (vendor.registration != "capacity")
+    assert (vendor.gpus is None) == bool(vendor.registers) == (vendor.registration != "capacity")
 
 
 def test_keys_of_the_first_releases_are_known():
@@ -135,7 +135,7 @@ def test_keys_of_the_first_releases_are_known():
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"])
-def test_cards_that_nvidias_own_plugin_divides_are_devices_too(name):
+def test_gpus_that_nvidias_own_plugin_divides_are_devices_too(name):
     assert vendor_by_resource(name).word == "NVIDIA"
 
 

@@ -34,7 +34,7 @@ UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2,
 DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH, UNKNOWN = 9, 13, 15, 16, 18, 999
 
 # an 80 GB GPU in good health, and the key each value is written under
-CARD: dict[str, tuple[str, object]] = {
+GPU: dict[str, tuple[str, object]] = {
     "name": ("name", "NVIDIA A100-SXM4-80GB"),
     "serial": ("serial", "1650522000001"),
     "memory_total": ("memory.total", 80 * GIB),
@@ -95,7 +95,7 @@ def mig_uuid(slot: int, index: int) -> str:
 
 
 @dataclass
-class _Card:
+class _Gpu:
     values: dict[str, object]
     processes: list[str] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Scenario:
         self.path = Path(path)
         self._driver: dict[str, object] = {"version": "550.54.15", "generation": 1}
         self._cuda = 12040
-        self._cards: dict[int, _Card] = {}
+        self._gpus: dict[int, _Gpu] = {}
         self._faults: dict[str, int] = {}
         self._events: list[str] = []
         self._stamp = 0
@@ -124,18 +124,18 @@ class Scenario:
 
     def gpu(self, slot: int, **values: object) -> Self:
         """Adds a GPU in good health, or changes the given values (names of CARD) of one that is there."""
-        unknown = values.keys() - CARD.keys()
+        unknown = values.keys() - GPU.keys()
         if unknown:
             raise TypeError(f"a card has no {sorted(unknown)}")
-        if slot not in self._cards:
+        if slot not in self._gpus:
             own = {"uuid": gpu_uuid(slot), "minor": slot, "pci": f"00000000:{slot + 1:02X}:00.0"}
-            self._cards[slot] = _Card({name: own.get(name, default) for name, (_, default) in CARD.items()})
-        self._cards[slot].values.update(values)
+            self._gpus[slot] = _Gpu({name: own.get(name, default) for name, (_, default) in GPU.items()})
+        self._gpus[slot].values.update(values)
         return self
 
     def remove(self, slot: int) -> Self:
         """Takes the GPU out of the node."""
-        del self._cards[slot]
+        del self._gpus[slot]
         return self
 
     def process(
@@ -150,7 +150,7 @@ class Scenario:
     ) -> Self:
         """Lists a process on a GPU; kinds is any of C (compute), G (graphics), M (MPS)."""
         line = f"{pid} {kinds} {_or_dash(memory)} {_or_dash(gi)} {_or_dash(ci)}"
-        self._cards[slot].processes.append(line)
+        self._gpus[slot].processes.append(line)
         return self
 
     def sample(
@@ -167,17 +167,17 @@ class Scenario:
     ) -> Self:
         """What a process used: at µs since 1970, or else always `ago` µs before the call."""
         stamp = str(at) if at is not None else f"now{-ago:+d}"
-        self._cards[slot].samples.append(f"{pid} {stamp} {sm} {mem} {enc} {dec}")
+        self._gpus[slot].samples.append(f"{pid} {stamp} {sm} {mem} {enc} {dec}")
         return self
 
     def idle(self, slot: int) -> Self:
         """Forgets what processes used."""
-        self._cards[slot].samples.clear()
+        self._gpus[slot].samples.clear()
         return self
 
     def empty(self, slot: int) -> Self:
         """Ends all processes of a GPU."""
-        self._cards[slot].processes.clear()
+        self._gpus[slot].processes.clear()
         return self.idle(slot)
 
     def mig(
@@ -197,11 +197,11 @@ class Scenario:
         placed: tuple[int, int] = (19, 0),
     ) -> Self:
         """Adds an instance at an index of the GPU's list, and turns MIG on. placed: its profile id and first slice."""
-        card = self._cards[slot]
-        card.values["mig_mode"] = 1
-        card.instances[index] = {
+        one_gpu = self._gpus[slot]
+        one_gpu.values["mig_mode"] = 1
+        one_gpu.instances[index] = {
             "uuid": uuid or mig_uuid(slot, index),
-            "name": f"{card.values['name']} MIG {profile}",
+            "name": f"{one_gpu.values['name']} MIG {profile}",
             "gi": gi,
             "ci": ci,
             "slices.gi": slices,
@@ -216,14 +216,14 @@ class Scenario:
 
     def unmig(self, slot: int, index: int) -> Self:
         """Destroys an instance, which leaves a hole."""
-        del self._cards[slot].instances[index]
+        del self._gpus[slot].instances[index]
         return self
 
     def gpm(self, slot: int, values: dict[int, float], *, index: int | None = None) -> Self:
         """Turns GPM on, with these values by the number of their metric; of an instance if its index is given."""
-        card = self._cards[slot]
-        card.values["gpm"] = 1
-        place = card.gpm if index is None else card.instances[index]
+        one_gpu = self._gpus[slot]
+        one_gpu.values["gpm"] = 1
+        place = one_gpu.gpm if index is None else one_gpu.instances[index]
         place |= {f"gpm.metric.{metric}": value for metric, value in values.items()}
         return self
 
@@ -270,14 +270,14 @@ class Scenario:
         """The scenario as the library reads it."""
         lines = [f"driver.{key} = {value}" for key, value in self._driver.items()]
         lines += [f"nvml.version = 12.{self._driver['version']}", f"cuda.version = {self._cuda}"]
-        for slot, card in self._cards.items():
-            lines += [f"gpu.{slot}.{key} = {value}" for key, value in _present(card.values)]
-            lines += [f"gpu.{slot}.{key} = {value}" for key, value in card.gpm.items()]
-            lines += [f"gpu.{slot}.process = {line}" for line in card.processes]
-            lines += [f"gpu.{slot}.sample = {line}" for line in card.samples]
-            for index, instance in card.instances.items():
+        for slot, one_gpu in self._gpus.items():
+            lines += [f"gpu.{slot}.{key} = {value}" for key, value in _present(one_gpu.values)]
+            lines += [f"gpu.{slot}.{key} = {value}" for key, value in one_gpu.gpm.items()]
+            lines += [f"gpu.{slot}.process = {line}" for line in one_gpu.processes]
+            lines += [f"gpu.{slot}.sample = {line}" for line in one_gpu.samples]
+            for index, instance in one_gpu.instances.items():
                 lines += [f"gpu.{slot}.mig.{index}.{key} = {value}" for key, value in instance.items()]
-        lines += [f"{key} = {value}" for key, value in self._faults.items() if _slot_in(key, self._cards)]
+        lines += [f"{key} = {value}" for key, value in self._faults.items() if _slot_in(key, self._gpus)]
         lines += [f"event = {line}" for line in self._events]
         return "\n".join(lines) + "\n"
 
@@ -293,7 +293,7 @@ class Scenario:
 
 
 def _present(values: dict[str, object]) -> list[tuple[str, object]]:
-    return [(CARD[name][0], value) for name, value in values.items() if value is not None]
+    return [(GPU[name][0], value) for name, value in values.items() if value is not None]
 
 
 def _or_dash(value: int | None) -> str:
@@ -306,6 +306,6 @@ def _place(slot: int | None, mig: int | None) -> str:
     return f"gpu.{slot}." if mig is None else f"gpu.{slot}.mig.{mig}."
 
 
-def _slot_in(key: str, cards: dict[int, _Card]) -> bool:
+def _slot_in(key: str, gpus: dict[int, _Gpu]) -> bool:
     # a fault of a removed GPU must not bring the GPU back
-    return not key.startswith("gpu.") or int(key.split(".")[1]) in cards
+    return not key.startswith("gpu.") or int(key.split(".")[1]) in gpus

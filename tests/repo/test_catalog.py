@@ -9,7 +9,8 @@ import pytest
 from tests.paths import REPOSITORY
 from tools.writers.families import FAMILY_HELP
 from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
-from vgpuscope.catalog import analyzer, cluster, extender, label_sets, limits, node
+from tools.writers.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
+from vgpuscope.catalog import analyzer, cluster, extender, label_sets, limits, node, plugin
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
 ALL = frozenset(FAMILY_HELP)
@@ -35,7 +36,7 @@ ROWS: dict[str, Any] = {
     "kind": label_sets.WatchedKindLabels,
     "scheduler": label_sets.SchedulerLabels,
     "waiting": label_sets.WaitingPodsLabels,
-    "card": label_sets.GpuOfPodLabels,
+    "gpu-of-pod": label_sets.GpuOfPodLabels,
     "subject": label_sets.JudgedGpuLabels,
     "tenant": label_sets.TenantLabels,
     "gpupod": label_sets.PodOnGpuLabels,
@@ -44,8 +45,10 @@ ROWS: dict[str, Any] = {
     "fleet": label_sets.FleetLabels,
     "extender": label_sets.ExtenderLabels,
     "extender-kind": label_sets.WatchedKindLabels,
+    "offered": label_sets.OfferedGpuLabels,
+    "plugin": label_sets.PluginLabels,
 }
-METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS)
+METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
 EXPOSED = [(metric, exposed) for metric in METRICS for exposed in metric.exposed(ALL)]
 NAMES = {exposed.name for _, exposed in EXPOSED}
 
@@ -68,6 +71,21 @@ def test_a_name_that_two_metrics_share_has_one_type_and_help():
     seen: dict[str, tuple[str, str]] = {}
     for _, exposed in EXPOSED:
         assert seen.setdefault(exposed.name, (exposed.type, exposed.help)) == (exposed.type, exposed.help)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "scopes"),
+    [
+        (node.METRICS, AGENT_SCOPES),
+        (cluster.METRICS, CLUSTER_SCOPES),
+        (analyzer.METRICS, ANALYZER_SCOPES),
+        (extender.METRICS, EXTENDER_SCOPES),
+        (plugin.METRICS, PLUGIN_SCOPES),
+    ],
+    ids=["agent", "cluster", "analyzer", "extender", "plugin"],
+)
+def test_the_page_of_a_service_counts_the_series_of_every_scope(metrics, scopes):
+    assert {metric.scope for metric in metrics} == set(scopes)
 
 
 def test_our_own_names_are_in_base_units_and_counters_end_in_total():

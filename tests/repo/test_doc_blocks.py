@@ -234,7 +234,7 @@ def analyzer_series(pods: int) -> int:
     def per(scope):
         return series_per(scope, analyzer.METRICS, analyzer.FAMILIES)
 
-    return GPUS * per("subject") + pods * (per("card") + per("tenant") + per("gpupod"))
+    return GPUS * per("subject") + pods * (per("gpu-of-pod") + per("tenant") + per("gpupod"))
 
 
 @pytest.mark.parametrize("page", ["sizing.md", "sizing.zh-CN.md"])

@@ -109,7 +109,7 @@ async def test_what_ends_the_process_is_not_swallowed():
 
 # ── in the analyzer ──────────────────────────────────────────────────────────────────────────────────────────────
 
-BREAKS = {"page": (metrics_page, "cards_page"), "log": (process, "tell_analysis")}
+BREAKS = {"page": (metrics_page, "gpus_page"), "log": (process, "tell_analysis")}
 
 
 def noting(ran, name):

@@ -41,9 +41,9 @@ def node(tmp_path):
 
 
 def change(state: DriverState, index: int, **values) -> DriverState:
-    cards = list(state.cards)
-    cards[index] = msgspec.structs.replace(cards[index], **values)
-    return msgspec.structs.replace(state, cards=tuple(cards))
+    gpus = list(state.gpus)
+    gpus[index] = msgspec.structs.replace(gpus[index], **values)
+    return msgspec.structs.replace(state, gpus=tuple(gpus))
 
 
 def public(thing):
@@ -89,7 +89,7 @@ def test_a_replaced_file_is_the_next_answer(node):
     assert binding.nvmlDeviceGetPowerUsage(handle) == 123456
 
 
-def test_a_lost_card_fails_alone(node):
+def test_a_lost_gpu_fails_alone(node):
     binding, state, path = node(SICK)
     handle = binding.nvmlDeviceGetHandleByIndex(1)
     write(path, change(state, 1, lost=True))
@@ -102,7 +102,7 @@ def test_a_lost_card_fails_alone(node):
     assert binding.nvmlDeviceGetPowerUsage(binding.nvmlDeviceGetHandleByIndex(0)) > 0
 
 
-def test_a_hung_card_answers_when_the_hang_is_over(node):
+def test_a_hung_gpu_answers_when_the_hang_is_over(node):
     binding, state, path = node(SICK)
     handle = binding.nvmlDeviceGetHandleByIndex(2)
     write(path, change(state, 2, hung=True))
@@ -115,7 +115,7 @@ def test_a_hung_card_answers_when_the_hang_is_over(node):
     assert answer == []
     write(path, state)
     asking.join(60)
-    assert answer == [state.cards[2].power_mw]
+    assert answer == [state.gpus[2].power_mw]
 
 
 def test_samples_are_newer_than_asked_and_none_means_not_found(node):
@@ -129,7 +129,7 @@ def test_samples_are_newer_than_asked_and_none_means_not_found(node):
         binding.nvmlDeviceGetProcessUtilization(handle, now)
 
 
-def test_a_card_that_cannot_say_is_not_supported(node):
+def test_a_gpu_that_cannot_say_is_not_supported(node):
     binding, _, _ = node(SLICED)
     t4 = binding.nvmlDeviceGetHandleByIndex(0)
     for call in (binding.nvmlDeviceGetMigMode, binding.nvmlDeviceGetRemappedRows, binding.nvmlDeviceGetFanSpeed):
@@ -140,13 +140,13 @@ def test_a_card_that_cannot_say_is_not_supported(node):
     assert energy.value.ullVal == binding.nvmlDeviceGetTotalEnergyConsumption(t4)
 
 
-def test_instances_are_found_past_their_holes_and_know_their_card(node):
+def test_instances_are_found_past_their_holes_and_know_their_gpu(node):
     binding, state, _ = node(MIG)
-    card = binding.nvmlDeviceGetHandleByIndex(0)
+    one_gpu = binding.nvmlDeviceGetHandleByIndex(0)
     found = {}
-    for index in range(binding.nvmlDeviceGetMaxMigDeviceCount(card)):
+    for index in range(binding.nvmlDeviceGetMaxMigDeviceCount(one_gpu)):
         try:
-            found[index] = binding.nvmlDeviceGetMigDeviceHandleByIndex(card, index)
+            found[index] = binding.nvmlDeviceGetMigDeviceHandleByIndex(one_gpu, index)
         except ERRORS.NVMLError_NotFound:
             continue
     assert list(found) == [0, 2, 5, 6]
@@ -154,7 +154,7 @@ def test_instances_are_found_past_their_holes_and_know_their_card(node):
     assert binding.nvmlDeviceGetUUID(instance).startswith("MIG-")
     assert binding.nvmlDeviceGetAttributes(instance).memorySizeMB == 19968
     assert binding.nvmlDeviceGetUUID(binding.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance)) == (
-        state.cards[0].uuid
+        state.gpus[0].uuid
     )
     (process,) = binding.nvmlDeviceGetComputeRunningProcesses(instance)
     assert process.gpuInstanceId == binding.nvmlDeviceGetGpuInstanceId(instance)
@@ -165,8 +165,8 @@ def test_instances_are_found_past_their_holes_and_know_their_card(node):
 
 def test_a_destroyed_instance_leaves_a_worthless_handle(node):
     binding, state, path = node(MIG)
-    card = binding.nvmlDeviceGetHandleByIndex(0)
-    handle = binding.nvmlDeviceGetMigDeviceHandleByIndex(card, 5)
+    one_gpu = binding.nvmlDeviceGetHandleByIndex(0)
+    handle = binding.nvmlDeviceGetMigDeviceHandleByIndex(one_gpu, 5)
     write(path, change(state, 0, instances=()))
     with pytest.raises(ERRORS.NVMLError_InvalidArgument):
         binding.nvmlDeviceGetUUID(handle)
@@ -176,22 +176,22 @@ def test_xids_come_once_each_and_only_after_registration(node):
     binding, state, path = node(SICK, seconds=31)
     assert [x.xid for x in state.xids] == [48]
     events = binding.nvmlEventSetCreate()
-    card = binding.nvmlDeviceGetHandleByIndex(1)
-    binding.nvmlDeviceRegisterEvents(card, binding.nvmlEventTypeXidCriticalError, events)
+    one_gpu = binding.nvmlDeviceGetHandleByIndex(1)
+    binding.nvmlDeviceRegisterEvents(one_gpu, binding.nvmlEventTypeXidCriticalError, events)
     with pytest.raises(ERRORS.NVMLError_Timeout):
         binding.nvmlEventSetWait_v2(events, 10)
     newer = msgspec.structs.replace(state.xids[0], number=2, xid=79)
     write(path, msgspec.structs.replace(state, xids=(*state.xids, newer)))
     event = binding.nvmlEventSetWait_v2(events, 1000)
-    assert (event.device, event.eventData) == (card, 79)
+    assert (event.device, event.eventData) == (one_gpu, 79)
     with pytest.raises(ERRORS.NVMLError_Timeout):
         binding.nvmlEventSetWait_v2(events, 10)
 
 
 def test_a_mig_gpu_may_have_gpm_samples_of_its_instances_only(node):
     binding, state, path = node(MIG)
-    index = next(at for at, card in enumerate(state.cards) if card.instances)
-    first = msgspec.structs.replace(state.cards[index].instances[0], gpm={2: 50.0})
+    index = next(at for at, one_gpu in enumerate(state.gpus) if one_gpu.instances)
+    first = msgspec.structs.replace(state.gpus[index].instances[0], gpm={2: 50.0})
     write(path, change(state, index, gpm={2: 10.0}, gpm_instances_only=True, instances=(first,)))
     gpu, sample = binding.nvmlDeviceGetHandleByIndex(index), binding.nvmlGpmSampleAlloc()
     assert binding.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice

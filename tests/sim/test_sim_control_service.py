@@ -11,7 +11,7 @@ import pytest
 
 from vgpuscope.sim import posts
 from vgpuscope.sim.control_service import ControlService, Refusal, verify
-from vgpuscope.sim.kinds import WHOLE_CARDS
+from vgpuscope.sim.kinds import WHOLE_GPUS
 from vgpuscope.sim.posts import Asked
 from vgpuscope.sim.world import World
 from vgpuscope.sinks.webhook import Webhook
@@ -51,7 +51,7 @@ def test_one_of_several_signatures_is_enough():
 
 @pytest.fixture
 def world():
-    return World(WHOLE_CARDS, seed=1, now=NOW)
+    return World(WHOLE_GPUS, seed=1, now=NOW)
 
 
 @pytest.fixture

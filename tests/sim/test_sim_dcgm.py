@@ -63,7 +63,7 @@ def test_no_series_is_there_twice_and_every_value_is_a_ratio():
     assert all(0 <= value <= 1 for _, _, value in series())
 
 
-def test_a_card_that_runs_kernels_on_few_sms_shows_both():
+def test_a_gpu_that_runs_kernels_on_few_sms_shows_both():
     node, index = dcgm.STARVED
     at = {name: v for name, labels, v in series() if (labels["Hostname"], labels["gpu"]) == (node, str(index))}
     assert at["DCGM_FI_PROF_GR_ENGINE_ACTIVE"] > 0.4

@@ -358,12 +358,12 @@ async def test_what_the_api_gives_away_is_what_the_node_was_told(tmp_path):
     living = worlds()
     found, _ = await ledger(tmp_path, living)
     hami = found.node("hami-a")
-    assert [one.device.id for one in hami.devices] == [card.uuid for card in living[0].cards]
+    assert [one.device.id for one in hami.devices] == [gpu.uuid for gpu in living[0].gpus]
     held = {(one.pod, one.device, one.memory >> 20) for one in hami.holders}
     for life in living[0].lives.values():
-        for card in life.job.cards if life.job.hami else ():
-            memory = life.job.hami.memory or living[0].cards[card].spec.memory
-            assert (life.name, living[0].cards[card].uuid, memory) in held
+        for gpu in life.job.gpus if life.job.hami else ():
+            memory = life.job.hami.memory or living[0].gpus[gpu].spec.memory
+            assert (life.name, living[0].gpus[gpu].uuid, memory) in held
     mig = found.node("mig-c")
     assert [one.device.mode for one in mig.devices] == ["mig", "mig", "hami-core"]
     assert [one.instance.profile for one in mig.devices[0].instances] == ["1g.10gb"]

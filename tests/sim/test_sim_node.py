@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from vgpuscope.formats.podresources import decode_grants
-from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SLICED, WHOLE_CARDS
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SLICED, WHOLE_GPUS
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.podresources import Granted, list_response
 from vgpuscope.sources.node.regions import Regions
@@ -76,7 +76,7 @@ def test_every_process_of_the_driver_stands_in_proc_with_its_start_time(node):
 def test_each_runtime_spells_cgroups_its_own_way(node):
     shapes = {
         HAMI: r"0::/kubepods\.slice/.*-pod[0-9a-f_]{36}\.slice/cri-containerd-[0-9a-f]{64}\.scope",
-        WHOLE_CARDS: r"0::/kubepods\.slice/.*/crio-[0-9a-f]{64}\.scope/container",
+        WHOLE_GPUS: r"0::/kubepods\.slice/.*/crio-[0-9a-f]{64}\.scope/container",
         SLICED: r"4:memory:/kubepods/burstable/pod[0-9a-f-]{36}/[0-9a-f]{64}",
     }
     for plan, shape in shapes.items():
@@ -86,7 +86,7 @@ def test_each_runtime_spells_cgroups_its_own_way(node):
 
 
 def test_a_static_pods_cgroup_carries_the_hash_and_not_the_uid(node):
-    n = node(WHOLE_CARDS)
+    n = node(WHOLE_GPUS)
     static = pods(n)["gpu-health-whole-b"]["metadata"]
     text = "".join(p.read_text() for p in (n.directory / "proc").glob("*/cgroup"))
     assert static["annotations"]["kubernetes.io/config.hash"] in text
@@ -106,11 +106,11 @@ def test_every_hami_pod_that_works_has_one_region_and_the_decoder_agrees_with_it
         if life.job.shape is None:
             assert region is None
             continue
-        for at, card in enumerate(life.job.cards):
+        for at, gpu in enumerate(life.job.gpus):
             device = region.devices[at]
-            assert device.uuid == n.world.cards[card].uuid
+            assert device.uuid == n.world.gpus[gpu].uuid
             assert device.memory_limit == life.job.hami.memory << 20
-            assert sum(s.devices[at].total for s in region.live_slots()) == sum(p.memory[card] for p in life.running())
+            assert sum(s.devices[at].total for s in region.live_slots()) == sum(p.memory[gpu] for p in life.running())
 
 
 def test_a_killed_worker_stays_in_its_region_until_another_attaches(node):
@@ -151,7 +151,7 @@ def test_a_finished_pod_is_listed_as_such_then_gone_and_its_directory_goes_later
 def test_hamis_mig_pod_says_which_instance_it_has_and_gets_no_region(node):
     n = node(MIG)
     note = json.loads(pods(n)["hami-mig-0"]["metadata"]["annotations"]["hami.io/vgpu-mig-allocations"])
-    assert note[0]["migUUID"] == next(i.uuid for i in n.world.cards[0].instances if i.index == 6)
+    assert note[0]["migUUID"] == next(i.uuid for i in n.world.gpus[0].instances if i.index == 6)
     assert list((n.hook_path / "containers").iterdir()) == []
 
 
@@ -169,7 +169,7 @@ async def test_the_kubelets_socket_answers_a_real_grpc_client(node):
         server.close()
         await server.wait_closed()
     ids = {g.device_id for g in decode_grants(answer)}
-    t4, l4, a30 = n.world.cards
+    t4, l4, a30 = n.world.gpus
     replicas = {f"{t4.uuid}::{i}" for i in range(4)} | {f"{l4.uuid}::{i}" for i in range(3)}
     assert ids == replicas | {a30.instances[0].uuid}
 

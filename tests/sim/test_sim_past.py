@@ -10,7 +10,7 @@ from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Window
 from vgpuscope.sim.jobs import HOUR
-from vgpuscope.sim.kinds import PLANS, WHOLE_CARDS
+from vgpuscope.sim.kinds import PLANS, WHOLE_GPUS
 from vgpuscope.sim.past import Minutes, Samples, remember
 from vgpuscope.sim.world import World
 from vgpuscope.store.results.history import open_history
@@ -81,7 +81,7 @@ def test_whoever_is_idle_now_has_been_so_since_it_stopped_working(store):
 
 
 def test_a_free_gpu_is_idle_since_its_last_pod_left(store):
-    [job] = WHOLE_CARDS.past
+    [job] = WHOLE_GPUS.past
     left = BEGAN + job.timeline.first + job.timeline.life
     free = next(gpu for gpu in store.last.gpus if gpu.hostname == "whole-b" and gpu.gpu_index == "3")
     assert not free.tenants
@@ -90,7 +90,7 @@ def test_a_free_gpu_is_idle_since_its_last_pod_left(store):
 
 
 def trains_without_end(job):
-    stopped_at_times = 3 in job.cards and job.hami  # by the more important pod on that GPU
+    stopped_at_times = 3 in job.gpus and job.hami  # by the more important pod on that GPU
     return job.shape and job.shape.__qualname__.startswith("training") and not job.restarts and not stopped_at_times
 
 

@@ -8,7 +8,7 @@ import pytest
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
 MIB = 1 << 20
-CARD = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
+GPU = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
 OTHER = "GPU-03cd1cf6-11f6-5ecc-feb0-af07406e1838"
 USE = DeviceUse(context=400 * MIB, data=100 * MIB, driver_used=510 * MIB, sm=37)
 
@@ -31,7 +31,7 @@ every_layout = pytest.mark.parametrize("layout", HEAD)
 
 def region(tmp_path, layout, **kw):
     said: dict[str, Any] = {
-        "uuids": [CARD, OTHER],
+        "uuids": [GPU, OTHER],
         "memory_limits": [3 * MIB, 5 * MIB],
         "sm_limit": 30,
         "priority": 0,
@@ -70,7 +70,7 @@ def test_the_head_stands_where_the_c_struct_has_it(tmp_path, layout):
     assert raw[:4] == bytes.fromhex("4ef72f01")
     assert version is None or struct.unpack_from("<II", raw, 4) == version
     assert struct.unpack_from("<Q", raw, device_num) == (2,)
-    assert raw[uuids : uuids + 192] == CARD.encode().ljust(96, b"\0") + OTHER.encode().ljust(96, b"\0")
+    assert raw[uuids : uuids + 192] == GPU.encode().ljust(96, b"\0") + OTHER.encode().ljust(96, b"\0")
     assert struct.unpack_from("<3Q", raw, limit) == (3 * MIB, 5 * MIB, 0)
     assert struct.unpack_from("<16Q", raw, sm_limit) == (30,) * 16
     assert struct.unpack_from("<4i", raw, proc_num) == (0, 1, 2, 0)

@@ -138,11 +138,11 @@ def test_a_pod_waits_without_a_node_until_it_is_allocated_and_then_runs_where_th
     key = ("serving", life.name)
     created = kept(objects)[life.name]
     assert "nodeName" not in created["spec"]
-    assert created["metadata"]["annotations"] == {"nvidia.com/use-gpuuuid": world.cards[3].uuid}
+    assert created["metadata"]["annotations"] == {"nvidia.com/use-gpuuuid": world.gpus[3].uuid}
     assert life.phase(world.elapsed) == "Pending"
     allocate(objects, [world])
     assert life.waits
-    chosen = world.cards[2].uuid  # not the planned one: the scheduler decides
+    chosen = world.gpus[2].uuid  # not the planned one: the scheduler decides
     notes = {
         "hami.io/vgpu-node": "hami-a",
         "hami.io/bind-phase": "allocating",
@@ -160,7 +160,7 @@ def test_a_pod_waits_without_a_node_until_it_is_allocated_and_then_runs_where_th
     assert "hami.io/mutex.lock" not in kept(objects, "nodes")["hami-a"]["metadata"]["annotations"]
     for second in range(18, 26):
         world.advance(world.began + second)
-    assert [card.index for card in world.cards if life in [one for one, _ in world.on_card(card)]] == [2]
+    assert [gpu.index for gpu in world.gpus if life in [one for one, _ in world.on_gpu(gpu)]] == [2]
 
 
 def test_another_pods_lock_is_left_alone():
@@ -168,7 +168,7 @@ def test_another_pods_lock_is_left_alone():
     (life,) = world.waiting()
     notes = {
         "hami.io/bind-phase": "allocating",
-        "hami.io/vgpu-devices-allocated": f"{world.cards[0].uuid},NVIDIA,1,1:;",
+        "hami.io/vgpu-devices-allocated": f"{world.gpus[0].uuid},NVIDIA,1,1:;",
     }
     lock = {"metadata": {"annotations": {"hami.io/mutex.lock": "2026-11-17T08:00:00Z,ml,another"}}}
     objects.patch("nodes", ("", "hami-a"), lock)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from vgpuscope.sim.driver import driver_state
 from vgpuscope.sim.hardware import A100_80
 from vgpuscope.sim.jobs import Hami, Job
-from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, KindPlan
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_GPUS, KindPlan
 from vgpuscope.sim.workloads import notebook, training
 from vgpuscope.sim.world import World
 
@@ -15,7 +15,7 @@ BEGAN = 1_700_000_000.0
 CROWDED = KindPlan(
     name="crowded",
     kind="",
-    cards=(A100_80,),
+    gpus=(A100_80,),
     jobs=(
         Job(name="limited", shape=training(sm=0.8, memory=30000), hami=Hami(memory=40000), workers=2),
         Job(name="greedy", shape=training(sm=0.9, memory=60000), hami=Hami(memory=0)),
@@ -39,53 +39,53 @@ def lived(plan, *, seed=1, seconds=250.0, step=0.5):
 def test_over_500_ticks_every_number_fits_the_others(plan, seed, step):
     before: dict = {}
     for world, state in lived(plan, seed=seed, seconds=500 * step, step=step):
-        for card in state.cards:
-            check_memory(card)
-            check_time(card)
-            check_power(card, before, step)
-        before = {card.uuid: card for card in state.cards}
+        for gpu in state.gpus:
+            check_memory(gpu)
+            check_time(gpu)
+            check_power(gpu, before, step)
+        before = {gpu.uuid: gpu for gpu in state.gpus}
         check_limits(world)
 
 
-def check_memory(card):
-    held = sum(p.memory for p in card.processes)
-    assert held <= card.used <= card.total - card.reserved
-    assert card.used - held < 16 << 20
-    for instance in card.instances:
-        inside = [p for p in card.processes if p.gpu_instance == instance.gpu_instance]
+def check_memory(gpu):
+    held = sum(p.memory for p in gpu.processes)
+    assert held <= gpu.used <= gpu.total - gpu.reserved
+    assert gpu.used - held < 16 << 20
+    for instance in gpu.instances:
+        inside = [p for p in gpu.processes if p.gpu_instance == instance.gpu_instance]
         assert instance.used == sum(p.memory for p in inside) <= instance.total - instance.reserved
 
 
-def check_time(card):
-    shares = [p.sample.sm for p in card.processes if p.sample and p.sample.sm <= 100]
-    if card.busy is not None:
-        assert sum(shares) <= card.busy <= 100
+def check_time(gpu):
+    shares = [p.sample.sm for p in gpu.processes if p.sample and p.sample.sm <= 100]
+    if gpu.busy is not None:
+        assert sum(shares) <= gpu.busy <= 100
     assert all(0 <= share <= 100 for share in shares)
 
 
-def check_power(card, before, step):
-    assert 0 < card.power_mw <= card.limit_mw
-    assert 25 < card.temperature < 90
-    old = before.get(card.uuid)
-    if old and not card.lost and not old.lost:
-        assert card.energy_mj - old.energy_mj == pytest.approx(card.power_mw * step, abs=2 + step)
+def check_power(gpu, before, step):
+    assert 0 < gpu.power_mw <= gpu.limit_mw
+    assert 25 < gpu.temperature < 90
+    old = before.get(gpu.uuid)
+    if old and not gpu.lost and not old.lost:
+        assert gpu.energy_mj - old.energy_mj == pytest.approx(gpu.power_mw * step, abs=2 + step)
 
 
 def check_limits(world):
     for life in world.lives.values():
         if life.job.hami and life.job.hami.memory:
-            for card in life.job.cards:
-                assert sum(p.memory[card] for p in life.running()) <= life.job.hami.memory << 20
+            for gpu in life.job.gpus:
+                assert sum(p.memory[gpu] for p in life.running()) <= life.job.hami.memory << 20
 
 
-def test_a_crowded_card_is_full_and_nobody_passes_the_limit():
+def test_a_crowded_gpu_is_full_and_nobody_passes_the_limit():
     *_, (world, state) = lived(CROWDED, seconds=5)
     limited, greedy, late = world.lives.values()
     assert sum(p.memory[0] for p in limited.running()) == 40000 << 20
     assert greedy.running()[0].memory[0] < 60000 << 20
     assert late.running()[0].memory[0] == 0
-    assert state.cards[0].total - state.cards[0].reserved - state.cards[0].used < 16 << 20
-    assert state.cards[0].busy == 100
+    assert state.gpus[0].total - state.gpus[0].reserved - state.gpus[0].used < 16 << 20
+    assert state.gpus[0].busy == 100
 
 
 def test_the_same_seed_and_moments_give_the_same_node():
@@ -95,20 +95,20 @@ def test_the_same_seed_and_moments_give_the_same_node():
 
 
 def test_power_follows_load_and_heat_follows_power_later():
-    cards = [state.cards[2] for _, state in lived(WHOLE_CARDS, seconds=60)]
-    idle = min(cards, key=lambda c: c.power_mw)
-    busy = max(cards, key=lambda c: c.power_mw)
+    gpus = [state.gpus[2] for _, state in lived(WHOLE_GPUS, seconds=60)]
+    idle = min(gpus, key=lambda c: c.power_mw)
+    busy = max(gpus, key=lambda c: c.power_mw)
     assert (idle.busy, busy.busy > 70) == (0, True)
     assert busy.power_mw > 3 * idle.power_mw
-    hottest = max(range(len(cards)), key=lambda n: cards[n].temperature)
-    assert hottest > cards.index(busy) - 10 > 0
+    hottest = max(range(len(gpus)), key=lambda n: gpus[n].temperature)
+    assert hottest > gpus.index(busy) - 10 > 0
 
 
 def test_pods_come_and_go_and_take_their_processes_along():
     seen = set()
     for world, state in lived(HAMI, seconds=200):
         seen |= {life.uid for life in world.lives.values() if life.job.name == "finetune"}
-        listed = {p.pid for card in state.cards for p in card.processes}
+        listed = {p.pid for gpu in state.gpus for p in gpu.processes}
         assert listed == {p.pid for life in world.lives.values() for p in life.running()}
     assert len(seen) >= 4
 
@@ -131,39 +131,39 @@ def test_a_more_important_container_stops_the_lower_one():
     assert blocked == {True, False}
 
 
-def test_one_card_of_the_pair_stays_free_and_one_is_held_idle():
-    for _, state in lived(WHOLE_CARDS, seconds=100):
-        assert state.cards[3].processes == ()
-        assert state.cards[1].processes
-        assert state.cards[1].busy == 0
+def test_one_gpu_of_the_pair_stays_free_and_one_is_held_idle():
+    for _, state in lived(WHOLE_GPUS, seconds=100):
+        assert state.gpus[3].processes == ()
+        assert state.gpus[1].processes
+        assert state.gpus[1].busy == 0
 
 
 def test_mig_numbers_have_holes_and_an_instance_comes_and_goes():
     counts = set()
     for _, state in lived(MIG, seconds=120):
-        assert [i.index for i in state.cards[0].instances] == [0, 2, 5, 6]
-        assert state.cards[0].busy is None
-        counts.add(len(state.cards[1].instances))
+        assert [i.index for i in state.gpus[0].instances] == [0, 2, 5, 6]
+        assert state.gpus[0].busy is None
+        counts.add(len(state.gpus[1].instances))
     assert counts == {2, 3}
 
 
 def test_mps_clients_are_listed_twice_and_their_server_once():
     *_, (_, state) = lived(SLICED, seconds=2)
-    kinds = sorted(p.kinds for p in state.cards[1].processes)
+    kinds = sorted(p.kinds for p in state.gpus[1].processes)
     assert kinds == [("C",), ("C", "M"), ("C", "M"), ("C", "M")]
 
 
-def test_a_failing_card_reports_is_lost_and_comes_back_with_new_counters():
+def test_a_failing_gpu_reports_is_lost_and_comes_back_with_new_counters():
     states = [state for _, state in lived(SICK, seconds=120)]
     assert [x.xid for x in states[-1].xids] == [48, 79]
-    lost = [state.cards[1].lost for state in states]
+    lost = [state.gpus[1].lost for state in states]
     assert (lost[0], any(lost), lost[-1]) == (False, True, False)
-    assert states[-1].cards[1].energy_mj < states[0].cards[1].energy_mj
-    assert not any(state.cards[0].lost or state.cards[2].lost for state in states)
+    assert states[-1].gpus[1].energy_mj < states[0].gpus[1].energy_mj
+    assert not any(state.gpus[0].lost or state.gpus[2].lost for state in states)
 
 
 def test_a_driver_hang_lasts_eight_seconds():
-    hung = [state.cards[2].hung for _, state in lived(SICK, seconds=60)]
+    hung = [state.gpus[2].hung for _, state in lived(SICK, seconds=60)]
     assert sum(hung) * 0.5 == 8
 
 

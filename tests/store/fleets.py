@@ -55,9 +55,9 @@ async def points(store, **asked) -> list[HistoryPoint]:
     return (await store.page(HistorySelection(**asked))).points
 
 
-def fleet(end: float, cards: int, *, number: int = 1) -> Analysis:
+def fleet(end: float, all_gpus: int, *, number: int = 1) -> Analysis:
     """A large fleet with everything that a real analysis says of a GPU, one tenant on each."""
-    return analysis(end, *(_full(i, end, number) for i in range(cards)), number=number)
+    return analysis(end, *(_full(i, end, number) for i in range(all_gpus)), number=number)
 
 
 def _full(i: int, end: float, number: int) -> GpuUse:
@@ -142,7 +142,7 @@ def tenants(draw, end: float) -> TenantUse:
 
 
 @st.composite
-def cards(draw, end: float, number: int) -> GpuUse:
+def all_gpus(draw, end: float, number: int) -> GpuUse:
     return draw(
         st.builds(
             gpu,
@@ -169,7 +169,7 @@ def analyses(draw, *, number: int = 1, within: float = 3 * HOUR) -> Analysis:
     end = NOON + round(draw(st.floats(0, within)), 3)
     numbers = draw(st.lists(st.integers(0, 3), max_size=4, unique=True))
     found = analysis(
-        end, *(draw(cards(end, n)) for n in numbers), number=number, window=draw(st.sampled_from((60, 600)))
+        end, *(draw(all_gpus(end, n)) for n in numbers), number=number, window=draw(st.sampled_from((60, 600)))
     )
     return found.__class__(
         **{f: getattr(found, f) for f in found.__struct_fields__ if f != "faults"},

@@ -41,9 +41,9 @@ def looks_the_same(one: Analysis, other: Analysis) -> None:
         found, wanted = mine[key], theirs[key]
         assert (found.namespace, found.pod, found.owner) == (wanted.namespace, wanted.pod, wanted.owner)
         assert set(found.gpu_ids) == set(wanted.gpu_ids)
-    cards = [{gpu.gpu_id: gpu for gpu in each.gpus} for each in (one, other)]
-    assert cards[0].keys() == cards[1].keys()
-    assert all(vanished([key], cards[0]) == vanished([key], cards[1]) for key in cards[0])
+    gpus = [{gpu.gpu_id: gpu for gpu in each.gpus} for each in (one, other)]
+    assert gpus[0].keys() == gpus[1].keys()
+    assert all(vanished([key], gpus[0]) == vanished([key], gpus[1]) for key in gpus[0])
 
 
 def idle(pod: str, coverage: float = 1.0, **more):
@@ -53,14 +53,14 @@ def idle(pod: str, coverage: float = 1.0, **more):
 
 def some(turn: int) -> Analysis:
     """A fleet in which something changes each time: a tenant comes and goes, one works, one GPU is lost."""
-    cards = [
+    gpus = [
         gpu(0, tenants=(idle("steady", memory_limit=2**30),), terms={"mem_total": Stat(mean=2.0**34)}),
         gpu(1, tenants=(idle("b", coverage=0.9499),) if turn % 3 else (), last_seen=None if turn % 4 else 7.0),
         gpu(2, tenants=(tenant("c", verdict="in_use" if turn % 2 else "unknown", use_class="busy"), idle("d", 0.96))),
         gpu(5, tenants=(idle("e", 0.99), idle("f", 1.0, partly_seen=bool(turn % 2)))),
         gpu(6, tenants=(idle("e", 0.99),)),
     ]
-    return analysis(NOON + 300.0 * turn, *cards[: 2 + turn % 2], *cards[3:], number=turn + 1)
+    return analysis(NOON + 300.0 * turn, *gpus[: 2 + turn % 2], *gpus[3:], number=turn + 1)
 
 
 async def assert_the_machine_sees_the_same_again(engine: Engine) -> None:
@@ -192,9 +192,9 @@ async def assert_the_size_is_bounded(engine: Engine) -> None:
 
 async def assert_a_frame_without_changes_is_small(engine: Engine) -> None:
     history = store(engine)
-    cards = [gpu(number, tenants=(idle(f"p{number}"),)) for number in range(500)]
+    gpus = [gpu(number, tenants=(idle(f"p{number}"),)) for number in range(500)]
     for turn in range(3):
-        await history.save(analysis(NOON + 300.0 * turn, *cards, number=turn + 1))
+        await history.save(analysis(NOON + 300.0 * turn, *gpus, number=turn + 1))
     sizes = await engine.read(lambda tx: tx.all("SELECT size FROM past_frames ORDER BY number"))
     assert [size < 50 for (size,) in sizes] == [False, True, True]
 

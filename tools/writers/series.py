@@ -20,6 +20,7 @@ CLUSTER_SCOPES: dict[Scope, str] = {
     "device": "registered device",
     "holder": "device held by a container",
     "instance": "MIG instance held through HAMi",
+    "offer": "resource of a node whose GPUs are only counted",
     "quota": "device resource of a namespace",
     "place": "node with devices",
     "type": "GPU type",
@@ -31,7 +32,7 @@ CLUSTER_SCOPES: dict[Scope, str] = {
 }
 
 ANALYZER_SCOPES: dict[Scope, str] = {
-    "card": "GPU or MIG instance, or pod that shares one, by gpu-oour's labels",
+    "gpu-of-pod": "GPU or MIG instance, or pod that shares one, by gpu-oour's labels",
     "subject": "GPU or MIG instance",
     "tenant": "tenant whose own use is measured",
     "gpupod": "pod on a GPU or MIG instance",

@@ -8,7 +8,7 @@ from vgpuscope.model.reclaim import STATES
 
 FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
 
-CARD = same("gpu_id", "mig", "pod", "namespace", "hostname")
+GPU = same("gpu_id", "mig", "pod", "namespace", "hostname")
 SUBJECT = same("gpu_id", "mig", "hostname")
 TENANT = same("gpu_id", "mig", "hostname", "namespace", "pod", "container")
 GPU_POD = same("gpu_id", "mig", "hostname", "namespace", "pod", "owner")
@@ -57,28 +57,30 @@ def _ours(
 # ── GPUs, under gpu-oour's names: means over the window, absent if nothing was measured ──────────────────────────
 # A GPU shared by pods has one series for each pod, with the pod's own numbers, so that sums by namespace are right.
 SCORE = _oour(
-    "card",
-    (*CARD, ("model", "model")),
+    "gpu-of-pod",
+    (*GPU, ("model", "model")),
     "gpu_utilization_score",
     "Score of the GPU, 0-100; on a shared GPU the score of each pod. Absent if no signal of work was measured.",
     "status",
 )
 CORE = _oour(
-    "card", CARD, "gpu_core_utilization", "Mean GPU utilisation, percent; on a shared GPU the part of each pod."
+    "gpu-of-pod", GPU, "gpu_core_utilization", "Mean GPU utilisation, percent; on a shared GPU the part of each pod."
 )
 MEMORY_USED = _oour(
-    "card", CARD, "gpu_memory_used_mb", "Mean memory in use, MiB; on a shared GPU the memory of each pod."
+    "gpu-of-pod", GPU, "gpu_memory_used_mb", "Mean memory in use, MiB; on a shared GPU the memory of each pod."
 )
-MEMORY_PERCENT = _oour("card", CARD, "gpu_memory_usage_percent", "Memory in use, percent of the memory of the GPU.")
+MEMORY_PERCENT = _oour(
+    "gpu-of-pod", GPU, "gpu_memory_usage_percent", "Memory in use, percent of the memory of the GPU."
+)
 MEMORY_TOTAL = _oour(
-    "card",
-    (*CARD, ("model", "model")),
+    "gpu-of-pod",
+    (*GPU, ("model", "model")),
     "gpu_memory_total_mb",
     "Memory of the GPU, MiB; on a shared GPU the memory limit of each pod, absent without a limit.",
 )
-POWER = _oour("card", CARD, "gpu_power_usage_watts", "Mean power draw; absent on a shared GPU.", unit="watts")
-MEMORY_COPY = _oour("card", CARD, "gpu_memory_copy_utilization", "Mean memory traffic, percent of time.")
-SM_CLOCK = _oour("card", CARD, "gpu_sm_clock_mhz", "Mean SM clock, MHz.")
+POWER = _oour("gpu-of-pod", GPU, "gpu_power_usage_watts", "Mean power draw; absent on a shared GPU.", unit="watts")
+MEMORY_COPY = _oour("gpu-of-pod", GPU, "gpu_memory_copy_utilization", "Mean memory traffic, percent of time.")
+SM_CLOCK = _oour("gpu-of-pod", GPU, "gpu_sm_clock_mhz", "Mean SM clock, MHz.")
 
 # ── the fleet ────────────────────────────────────────────────────────────────────────────────────────────────────
 TOTAL = _oour("fleet", (), "gpu_total_count", "Number of GPUs; a GPU in MIG mode counts as its MIG instances.")

@@ -23,7 +23,7 @@ ClusterScope = Literal[
     "scheduler",
     "waiting",
 ]
-AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet", "opinion"]
+AnalyzerScope = Literal["gpu-of-pod", "subject", "tenant", "gpupod", "group", "fleet", "opinion"]
 ExtenderScope = Literal["extender", "extender-kind"]
 PluginScope = Literal["offered", "plugin"]
 Scope = NodeScope | ClusterScope | AnalyzerScope | ExtenderScope | PluginScope

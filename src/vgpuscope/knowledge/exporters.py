@@ -194,7 +194,7 @@ DCGM: Final = Group(
 
 # Our agent samples more often than it is scraped, and keeps mean and maximum of its last window. These include what
 # happened between two scrapes.
-CARDS: Final = Group(
+GPUS: Final = Group(
     schema="vgpuscope",
     kind="device",
     uuid="gpu_uuid",
@@ -281,4 +281,4 @@ CONTAINERS: Final = Group(
         _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU, max=m.CONTAINER_CPU),
     ),
 )
-GROUPS: Final = (DCGM, CARDS, INSTANCES, CONTAINERS)
+GROUPS: Final = (DCGM, GPUS, INSTANCES, CONTAINERS)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from vgpuscope.model.quantity import Watts
 
-_NOT_A_WHOLE_CARD = frozenset({"GRID", "LAPTOP", "MOBILE", "MAX"})  # vGPU guests, or limits set by the builder
+_NOT_A_WHOLE_GPU = frozenset({"GRID", "LAPTOP", "MOBILE", "MAX"})  # vGPU guests, or limits set by the builder
 
 # All words must be in the name. The first row that fits is used, so variants come before their base model.
 _ROWS: tuple[tuple[str, Watts], ...] = (
@@ -78,6 +78,6 @@ _TABLE = tuple((frozenset(words.split()), watts) for words, watts in _ROWS)
 def factory_limit(model: str) -> Watts | None:
     """The default power limit of this model; None if the model is not certain."""
     words = frozenset(re.findall(r"[A-Z0-9]+", model.upper()))
-    if words & _NOT_A_WHOLE_CARD:
+    if words & _NOT_A_WHOLE_GPU:
         return None
     return next((watts for needed, watts in _TABLE if needed <= words), None)

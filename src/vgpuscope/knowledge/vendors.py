@@ -23,7 +23,7 @@ class DerivedGpus(Struct, frozen=True, kw_only=True):
 
     name: str  # a GPU's id is <node>-<name>-<number>
     counted_in: str  # the resource that counts GPUs,
-    per_card: int = 1  # and how much of it is one GPU
+    per_gpu: int = 1  # and how much of it is one GPU
     slots: int = 1
     memory: Bytes = 0  # of each GPU; where the vendor has a memory resource, its capacity is divided instead
     cores: int = 100
@@ -45,7 +45,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     registers: tuple[str, ...] = ()  # node annotations, newest release first
     allocated: tuple[str, ...] = ()  # pod annotations: the final allocation
     to_allocate: tuple[str, ...] = ()  # pod annotations: what its device plugin has yet to hand out
-    cards: DerivedGpus | None = None
+    gpus: DerivedGpus | None = None
 
     @property
     def quotas(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ VENDORS: tuple[Vendor, ...] = (
         registration="capacity",
         allocated=("hami.io/cambricon-mlu-devices-allocated",),
         to_allocate=("hami.io/cambricon-mlu-devices-to-allocate",),
-        cards=DerivedGpus(name="cambricon-mlu", counted_in="cambricon.com/mlu.smlu.vcore", per_card=100, slots=100),
+        gpus=DerivedGpus(name="cambricon-mlu", counted_in="cambricon.com/mlu.smlu.vcore", per_gpu=100, slots=100),
     ),
     Vendor(
         word="DCU",
@@ -136,7 +136,7 @@ VENDORS: tuple[Vendor, ...] = (
         registration="capacity",
         allocated=("hami.io/metax-gpu-devices-allocated",),
         to_allocate=("hami.io/metax-gpu-devices-to-allocate",),
-        cards=DerivedGpus(name="metax", counted_in="metax-tech.com/gpu", memory=65536 * MIB),
+        gpus=DerivedGpus(name="metax", counted_in="metax-tech.com/gpu", memory=65536 * MIB),
     ),
     Vendor(
         word="Metax-SGPU",
@@ -158,7 +158,7 @@ VENDORS: tuple[Vendor, ...] = (
         core_unit="units",
         registration="capacity",
         allocated=("hami.io/mthreads-vgpu-devices-allocated",),
-        cards=DerivedGpus(name="mthreads", counted_in="mthreads.com/sgpu-core", per_card=16, slots=100, cores=16),
+        gpus=DerivedGpus(name="mthreads", counted_in="mthreads.com/sgpu-core", per_gpu=16, slots=100, cores=16),
     ),
     Vendor(
         word="GCU",
@@ -167,7 +167,7 @@ VENDORS: tuple[Vendor, ...] = (
         registration="capacity",
         allocated=("hami.io/enflame-gcu-devices-allocated",),
         to_allocate=("hami.io/enflame-gcu-devices-to-allocate",),
-        cards=DerivedGpus(name="GCU", counted_in="enflame.com/gcu"),
+        gpus=DerivedGpus(name="GCU", counted_in="enflame.com/gcu"),
     ),
     Vendor(
         word="Enflame",
@@ -184,7 +184,7 @@ VENDORS: tuple[Vendor, ...] = (
         count="kunlunxin.com/xpu",
         registration="capacity",
         allocated=("hami.io/kunlun-allocated",),
-        cards=DerivedGpus(name="kunlun", counted_in="kunlunxin.com/xpu", memory=98304 * MIB, numa_nodes=2),
+        gpus=DerivedGpus(name="kunlun", counted_in="kunlunxin.com/xpu", memory=98304 * MIB, numa_nodes=2),
     ),
     Vendor(
         word="XPU",
@@ -203,7 +203,7 @@ VENDORS: tuple[Vendor, ...] = (
         core_unit="mask",
         registration="capacity",
         allocated=("hami.io/aws-neuron-devices-allocated",),
-        cards=DerivedGpus(name="AWSNeuron", counted_in="aws.amazon.com/neuron"),
+        gpus=DerivedGpus(name="AWSNeuron", counted_in="aws.amazon.com/neuron"),
     ),
     Vendor(
         word="AMD",

@@ -31,7 +31,7 @@ class DraGpu(Struct, frozen=True):
 class ResourcePool(Struct, frozen=True):
     """The content of a pool's slices of the newest generation."""
 
-    cards: tuple[DraGpu, ...] = ()
+    gpus: tuple[DraGpu, ...] = ()
     devices: dict[str, tuple[DraDevice, DraGpu]] = {}
     unplaced: int = 0
 
@@ -43,22 +43,22 @@ def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
     devices = {device.name: device for one in slices if one.generation == newest for device in one.devices}
     made_of: dict[tuple[str, str], list[DraDevice]] = {}
     for name in sorted(devices):
-        made_of.setdefault((devices[name].node, devices[name].card), []).append(devices[name])
-    cards = [_card(key, made_of[at]) for at in sorted(made_of)]
+        made_of.setdefault((devices[name].node, devices[name].gpu), []).append(devices[name])
+    gpus = [_gpu(key, made_of[at]) for at in sorted(made_of)]
     return ResourcePool(
-        tuple(card for card in cards if card.node),
-        {device.name: (device, card) for card in cards for device in card.devices},
+        tuple(gpu for gpu in gpus if gpu.node),
+        {device.name: (device, gpu) for gpu in gpus for device in gpu.devices},
         sum(not device.node for device in devices.values()),
     )
 
 
-def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
+def _gpu(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
     """The GPU of these devices: one device is the whole GPU, or all of them are its fixed partitions."""
     whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
     parts = [one for one in devices if one.part]
     first = whole or parts[0]
     registered = RegisteredDevice(
-        id=_card_id(pool, first, cut=whole is None),
+        id=_gpu_id(pool, first, cut=whole is None),
         vendor=pool[0],
         index=first.index,
         slots=_slots(whole, parts),
@@ -73,13 +73,13 @@ def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
     return DraGpu(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
 
 
-def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
-    return (device.parent if cut else device.uuid) or synthetic_id(*pool, device.card if cut else device.name)
+def _gpu_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
+    return (device.parent if cut else device.uuid) or synthetic_id(*pool, device.gpu if cut else device.name)
 
 
-def real_id(card: DraGpu) -> DeviceUUID:
+def real_id(gpu: DraGpu) -> DeviceUUID:
     """The GPU's UUID; "" if its driver publishes none."""
-    return "" if card.registered.id.startswith(synthetic_id(*card.pool, "")) else card.registered.id
+    return "" if gpu.registered.id.startswith(synthetic_id(*gpu.pool, "")) else gpu.registered.id
 
 
 def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:

@@ -12,7 +12,7 @@ class DraDevice(Struct, frozen=True, kw_only=True, gc=False):
     """One device that can be allocated: a GPU, or a part of one."""
 
     name: str
-    card: str  # the same for all devices of a pool that are on the same GPU
+    gpu: str  # the same for all devices of a pool that are on the same GPU
     part: bool = False  # a MIG instance or another partition, existing or possible
     node: str = ""  # "": not tied to one node
     uuid: DeviceUUID = ""

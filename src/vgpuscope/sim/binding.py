@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, XidState
+from vgpuscope.sim.state import NO_INSTANCE, DriverState, GpuState, InstanceState, ProcessState, XidState
 
 T = TypeVar("T")
 
@@ -85,19 +85,19 @@ def _error(code: int) -> NVMLError:
 class _Handle:
     """A GPU or MIG instance by UUID; valid as long as the GPU or instance exists."""
 
-    def __init__(self, card: str, instance: str | None = None) -> None:
-        self.card, self.instance = card, instance
+    def __init__(self, gpu: str, instance: str | None = None) -> None:
+        self.gpu, self.instance = gpu, instance
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Handle) and (self.card, self.instance) == (other.card, other.instance)
+        return isinstance(other, _Handle) and (self.gpu, self.instance) == (other.gpu, other.instance)
 
     def __hash__(self) -> int:
-        return hash((self.card, self.instance))
+        return hash((self.gpu, self.instance))
 
 
 class _EventSet:
     def __init__(self) -> None:
-        self.cards: set[str] = set()
+        self.gpus: set[str] = set()
         self.seen = 0
 
 
@@ -190,43 +190,43 @@ class Binding:
     # GPUs and their identity
 
     def nvmlDeviceGetCount(self) -> int:
-        return len(self._state().cards)
+        return len(self._state().gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> _Handle:
-        cards = self._state().cards
-        if not 0 <= index < len(cards):
+        gpus = self._state().gpus
+        if not 0 <= index < len(gpus):
             raise _error(2)
-        return self._handle(cards[index].uuid)
+        return self._handle(gpus[index].uuid)
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str | bytes) -> _Handle:
         wanted = uuid.decode() if isinstance(uuid, bytes) else uuid
-        for card in self._state().cards:
-            if card.uuid == wanted:
+        for gpu in self._state().gpus:
+            if gpu.uuid == wanted:
                 return self._handle(wanted)
-            if any(instance.uuid == wanted for instance in card.instances):
-                return _Handle(card.uuid, wanted)
+            if any(instance.uuid == wanted for instance in gpu.instances):
+                return _Handle(gpu.uuid, wanted)
         raise _error(6)
 
     def nvmlDeviceGetIndex(self, handle: _Handle) -> int:
-        card, instance = self._look(handle)
-        return instance.index if instance else card.index
+        gpu, instance = self._look(handle)
+        return instance.index if instance else gpu.index
 
     def nvmlDeviceGetUUID(self, handle: _Handle) -> str:
-        card, instance = self._look(handle)
-        return instance.uuid if instance else card.uuid
+        gpu, instance = self._look(handle)
+        return instance.uuid if instance else gpu.uuid
 
     def nvmlDeviceGetName(self, handle: _Handle) -> str:
-        card, instance = self._look(handle)
-        return instance.name if instance else card.name
+        gpu, instance = self._look(handle)
+        return instance.name if instance else gpu.name
 
     def nvmlDeviceGetSerial(self, handle: _Handle) -> str:
-        return _said(self._card(handle).serial)
+        return _said(self._gpu(handle).serial)
 
     def nvmlDeviceGetMinorNumber(self, handle: _Handle) -> int:
-        return self._card(handle).index
+        return self._gpu(handle).index
 
     def nvmlDeviceGetPciInfo(self, handle: _Handle) -> SimpleNamespace:
-        bus_id = self._card(handle).bus_id
+        bus_id = self._gpu(handle).bus_id
         domain, bus, rest = bus_id.split(":")
         return SimpleNamespace(
             busId=bus_id,
@@ -243,8 +243,8 @@ class Binding:
     # Measurements of a GPU
 
     def nvmlDeviceGetMemoryInfo(self, handle: _Handle, version: int | None = None) -> SimpleNamespace:
-        card, instance = self._look(handle)
-        place = instance or card
+        gpu, instance = self._look(handle)
+        place = instance or gpu
         free = place.total - place.reserved - place.used
         if version:
             return SimpleNamespace(
@@ -253,37 +253,37 @@ class Binding:
         return SimpleNamespace(total=place.total, free=free, used=place.used + place.reserved)
 
     def nvmlDeviceGetUtilizationRates(self, handle: _Handle) -> SimpleNamespace:
-        card = self._card(handle)
-        return SimpleNamespace(gpu=_said(card.busy), memory=_said(card.memory_busy))
+        gpu = self._gpu(handle)
+        return SimpleNamespace(gpu=_said(gpu.busy), memory=_said(gpu.memory_busy))
 
     def nvmlDeviceGetEncoderUtilization(self, handle: _Handle) -> list[int]:
-        return [_said(self._card(handle).encoder), 167000]
+        return [_said(self._gpu(handle).encoder), 167000]
 
     def nvmlDeviceGetDecoderUtilization(self, handle: _Handle) -> list[int]:
-        return [_said(self._card(handle).decoder), 167000]
+        return [_said(self._gpu(handle).decoder), 167000]
 
     def nvmlDeviceGetJpgUtilization(self, handle: _Handle) -> list[int]:
-        card = self._card(handle)
-        return [0 if card.remapped and card.busy is not None else _said(None), 167000]
+        gpu = self._gpu(handle)
+        return [0 if gpu.remapped and gpu.busy is not None else _said(None), 167000]
 
     nvmlDeviceGetOfaUtilization = nvmlDeviceGetJpgUtilization
 
     def nvmlDeviceGetPowerUsage(self, handle: _Handle) -> int:
-        return self._card(handle).power_mw
+        return self._gpu(handle).power_mw
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: _Handle) -> int:
-        return self._card(handle).limit_mw
+        return self._gpu(handle).limit_mw
 
     nvmlDeviceGetPowerManagementLimit = nvmlDeviceGetEnforcedPowerLimit
     nvmlDeviceGetPowerManagementDefaultLimit = nvmlDeviceGetEnforcedPowerLimit
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: _Handle) -> int:
-        return self._card(handle).energy_mj
+        return self._gpu(handle).energy_mj
 
     def nvmlDeviceGetTemperature(self, handle: _Handle, sensor: int) -> int:
         if sensor != self.NVML_TEMPERATURE_GPU:
             raise _error(2)
-        return self._card(handle).temperature
+        return self._gpu(handle).temperature
 
     def nvmlDeviceGetTemperatureV(self, handle: _Handle, sensor: int, version: int = nvmlTemperature_v1) -> int:
         if version != self.nvmlTemperature_v1:
@@ -291,36 +291,36 @@ class Binding:
         return self.nvmlDeviceGetTemperature(handle, sensor)
 
     def nvmlDeviceGetClockInfo(self, handle: _Handle, type: int) -> int:  # noqa: A002
-        card = self._card(handle)
-        return card.memory_mhz if type == self.NVML_CLOCK_MEM else card.sm_mhz
+        gpu = self._gpu(handle)
+        return gpu.memory_mhz if type == self.NVML_CLOCK_MEM else gpu.sm_mhz
 
     def nvmlDeviceGetMaxClockInfo(self, handle: _Handle, type: int) -> int:  # noqa: A002
-        card = self._card(handle)
-        return card.memory_max_mhz if type == self.NVML_CLOCK_MEM else card.sm_max_mhz
+        gpu = self._gpu(handle)
+        return gpu.memory_max_mhz if type == self.NVML_CLOCK_MEM else gpu.sm_max_mhz
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: _Handle) -> int:
-        return self._card(handle).throttle
+        return self._gpu(handle).throttle
 
     nvmlDeviceGetCurrentClocksThrottleReasons = nvmlDeviceGetCurrentClocksEventReasons
 
     def nvmlDeviceGetFanSpeed(self, handle: _Handle) -> int:
-        return _said(self._card(handle).fan)
+        return _said(self._gpu(handle).fan)
 
     def nvmlDeviceGetTotalEccErrors(self, handle: _Handle, errorType: int, counterType: int) -> int:  # noqa: ARG002
-        return _said(self._card(handle).ecc)[errorType]
+        return _said(self._gpu(handle).ecc)[errorType]
 
     def nvmlDeviceGetRemappedRows(self, handle: _Handle) -> tuple[int, int, int, int]:
-        return _said(self._card(handle).remapped)
+        return _said(self._gpu(handle).remapped)
 
     def nvmlDeviceGetFieldValues(self, handle: _Handle, fieldIds: list[int]) -> list[SimpleNamespace]:
-        card = self._card(handle)
+        gpu = self._gpu(handle)
         known = {
-            82: card.memory_temperature if card.remapped else None,  # reported only by boards with HBM or new GDDR
-            83: card.energy_mj,
-            185: card.power_mw,
-            186: card.power_mw,
-            197: card.sent,
-            198: card.received,
+            82: gpu.memory_temperature if gpu.remapped else None,  # reported only by boards with HBM or new GDDR
+            83: gpu.energy_mj,
+            185: gpu.power_mw,
+            186: gpu.power_mw,
+            197: gpu.sent,
+            198: gpu.received,
         }
         return [_field(field, known.get(field)) for field in fieldIds]
 
@@ -343,10 +343,10 @@ class Binding:
     nvmlDeviceGetMPSComputeRunningProcesses_v3 = nvmlDeviceGetMPSComputeRunningProcesses
 
     def nvmlDeviceGetProcessUtilization(self, handle: _Handle, timeStamp: int) -> list[SimpleNamespace]:
-        card = self._card(handle)
-        if card.mig:
+        gpu = self._gpu(handle)
+        if gpu.mig:
             raise _error(3)
-        found = [_sample(p) for p in card.processes if p.sample and p.sample.at > timeStamp]
+        found = [_sample(p) for p in gpu.processes if p.sample and p.sample.at > timeStamp]
         if not found:
             raise _error(6)
         return found
@@ -354,16 +354,16 @@ class Binding:
     # MIG
 
     def nvmlDeviceGetMigMode(self, handle: _Handle) -> list[int]:
-        mig = _said(self._card(handle).mig)
+        mig = _said(self._gpu(handle).mig)
         return [int(mig), int(mig)]
 
     def nvmlDeviceGetMaxMigDeviceCount(self, handle: _Handle) -> int:
-        return self._card(handle).max_instances
+        return self._gpu(handle).max_instances
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: _Handle, index: int) -> _Handle:
-        for instance in self._card(handle).instances:
+        for instance in self._gpu(handle).instances:
             if instance.index == index:
-                return _Handle(handle.card, instance.uuid)
+                return _Handle(handle.gpu, instance.uuid)
         raise _error(6)
 
     def nvmlDeviceIsMigDeviceHandle(self, handle: _Handle) -> SimpleNamespace:
@@ -371,7 +371,7 @@ class Binding:
 
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: _Handle) -> _Handle:
         self._instance(handle)
-        return _Handle(handle.card)
+        return _Handle(handle.gpu)
 
     def nvmlDeviceGetGpuInstanceId(self, handle: _Handle) -> int:
         return self._instance(handle).gpu_instance
@@ -402,7 +402,7 @@ class Binding:
     NVML_GPM_METRICS_GET_VERSION = 1
 
     def nvmlGpmQueryDeviceSupport(self, device: _Handle) -> SimpleNamespace:
-        return SimpleNamespace(version=1, isSupportedDevice=int(self._card(device).gpm is not None))
+        return SimpleNamespace(version=1, isSupportedDevice=int(self._gpu(device).gpm is not None))
 
     def nvmlGpmSampleAlloc(self) -> ctypes.c_void_p:
         number = next(self._numbers)
@@ -413,12 +413,12 @@ class Binding:
         self._samples.pop(gpmSample.value or 0, None)
 
     def nvmlGpmSampleGet(self, device: _Handle, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:
-        card = self._card(device)
-        self._samples[gpmSample.value or 0] = _said(None if card.gpm_instances_only else card.gpm)
+        gpu = self._gpu(device)
+        self._samples[gpmSample.value or 0] = _said(None if gpu.gpm_instances_only else gpu.gpm)
         return gpmSample
 
     def nvmlGpmMigSampleGet(self, device: _Handle, gpuInstanceId: int, gpmSample: ctypes.c_void_p) -> ctypes.c_void_p:
-        found = [one for one in self._card(device).instances if one.gpu_instance == gpuInstanceId]
+        found = [one for one in self._gpu(device).instances if one.gpu_instance == gpuInstanceId]
         if not found:
             raise _error(2)
         self._samples[gpmSample.value or 0] = _said(found[0].gpm)
@@ -443,10 +443,10 @@ class Binding:
     def nvmlDeviceRegisterEvents(self, handle: _Handle, eventTypes: int, eventSet: _EventSet) -> None:  # noqa: ARG002
         if handle.instance:
             raise _error(3)
-        eventSet.cards.add(self._card(handle).uuid)
+        eventSet.gpus.add(self._gpu(handle).uuid)
 
     def nvmlDeviceGetSupportedEventTypes(self, handle: _Handle) -> int:
-        self._card(handle)
+        self._gpu(handle)
         return self.nvmlEventTypeXidCriticalError
 
     def nvmlEventSetWait_v2(self, eventSet: _EventSet, timeoutms: int) -> SimpleNamespace:
@@ -455,7 +455,7 @@ class Binding:
             for xid in self._state().xids:
                 if xid.number > eventSet.seen:
                     eventSet.seen = xid.number
-                    if xid.uuid in eventSet.cards:
+                    if xid.uuid in eventSet.gpus:
                         return _event(xid)
             if left <= 0:
                 raise _error(10)
@@ -465,7 +465,7 @@ class Binding:
     nvmlEventSetWait = nvmlEventSetWait_v2
 
     def nvmlEventSetFree(self, eventSet: _EventSet) -> None:
-        eventSet.cards.clear()
+        eventSet.gpus.clear()
 
     # Reading the state
 
@@ -488,32 +488,32 @@ class Binding:
             raise _error(15)
         return _Handle(uuid)
 
-    def _look(self, handle: _Handle) -> tuple[CardState, InstanceState | None]:
-        card = self._awake(handle.card)
-        if card.lost:
+    def _look(self, handle: _Handle) -> tuple[GpuState, InstanceState | None]:
+        gpu = self._awake(handle.gpu)
+        if gpu.lost:
             raise _error(15)
         if handle.instance is None:
-            return card, None
-        for instance in card.instances:
+            return gpu, None
+        for instance in gpu.instances:
             if instance.uuid == handle.instance:
-                return card, instance
+                return gpu, instance
         raise _error(2)  # the instance was destroyed, so the handle is invalid
 
-    def _awake(self, uuid: str) -> CardState:
+    def _awake(self, uuid: str) -> GpuState:
         # A call to a hung driver does not fail: it returns when the hang is over.
         while True:
-            card = next((c for c in self._state().cards if c.uuid == uuid), None)
-            if card is None:
+            gpu = next((c for c in self._state().gpus if c.uuid == uuid), None)
+            if gpu is None:
                 raise _error(2)
-            if not card.hung:
-                return card
+            if not gpu.hung:
+                return gpu
             self._sleep(_POLL)
 
-    def _card(self, handle: _Handle) -> CardState:
-        card, instance = self._look(handle)
+    def _gpu(self, handle: _Handle) -> GpuState:
+        gpu, instance = self._look(handle)
         if instance:
             raise _error(3)
-        return card
+        return gpu
 
     def _instance(self, handle: _Handle) -> InstanceState:
         _, instance = self._look(handle)
@@ -522,8 +522,8 @@ class Binding:
         return instance
 
     def _processes(self, handle: _Handle, kind: str) -> list[SimpleNamespace]:
-        card, instance = self._look(handle)
-        return [_listed(p) for p in card.processes if kind in p.kinds and _within(p, instance)]
+        gpu, instance = self._look(handle)
+        return [_listed(p) for p in gpu.processes if kind in p.kinds and _within(p, instance)]
 
 
 for _code, (_name, _) in _ERRORS.items():

@@ -47,11 +47,11 @@ class _Device(NamedTuple):
 
 def _node(world: World) -> Json:
     """A node; where HAMi schedules pods, its plugin registers the GPUs, elsewhere the kubelet only counts them."""
-    name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
+    name, devices = world.plan.name, [_Device(gpu.uuid, gpu.spec) for gpu in world.gpus]
     if not any(job.hami for job in world.plan.jobs):
         return _plain_node(world)
     if world.plan.slices:
-        cut = {card.uuid for card in world.cards if card.mig}
+        cut = {gpu.uuid for gpu in world.gpus if gpu.mig}
         devices = [one._replace(mode="mig" if one.uuid in cut else one.mode) for one in devices]
     else:
         devices = [one._replace(scaling=_SCALING) for one in devices]
@@ -60,14 +60,14 @@ def _node(world: World) -> Json:
 
 def _plain_node(world: World) -> Json:
     """A node of NVIDIA's device plugin: whole GPUs by count, MIG instances by profile."""
-    whole = [card for card in world.cards if not card.mig]
+    whole = [gpu for gpu in world.gpus if not gpu.mig]
     replicas = _REPLICAS if any(job.replicas for job in world.plan.jobs) else 1
-    profiles = [instance.profile for card in world.cards for instance in card.instances]
+    profiles = [instance.profile for gpu in world.gpus for instance in gpu.instances]
     return _node_object(
         world.plan.name,
-        offered=sum(not card.lost for card in whole) * replicas,
+        offered=sum(not gpu.lost for gpu in whole) * replicas,
         capacity=len(whole) * replicas,
-        labels=_labels([_Device(card.uuid, card.spec) for card in whole], replicas),
+        labels=_labels([_Device(gpu.uuid, gpu.spec) for gpu in whole], replicas),
         instances={f"nvidia.com/mig-{profile}": str(profiles.count(profile)) for profile in sorted(set(profiles))},
     )
 
@@ -126,13 +126,13 @@ def _register(devices: Iterable[_Device]) -> str:
     return msgspec.json.encode(content).decode()
 
 
-_WORN_CARDS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was removed
+_WORN_GPUS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was removed
 
 
 def _worn_node() -> Json:
     """A node whose kubelet offers no GPU and no longer responds; HAMi's old registration is still there."""
-    register = _register(_Device(card, A100_40) for card in _WORN_CARDS[:2])
-    annotations = {REGISTER: register, "hami.io/device-cordon": _WORN_CARDS[1]}
+    register = _register(_Device(gpu, A100_40) for gpu in _WORN_GPUS[:2])
+    annotations = {REGISTER: register, "hami.io/device-cordon": _WORN_GPUS[1]}
     return _node_object(_WORN, offered=0, annotations=annotations, ready="Unknown")
 
 
@@ -152,7 +152,7 @@ class _Asks(NamedTuple):
     name: str
     memory: int  # MiB on each GPU
     cores: int = 0
-    cards: int = 1
+    gpus: int = 1
 
 
 class _Wait(NamedTuple):
@@ -164,7 +164,7 @@ class _Wait(NamedTuple):
 
 _WAITS = (
     _Wait(_Asks("research", "llm-eval-huge-0", 200_000)),  # more than any GPU has
-    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8)),  # more GPUs than any node has
+    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, gpus=8)),  # more GPUs than any node has
     _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10)),  # the namespace has used up its quota
     _Wait(_Asks("batch", "backfill-7", 131_072), Timeline(first=10, life=45, period=75, linger=0)),
     _Wait(_Asks("serving", "canary-3", 131_072, cores=90), Timeline(first=25, life=20, period=60, linger=0)),
@@ -183,7 +183,7 @@ class _StalePod(NamedTuple):
     """A pod that has devices it cannot use: its GPUs, their node, the node it was bound to, and its state."""
 
     asks: _Asks
-    cards: tuple[str, ...]
+    gpus: tuple[str, ...]
     on: str
     bound: str
     phase: str = "Running"
@@ -192,9 +192,9 @@ class _StalePod(NamedTuple):
 
 
 _STALE_PODS = (
-    _StalePod(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_CARDS[:1], _WORN, _WORN, deleting=True),
-    _StalePod(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_CARDS[:1], _WORN, _WORN, phase="Unknown"),
-    _StalePod(_Asks("research", "notebook-frank", 8_192), _WORN_CARDS[2:], _WORN, _WORN),
+    _StalePod(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_GPUS[:1], _WORN, _WORN, deleting=True),
+    _StalePod(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_GPUS[:1], _WORN, _WORN, phase="Unknown"),
+    _StalePod(_Asks("research", "notebook-frank", 8_192), _WORN_GPUS[2:], _WORN, _WORN),
     _StalePod(_Asks("batch", "archive-0", 16_384), (f"GPU-{uuid.UUID(int=7)}",), _RETIRED, _RETIRED),
 )
 
@@ -202,7 +202,7 @@ _STALE_PODS = (
 def _stale_pods(world: World) -> Iterator[Json]:
     began = world.began - 7200
     unbound = _Asks("batch", "bind-failed-0", 8_192, cores=10)
-    never = _StalePod(unbound, (world.cards[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
+    never = _StalePod(unbound, (world.gpus[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
     for stale in (*_STALE_PODS, never):
         yield _stale_pod(stale, began)
 
@@ -216,7 +216,7 @@ def _stale_pod(stale: _StalePod, began: float) -> Json:
         "hami.io/vgpu-time": at,
         "hami.io/bind-time": at,
         "hami.io/bind-phase": stale.bind,
-        "hami.io/vgpu-devices-allocated": allocated(stale.cards, memory=stale.asks.memory, cores=stale.asks.cores),
+        "hami.io/vgpu-devices-allocated": allocated(stale.gpus, memory=stale.asks.memory, cores=stale.asks.cores),
     }
     if stale.deleting:
         pod["metadata"]["deletionTimestamp"] = stamp(began + 3600)
@@ -224,7 +224,7 @@ def _stale_pod(stale: _StalePod, began: float) -> Json:
 
 
 def _pod(asks: _Asks, *, created: float, phase: str, node: str = "") -> Json:
-    limits = hami_limits(cards=asks.cards, memory=asks.memory, cores=asks.cores)
+    limits = hami_limits(gpus=asks.gpus, memory=asks.memory, cores=asks.cores)
     return {
         "metadata": {
             "name": asks.name,

@@ -40,7 +40,7 @@ async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
 class Activity(NamedTuple):
     """What the exporter reports for a GPU or MIG instance: shares of SMs and of time, 0-1."""
 
-    card: SimGpu
+    gpu: SimGpu
     sm: float
     engine: float
     instance: Instance | None = None
@@ -51,14 +51,14 @@ def activities(world: World) -> Iterator[Activity]:
     """The current values of the node's exporter; none on a node without one."""
     if world.plan.name not in NODES:
         return
-    for card in world.cards:
-        if card.lost:
+    for gpu in world.gpus:
+        if gpu.lost:
             continue
-        if card.mig:
-            yield from _instances(world, card)
+        if gpu.mig:
+            yield from _instances(world, gpu)
         else:
-            share = _FEW if (world.plan.name, card.index) == STARVED else BUSY_SMS
-            yield Activity(card, sm=card.load.sm * share, engine=card.busy)
+            share = _FEW if (world.plan.name, gpu.index) == STARVED else BUSY_SMS
+            yield Activity(gpu, sm=gpu.load.sm * share, engine=gpu.busy)
 
 
 def page(worlds: Sequence[World]) -> str:
@@ -76,30 +76,30 @@ def page(worlds: Sequence[World]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _instances(world: World, card: SimGpu) -> Iterator[Activity]:
+def _instances(world: World, gpu: SimGpu) -> Iterator[Activity]:
     """GPU instances. One with two compute instances is skipped: the exporter cannot attribute its use."""
-    numbers = [instance.gpu_instance for instance in card.instances]
-    for instance in card.instances:
+    numbers = [instance.gpu_instance for instance in gpu.instances]
+    for instance in gpu.instances:
         if numbers.count(instance.gpu_instance) > 1:
             continue
-        inside = [(life, process) for life, process in world.on_card(card) if world.instance_of(life) == instance]
-        engine = min(1.0, sum(process.sm.get(card.index, 0.0) for _, process in inside))
+        inside = [(life, process) for life, process in world.on_gpu(gpu) if world.instance_of(life) == instance]
+        engine = min(1.0, sum(process.sm.get(gpu.index, 0.0) for _, process in inside))
         yield Activity(
-            card, sm=engine * BUSY_SMS, engine=engine, instance=instance, holder=_holder(world, card, instance)
+            gpu, sm=engine * BUSY_SMS, engine=engine, instance=instance, holder=_holder(world, gpu, instance)
         )
 
 
-def _holder(world: World, card: SimGpu, instance: Instance) -> Life | None:
-    there = (life for life in world.lives.values() if life.job.cards == (card.index,))
+def _holder(world: World, gpu: SimGpu, instance: Instance) -> Life | None:
+    there = (life for life in world.lives.values() if life.job.gpus == (gpu.index,))
     return next((life for life in there if world.instance_of(life) == instance), None)
 
 
 def _labels(world: World, one: Activity) -> str:
     labels = {
-        "gpu": str(one.card.index),
-        "UUID": one.card.uuid,
-        "device": f"nvidia{one.card.index}",
-        "modelName": one.card.spec.name,
+        "gpu": str(one.gpu.index),
+        "UUID": one.gpu.uuid,
+        "device": f"nvidia{one.gpu.index}",
+        "modelName": one.gpu.spec.name,
         "Hostname": world.plan.name,
     }
     if one.instance:

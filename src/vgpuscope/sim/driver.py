@@ -2,7 +2,7 @@
 
 from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life, Process
-from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Utilization
+from vgpuscope.sim.state import NO_INSTANCE, DriverState, GpuState, InstanceState, ProcessState, Utilization
 from vgpuscope.sim.world import World, engine_time
 
 _GARBAGE = 4294967280  # the value that real drivers return for zombies
@@ -12,61 +12,61 @@ BUSY_SMS = 0.9  # share of SMs that are busy while kernels run
 
 def driver_state(world: World) -> DriverState:
     """The state of the whole driver now."""
-    cards = tuple(_card(world, card) for card in world.cards)
-    return DriverState(driver=world.plan.driver, cuda=world.plan.cuda, cards=cards, xids=tuple(world.xids))
+    gpus = tuple(_gpu(world, gpu) for gpu in world.gpus)
+    return DriverState(driver=world.plan.driver, cuda=world.plan.cuda, gpus=gpus, xids=tuple(world.xids))
 
 
-def _card(world: World, card: SimGpu) -> CardState:
-    spec, load = card.spec, card.load
-    measured = not card.mig  # with MIG on, the GPU's own utilisation is not supported
-    return CardState(
-        index=card.index,
-        uuid=card.uuid,
+def _gpu(world: World, gpu: SimGpu) -> GpuState:
+    spec, load = gpu.spec, gpu.load
+    measured = not gpu.mig  # with MIG on, the GPU's own utilisation is not supported
+    return GpuState(
+        index=gpu.index,
+        uuid=gpu.uuid,
         name=spec.name,
-        serial=card.serial,
-        bus_id=card.bus_id,
-        total=card.total,
-        reserved=card.reserved,
-        used=card.used,
-        busy=round(card.busy * 100) if measured else None,
-        memory_busy=round(card.busy * 58) if measured else None,
+        serial=gpu.serial,
+        bus_id=gpu.bus_id,
+        total=gpu.total,
+        reserved=gpu.reserved,
+        used=gpu.used,
+        busy=round(gpu.busy * 100) if measured else None,
+        memory_busy=round(gpu.busy * 58) if measured else None,
         encoder=round(load.encoder * 100) if measured else None,
         decoder=round(load.decoder * 100) if measured else None,
-        power_mw=round(card.power * 1000),
+        power_mw=round(gpu.power * 1000),
         limit_mw=round(spec.limit_watts * 1000),
-        energy_mj=int(card.energy * 1000),
-        temperature=round(card.temperature),
-        memory_temperature=round(card.temperature + 7),
-        sm_mhz=round(card.sm_clock),
+        energy_mj=int(gpu.energy * 1000),
+        temperature=round(gpu.temperature),
+        memory_temperature=round(gpu.temperature + 7),
+        sm_mhz=round(gpu.sm_clock),
         sm_max_mhz=spec.sm_clock,
         memory_mhz=spec.memory_clock,
         memory_max_mhz=spec.memory_clock,
-        throttle=card.throttle,
-        sent=int(card.sent),
-        received=int(card.received),
-        ecc=(0, card.ecc_uncorrected),
-        remapped=(0, card.ecc_uncorrected, int(card.remap_pending), 0) if spec.remapping else None,
-        mig=card.mig if spec.mig else None,
-        max_instances=_MAX_INSTANCES if card.mig else 0,
-        instances=tuple(_instance(world, card, i) for i in card.instances),
-        processes=_processes(world, card),
-        lost=card.lost,
-        hung=card.hung,
-        gpm=_gpm(card.busy, card.load.sm * BUSY_SMS, links=card.busy) if spec.gpm else None,
+        throttle=gpu.throttle,
+        sent=int(gpu.sent),
+        received=int(gpu.received),
+        ecc=(0, gpu.ecc_uncorrected),
+        remapped=(0, gpu.ecc_uncorrected, int(gpu.remap_pending), 0) if spec.remapping else None,
+        mig=gpu.mig if spec.mig else None,
+        max_instances=_MAX_INSTANCES if gpu.mig else 0,
+        instances=tuple(_instance(world, gpu, i) for i in gpu.instances),
+        processes=_processes(world, gpu),
+        lost=gpu.lost,
+        hung=gpu.hung,
+        gpm=_gpm(gpu.busy, gpu.load.sm * BUSY_SMS, links=gpu.busy) if spec.gpm else None,
     )
 
 
-def _instance(world: World, card: SimGpu, instance: Instance) -> InstanceState:
+def _instance(world: World, gpu: SimGpu, instance: Instance) -> InstanceState:
     used = sum(
-        world.driver_memory(life, process, card)
-        for life, process in world.on_card(card)
+        world.driver_memory(life, process, gpu)
+        for life, process in world.on_gpu(gpu)
         if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
     )
-    engine = engine_time(world, card, instance.gpu_instance)
+    engine = engine_time(world, gpu, instance.gpu_instance)
     return InstanceState(
         index=instance.index,
         uuid=instance.uuid,
-        name=f"{card.spec.name} MIG {instance.profile}",
+        name=f"{gpu.spec.name} MIG {instance.profile}",
         gpu_instance=instance.gpu_instance,
         compute_instance=instance.compute_instance,
         total=instance.total,
@@ -74,7 +74,7 @@ def _instance(world: World, card: SimGpu, instance: Instance) -> InstanceState:
         used=used,
         slices=instance.slices,
         memory_slices=int(instance.profile.split("g.")[0][-1]),
-        gpm=_gpm(engine, engine * BUSY_SMS) if card.spec.gpm else None,
+        gpm=_gpm(engine, engine * BUSY_SMS) if gpu.spec.gpm else None,
     )
 
 
@@ -88,28 +88,28 @@ def _gpm(engine: float, sm: float, *, links: float | None = None) -> dict[int, f
     return found
 
 
-def _processes(world: World, card: SimGpu) -> tuple[ProcessState, ...]:
-    garbage = world.garbage(card)
+def _processes(world: World, gpu: SimGpu) -> tuple[ProcessState, ...]:
+    garbage = world.garbage(gpu)
     return tuple(
-        _process(world, card, life, process, garbage=garbage and number == 0)
-        for number, (life, process) in enumerate(world.on_card(card))
+        _process(world, gpu, life, process, garbage=garbage and number == 0)
+        for number, (life, process) in enumerate(world.on_gpu(gpu))
     )
 
 
-def _process(world: World, card: SimGpu, life: Life, process: Process, *, garbage: bool) -> ProcessState:
+def _process(world: World, gpu: SimGpu, life: Life, process: Process, *, garbage: bool) -> ProcessState:
     place = world.instance_of(life)
     return ProcessState(
         pid=process.pid,
         kinds=("C", "M") if life.job.kind == "M" else (life.job.kind,),
-        memory=world.driver_memory(life, process, card),
+        memory=world.driver_memory(life, process, gpu),
         gpu_instance=place.gpu_instance if place else NO_INSTANCE,
         compute_instance=place.compute_instance if place else NO_INSTANCE,
-        sample=_sample(world, card, process, garbage=garbage),
+        sample=_sample(world, gpu, process, garbage=garbage),
     )
 
 
-def _sample(world: World, card: SimGpu, process: Process, *, garbage: bool) -> Utilization | None:
-    sm = _GARBAGE if garbage else int(process.sm.get(card.index, 0.0) * 100)
+def _sample(world: World, gpu: SimGpu, process: Process, *, garbage: bool) -> Utilization | None:
+    sm = _GARBAGE if garbage else int(process.sm.get(gpu.index, 0.0) * 100)
     encoder, decoder = int(process.demand.encoder * 100), int(process.demand.decoder * 100)
     if not (sm or encoder or decoder):
         return None

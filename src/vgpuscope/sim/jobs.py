@@ -54,7 +54,7 @@ class Job(NamedTuple):
 
     name: str
     shape: Shape | None  # None: never starts CUDA
-    cards: tuple[int, ...] = (0,)
+    gpus: tuple[int, ...] = (0,)
     namespace: str = "default"
     container: str = "main"
     timeline: Timeline = Timeline()

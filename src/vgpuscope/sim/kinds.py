@@ -22,7 +22,7 @@ class KindWindow(NamedTuple):
 class Slice(NamedTuple):
     """A MIG instance as planned: its place, its size, and when it exists (None: always)."""
 
-    card: int
+    gpu: int
     number: int  # among the GPU's MIG devices
     gpu_instance: int
     profile: str
@@ -35,7 +35,7 @@ class Slice(NamedTuple):
 class FaultKind(NamedTuple):
     """The faults of a GPU."""
 
-    card: int
+    gpu: int
     lost: KindWindow | None = None
     hung: KindWindow | None = None
     garbage: KindWindow | None = None  # when utilisation samples exceed 100 %
@@ -47,7 +47,7 @@ class KindPlan(NamedTuple):
 
     name: str
     kind: str
-    cards: tuple[Spec, ...]
+    gpus: tuple[Spec, ...]
     jobs: tuple[Job, ...]
     runtime: str = "containerd"  # decides the format of its cgroup paths
     driver: str = "580.95.05"
@@ -62,7 +62,7 @@ WHOLE = "nvidia.com/gpu"
 HAMI = KindPlan(
     name="hami-a",
     kind="HAMi, 4 × A100-80G",
-    cards=(A100_80,) * 4,
+    gpus=(A100_80,) * 4,
     jobs=(
         Job(
             name="train-bert-0",
@@ -93,7 +93,7 @@ HAMI = KindPlan(
             name="etl-leaky-0",
             namespace="research",
             container="etl",
-            cards=(1,),
+            gpus=(1,),
             shape=leak(start=3000, limit=49152, seconds=150),
             hami=Hami(memory=49152, cores=20),
             timeline=Timeline(first=-20, life=220, period=240, ends="Failed"),
@@ -103,7 +103,7 @@ HAMI = KindPlan(
             name="embed-api-0",
             namespace="serving",
             container="server",
-            cards=(1,),
+            gpus=(1,),
             shape=inference(sm=0.55, memory=12000, every=11, length=5),
             hami=Hami(memory=40960, cores=60, layout="v1.1"),
         ),
@@ -111,7 +111,7 @@ HAMI = KindPlan(
             name="rerank-api-0",
             namespace="serving",
             container="server",
-            cards=(1,),
+            gpus=(1,),
             shape=inference(sm=0.35, memory=8000, every=23, length=7, quiet=Quiet(start=160, length=140, period=240)),
             hami=Hami(memory=40960, layout="v0"),
         ),
@@ -119,7 +119,7 @@ HAMI = KindPlan(
             name="finetune",
             namespace="batch",
             container="job",
-            cards=(2,),
+            gpus=(2,),
             shape=training(sm=0.6, memory=22000),
             hami=Hami(memory=30720, cores=60),
             timeline=Timeline(first=-12, life=35, period=52),
@@ -128,7 +128,7 @@ HAMI = KindPlan(
             name="sweep-unlimited",
             namespace="batch",
             container="sweep",
-            cards=(2,),
+            gpus=(2,),
             shape=training(sm=0.3, memory=11000),
             hami=Hami(memory=0),
         ),
@@ -136,7 +136,7 @@ HAMI = KindPlan(
             name="warming-up",
             namespace="serving",
             container="server",
-            cards=(2,),
+            gpus=(2,),
             shape=None,
             hami=Hami(memory=8192, cores=10),
         ),
@@ -144,7 +144,7 @@ HAMI = KindPlan(
             name="train-pair-0",
             namespace="ml-team",
             container="train",
-            cards=(2, 3),
+            gpus=(2, 3),
             shape=training(sm=0.28, memory=19000),
             hami=Hami(memory=24576, cores=40),
         ),
@@ -152,7 +152,7 @@ HAMI = KindPlan(
             name="nightly-low",
             namespace="batch",
             container="job",
-            cards=(3,),
+            gpus=(3,),
             shape=training(sm=0.5, memory=9000),
             hami=Hami(memory=16384, cores=60, priority=1),
         ),
@@ -160,7 +160,7 @@ HAMI = KindPlan(
             name="urgent",
             namespace="serving",
             container="server",
-            cards=(3,),
+            gpus=(3,),
             shape=inference(sm=0.6, memory=6000, every=8, length=7),
             hami=Hami(memory=12288, cores=70, priority=0),
             timeline=Timeline(first=15, life=25, period=70),
@@ -170,7 +170,7 @@ HAMI = KindPlan(
             name="prepare-data-0",
             namespace="research",
             container="loader",
-            cards=(3,),
+            gpus=(3,),
             shape=notebook(memory=2600),
             hami=Hami(memory=8192, cores=10),
             cpu=6.5,
@@ -179,18 +179,18 @@ HAMI = KindPlan(
             name="node-debugger",
             namespace="kube-system",
             container="shell",
-            cards=(3,),
+            gpus=(3,),
             shape=inference(sm=0.12, memory=1500, every=29, length=9),
             qos="BestEffort",
         ),
-        Job(name="nv-hostengine", shape=notebook(memory=312), cards=(3,), host=True, command="nv-hostengine"),
+        Job(name="nv-hostengine", shape=notebook(memory=312), gpus=(3,), host=True, command="nv-hostengine"),
     ),
 )
 
-WHOLE_CARDS = KindPlan(
+WHOLE_GPUS = KindPlan(
     name="whole-b",
     kind="5 × H100, one cut by MIG",
-    cards=(H100,) * 5,
+    gpus=(H100,) * 5,
     slices=(
         Slice(4, 0, 1, "3g.40gb", 40320, 3),
         Slice(4, 1, 5, "2g.20gb", 20096, 2),
@@ -210,7 +210,7 @@ WHOLE_CARDS = KindPlan(
             name="notebook-carol",
             namespace="research",
             container="jupyter",
-            cards=(1,),
+            gpus=(1,),
             shape=notebook(memory=21000),
             resource=WHOLE,
             before=Before(ended=9 * HOUR, shape=training(sm=0.7, memory=21000)),
@@ -219,7 +219,7 @@ WHOLE_CARDS = KindPlan(
             name="eval-claim",
             namespace="ml-team",
             container="eval",
-            cards=(2,),
+            gpus=(2,),
             shape=training(sm=0.8, memory=30000),
             claim="eval-h100",
             warmup=15,
@@ -229,7 +229,7 @@ WHOLE_CARDS = KindPlan(
             name="gpu-health-whole-b",
             namespace="kube-system",
             container="check",
-            cards=(0,),
+            gpus=(0,),
             shape=inference(sm=0.15, memory=420, every=29, length=9),
             static=True,
             command="gpu-health",
@@ -238,7 +238,7 @@ WHOLE_CARDS = KindPlan(
             name="embed-mig-0",
             namespace="serving",
             container="server",
-            cards=(4,),
+            gpus=(4,),
             shape=training(sm=0.7, memory=18000),
             resource="nvidia.com/mig-3g.40gb",
             instances=(0,),
@@ -247,7 +247,7 @@ WHOLE_CARDS = KindPlan(
             name="dev-judy",
             namespace="research",
             container="jupyter",
-            cards=(4,),
+            gpus=(4,),
             shape=notebook(memory=7400),
             resource="nvidia.com/mig-2g.20gb",
             instances=(1,),
@@ -259,7 +259,7 @@ WHOLE_CARDS = KindPlan(
             name="ablation-7",
             namespace="ml-team",
             container="train",
-            cards=(3,),
+            gpus=(3,),
             shape=training(sm=0.85, memory=52000),
             resource=WHOLE,
             timeline=Timeline(first=-20 * HOUR, life=17 * HOUR, linger=0),
@@ -270,7 +270,7 @@ WHOLE_CARDS = KindPlan(
 MIG = KindPlan(
     name="mig-c",
     kind="MIG, 3 × A100-80G",
-    cards=(A100_80,) * 3,
+    gpus=(A100_80,) * 3,
     slices=(
         Slice(0, 0, 2, "3g.40gb", 40192, 3),
         Slice(0, 2, 3, "2g.20gb", 19968, 2),
@@ -311,7 +311,7 @@ MIG = KindPlan(
             name="dev-dave",
             namespace="research",
             container="jupyter",
-            cards=(1,),
+            gpus=(1,),
             shape=notebook(memory=5200),
             resource="nvidia.com/mig-2c.4g.40gb",
             instances=(0,),
@@ -320,7 +320,7 @@ MIG = KindPlan(
             name="dev-erin",
             namespace="research",
             container="jupyter",
-            cards=(1,),
+            gpus=(1,),
             shape=training(sm=0.6, memory=14000),
             resource="nvidia.com/mig-2c.4g.40gb",
             instances=(1,),
@@ -329,7 +329,7 @@ MIG = KindPlan(
             name="ci-gpu",
             namespace="batch",
             container="test",
-            cards=(1,),
+            gpus=(1,),
             shape=training(sm=0.8, memory=9000),
             resource="nvidia.com/mig-2g.20gb",
             instances=(4,),
@@ -339,7 +339,7 @@ MIG = KindPlan(
             name="train-large-0",
             namespace="ml-team",
             container="train",
-            cards=(2,),
+            gpus=(2,),
             shape=training(sm=0.95, memory=62000),
             resource=WHOLE,
         ),
@@ -349,7 +349,7 @@ MIG = KindPlan(
 SLICED = KindPlan(
     name="slice-d",
     kind="T4 time-sliced, L4 MPS, A30 MIG",
-    cards=(T4, L4, A30),
+    gpus=(T4, L4, A30),
     slices=(Slice(2, 0, 1, "2g.12gb", 11968, 2), Slice(2, 1, 2, "2g.12gb", 11968, 2)),
     runtime="docker-cgroupfs",
     driver="570.172.08",
@@ -375,7 +375,7 @@ SLICED = KindPlan(
         Job(
             name="nvidia-cuda-mps-server",
             shape=notebook(memory=30),
-            cards=(1,),
+            gpus=(1,),
             host=True,
             command="nvidia-cuda-mps",
         ),
@@ -383,7 +383,7 @@ SLICED = KindPlan(
             name="mps-rank-0",
             namespace="serving",
             shape=training(sm=0.35, memory=4200),
-            cards=(1,),
+            gpus=(1,),
             resource=WHOLE,
             replicas=(0,),
             kind="M",
@@ -392,7 +392,7 @@ SLICED = KindPlan(
             name="mps-rank-1",
             namespace="serving",
             shape=inference(sm=0.5, memory=5100),
-            cards=(1,),
+            gpus=(1,),
             resource=WHOLE,
             replicas=(1,),
             kind="M",
@@ -401,7 +401,7 @@ SLICED = KindPlan(
             name="mps-idle",
             namespace="research",
             shape=notebook(memory=1900),
-            cards=(1,),
+            gpus=(1,),
             resource=WHOLE,
             replicas=(2,),
             kind="M",
@@ -411,7 +411,7 @@ SLICED = KindPlan(
             name="dev-gina",
             namespace="research",
             container="jupyter",
-            cards=(2,),
+            gpus=(2,),
             shape=notebook(memory=3800),
             resource="nvidia.com/mig-2g.12gb",
             instances=(0,),
@@ -424,11 +424,11 @@ _OUTAGE = KindWindow(45, 45, 150)
 SICK = KindPlan(
     name="sick-e",
     kind="failing GPUs, 3 × A100-40G",
-    cards=(A100_40,) * 3,
+    gpus=(A100_40,) * 3,
     faults=(
-        FaultKind(card=0, garbage=KindWindow(10, 1, 9)),
-        FaultKind(card=1, lost=_OUTAGE, xids=((30, 48), (45, 79))),
-        FaultKind(card=2, hung=KindWindow(25, 8, 70)),
+        FaultKind(gpu=0, garbage=KindWindow(10, 1, 9)),
+        FaultKind(gpu=1, lost=_OUTAGE, xids=((30, 48), (45, 79))),
+        FaultKind(gpu=2, hung=KindWindow(25, 8, 70)),
     ),
     jobs=(
         Job(
@@ -442,7 +442,7 @@ SICK = KindPlan(
             name="train-unlucky",
             namespace="ml-team",
             container="train",
-            cards=(1,),
+            gpus=(1,),
             shape=training(sm=0.9, memory=30000),
             resource=WHOLE,
             timeline=Timeline(first=-55, life=100, period=150, ends="Failed", linger=20),
@@ -451,11 +451,11 @@ SICK = KindPlan(
             name="serve-ocr-0",
             namespace="serving",
             container="server",
-            cards=(2,),
+            gpus=(2,),
             shape=inference(sm=0.6, memory=9000),
             resource=WHOLE,
         ),
     ),
 )
 
-PLANS: tuple[KindPlan, ...] = (HAMI, WHOLE_CARDS, MIG, SLICED, SICK)
+PLANS: tuple[KindPlan, ...] = (HAMI, WHOLE_GPUS, MIG, SLICED, SICK)

@@ -111,12 +111,12 @@ class Node:
 
     def _create(self, life: Life) -> RegionFile:
         assert life.job.hami
-        hami, cards = life.job.hami, [self.world.cards[c] for c in life.job.cards]
+        hami, gpus = life.job.hami, [self.world.gpus[c] for c in life.job.gpus]
         return RegionFile(
             self._region_directory(life) / life.region_name,
             layout=hami.layout,
-            uuids=[card.uuid for card in cards],
-            memory_limits=[hami.memory * MIB for _ in cards],
+            uuids=[gpu.uuid for gpu in gpus],
+            memory_limits=[hami.memory * MIB for _ in gpus],
             sm_limit=hami.cores or 100,
             priority=hami.priority,
             now=self.world.now,
@@ -139,10 +139,10 @@ class Node:
     def _update_slot(self, life: Life, region: RegionFile, process: Process) -> None:
         found = self.world.elapsed - process.began >= HOST_PID_DELAY
         devices = []
-        for index in life.job.cards:
-            card, memory = self.world.cards[index], process.memory.get(index, 0)
+        for index in life.job.gpus:
+            gpu, memory = self.world.gpus[index], process.memory.get(index, 0)
             context = min(_CONTEXT, memory)
-            driver_used = self.world.driver_memory(life, process, card) if found else 0
+            driver_used = self.world.driver_memory(life, process, gpu) if found else 0
             sm = int(process.sm.get(index, 0.0) * 100) if found else 0
             devices.append(DeviceUse(context=context, data=memory - context, driver_used=driver_used, sm=sm))
         region.update(process.inner_pid, host_pid=process.pid if found else 0, devices=devices)
@@ -150,7 +150,7 @@ class Node:
     def _contended(self, life: Life) -> bool:
         """Whether another HAMi container runs on one of its GPUs, so that its SM limit is enforced."""
         others = [o for o in self.world.lives.values() if o is not life and o.job.hami and o.running()]
-        return any(set(o.job.cards) & set(life.job.cards) for o in others)
+        return any(set(o.job.gpus) & set(life.job.gpus) for o in others)
 
     def _tidy(self) -> None:
         for life in self.world.gone:

@@ -77,18 +77,18 @@ class Day:
         gpus: dict[str, Allocated] = {}
         for world in self._worlds:
             given = [life for life in world.lives.values() if life.job.hami and not life.job.instances]
-            gpus |= {card.uuid: Allocated(0, 0) for card in world.cards if given}
-            for life, card in [(one, world.cards[index]) for one in given for index in one.job.cards]:
-                found = _given(life, card)
-                pods[card.uuid, life.job.namespace, life.name] = found
-                all_ = gpus[card.uuid]
-                gpus[card.uuid] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
+            gpus |= {gpu.uuid: Allocated(0, 0) for gpu in world.gpus if given}
+            for life, gpu in [(one, world.gpus[index]) for one in given for index in one.job.gpus]:
+                found = _given(life, gpu)
+                pods[gpu.uuid, life.job.namespace, life.name] = found
+                all_ = gpus[gpu.uuid]
+                gpus[gpu.uuid] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
         return Allocations(gpus, pods)
 
 
-def _given(life: Life, card: SimGpu) -> Allocated:
+def _given(life: Life, gpu: SimGpu) -> Allocated:
     hami = life.job.hami
-    memory = hami.memory * MIB if hami and hami.memory else card.spec.memory * MIB
+    memory = hami.memory * MIB if hami and hami.memory else gpu.spec.memory * MIB
     return Allocated(memory, (hami.cores or None) if hami else None)
 
 
@@ -323,88 +323,88 @@ _Shown = tuple[_Key, _About, Mapping[Term, float]]
 
 def _shown(world: World) -> Iterator[_Shown]:
     node = world.plan.name
-    for card in world.cards:
-        about = _About(str(card.index), card.spec.name, health="lost" if card.lost else "ok")
-        yield _Key("vgpuscope", node, card.uuid, "", None, False), about, _of_card(card)
-        if not card.lost:
-            yield from _of_instances(world, card)
-            yield from _of_tenants(world, card)
+    for gpu in world.gpus:
+        about = _About(str(gpu.index), gpu.spec.name, health="lost" if gpu.lost else "ok")
+        yield _Key("vgpuscope", node, gpu.uuid, "", None, False), about, _of_gpu(gpu)
+        if not gpu.lost:
+            yield from _of_instances(world, gpu)
+            yield from _of_tenants(world, gpu)
     if node not in dcgm.BESIDE:  # otherwise the agent itself shows these values
         yield from (_activity(node, one) for one in dcgm.activities(world))
 
 
-def _of_card(card: SimGpu) -> Mapping[Term, float]:
-    if card.lost:
+def _of_gpu(gpu: SimGpu) -> Mapping[Term, float]:
+    if gpu.lost:
         return {}
     found: dict[Term, float] = {
-        "mem_used": card.used,
-        "mem_total": card.total,
-        "power": card.power,
-        "power_limit": card.spec.limit_watts,
-        "sm_clock": card.sm_clock * 1e6,
+        "mem_used": gpu.used,
+        "mem_total": gpu.total,
+        "power": gpu.power,
+        "power_limit": gpu.spec.limit_watts,
+        "sm_clock": gpu.sm_clock * 1e6,
     }
-    if not card.mig:  # with MIG on, the driver does not report the GPU's own utilisation
-        found |= {"gpu_util": card.busy, "mem_copy": card.busy * 0.58}
-        found |= {"encoder": card.load.encoder, "decoder": card.load.decoder}
-        if card.spec.gpm:
-            found |= {"sm_active": min(1.0, card.load.sm * BUSY_SMS), "engine_active": card.busy}
+    if not gpu.mig:  # with MIG on, the driver does not report the GPU's own utilisation
+        found |= {"gpu_util": gpu.busy, "mem_copy": gpu.busy * 0.58}
+        found |= {"encoder": gpu.load.encoder, "decoder": gpu.load.decoder}
+        if gpu.spec.gpm:
+            found |= {"sm_active": min(1.0, gpu.load.sm * BUSY_SMS), "engine_active": gpu.busy}
     return found
 
 
-def _of_instances(world: World, card: SimGpu) -> Iterator[_Shown]:
-    for instance in card.instances:
+def _of_instances(world: World, gpu: SimGpu) -> Iterator[_Shown]:
+    for instance in gpu.instances:
         used = sum(
-            world.driver_memory(life, process, card)
-            for life, process in world.on_card(card)
+            world.driver_memory(life, process, gpu)
+            for life, process in world.on_gpu(gpu)
             if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
         )
-        key = _Key("vgpuscope", world.plan.name, card.uuid, instance.uuid, None, False)
-        about = _About(str(card.index), card.spec.name, profile=instance.profile)
+        key = _Key("vgpuscope", world.plan.name, gpu.uuid, instance.uuid, None, False)
+        about = _About(str(gpu.index), gpu.spec.name, profile=instance.profile)
         values: dict[Term, float] = {"mem_used": used, "mem_total": instance.total}
-        if _profiled(world, card, instance):
-            engine = engine_time(world, card, instance.gpu_instance)
+        if _profiled(world, gpu, instance):
+            engine = engine_time(world, gpu, instance.gpu_instance)
             values |= {"sm_active": engine * BUSY_SMS, "engine_active": engine}
         yield key, about, values
 
 
-def _profiled(world: World, card: SimGpu, instance: Instance) -> bool:
+def _profiled(world: World, gpu: SimGpu, instance: Instance) -> bool:
     """Whether the agent has profiling values of a MIG instance that are not another's."""
-    numbers = [one.gpu_instance for one in card.instances]
-    return (card.spec.gpm or world.plan.name in dcgm.BESIDE) and numbers.count(instance.gpu_instance) == 1
+    numbers = [one.gpu_instance for one in gpu.instances]
+    return (gpu.spec.gpm or world.plan.name in dcgm.BESIDE) and numbers.count(instance.gpu_instance) == 1
 
 
-def _of_tenants(world: World, card: SimGpu) -> Iterator[_Shown]:
+def _of_tenants(world: World, gpu: SimGpu) -> Iterator[_Shown]:
     for life in world.lives.values():
-        if life.job.host or card.index not in life.job.cards or life.phase(world.elapsed) != "Running":
+        if life.job.host or gpu.index not in life.job.gpus or life.phase(world.elapsed) != "Running":
             continue
         place = world.instance_of(life)
         if life.job.instances and place is None:
             continue  # its MIG instance does not exist yet
         key = _Key(
-            "vgpuscope", world.plan.name, card.uuid, place.uuid if place else "", _tenant(life, uid=life.uid), True
+            "vgpuscope", world.plan.name, gpu.uuid, place.uuid if place else "", _tenant(life, uid=life.uid), True
         )
-        about = _About(str(card.index), card.spec.name, state="active" if life.running() else "not-started")
-        yield key, about, _of_tenant(world, life, card, place)
+        about = _About(str(gpu.index), gpu.spec.name, state="active" if life.running() else "not-started")
+        yield key, about, _of_tenant(world, life, gpu, place)
 
 
-def _of_tenant(world: World, life: Life, card: SimGpu, place: Instance | None) -> Mapping[Term, float]:
+def _of_tenant(world: World, life: Life, gpu: SimGpu, place: Instance | None) -> Mapping[Term, float]:
     running = life.running()
     if not running:
         return {}
-    found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, card) for process in running)}
+    found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, gpu) for process in running)}
     found["cpu"] = life.job.cpu
     if life.job.hami and life.job.hami.memory:
         found["mem_total"] = life.job.hami.memory * MIB
-    if place is None or _profiled(world, card, place):  # in an instance, the only tenant has all that is measured
-        found["process_sm"] = sum(process.sm.get(card.index, 0.0) for process in running)
+    if place is None or _profiled(world, gpu, place):  # in an instance, the only tenant has all that is measured
+        found["process_sm"] = sum(process.sm.get(gpu.index, 0.0) for process in running)
     return found
 
 
 def _activity(node: str, one: dcgm.Activity) -> _Shown:
     mig = f"GI-{one.instance.gpu_instance}" if one.instance else ""
     tenant = _tenant(one.holder) if one.holder else None
-    about = _About(str(one.card.index), one.card.spec.name, profile=one.instance.profile if one.instance else "")
-    key = _Key("dcgm", node, one.card.uuid, mig, tenant, False)
+    about = _About(str(one.gpu.index), one.gpu.spec.name, profile=one.instance.profile if one.instance else "")
+    key = _Key("dcgm", node, one.gpu.uuid, mig, tenant, False)
     return key, about, {"sm_active": one.sm, "engine_active": one.engine}
 
 

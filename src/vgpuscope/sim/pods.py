@@ -44,9 +44,9 @@ def grants(world: World) -> list[Granted]:
     return given
 
 
-def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
+def hami_limits(*, gpus: int, memory: int, cores: int) -> dict[str, str]:
     """A container's requests to HAMi; memory in MiB on each GPU, 0: not requested."""
-    limits = {"nvidia.com/gpu": str(cards)}
+    limits = {"nvidia.com/gpu": str(gpus)}
     if memory:
         limits["nvidia.com/gpumem"] = str(memory)
     if cores:
@@ -54,28 +54,28 @@ def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
     return limits
 
 
-def allocated(cards: Iterable[str], *, memory: int, cores: int) -> str:
+def allocated(gpus: Iterable[str], *, memory: int, cores: int) -> str:
     """The annotation that HAMi's scheduler writes on a pod after it allocated these GPUs to the first container."""
-    return "".join(f"{card},NVIDIA,{memory},{cores}:" for card in cards) + ";"
+    return "".join(f"{gpu},NVIDIA,{memory},{cores}:" for gpu in gpus) + ";"
 
 
 def _grant(world: World, life: Life, shares: dict[int, int]) -> Granted:
-    job, cards = life.job, [world.cards[c] for c in life.job.cards]
+    job, gpus = life.job, [world.gpus[c] for c in life.job.gpus]
     where = Granted(namespace=job.namespace, pod=life.name, container=job.container)
     if job.claim:
-        return where._replace(claim=job.claim, pool=world.plan.name, device=f"gpu-{cards[0].index}")
+        return where._replace(claim=job.claim, pool=world.plan.name, device=f"gpu-{gpus[0].index}")
     if job.hami:
         ids = []
-        for card in cards:
-            ids.append(f"{card.uuid}-{shares[card.index]}")
-            shares[card.index] += 1
+        for gpu in gpus:
+            ids.append(f"{gpu.uuid}-{shares[gpu.index]}")
+            shares[gpu.index] += 1
         return where._replace(resource="nvidia.com/gpu", device_ids=tuple(ids))
     if job.resource is None:
         return where
     place = world.instance_of(life)
-    ids = [place.uuid] if place else [c.uuid for c in cards]
+    ids = [place.uuid] if place else [c.uuid for c in gpus]
     if job.replicas:
-        ids = [f"{cards[0].uuid}::{n}" for n in job.replicas]
+        ids = [f"{gpus[0].uuid}::{n}" for n in job.replicas]
     return where._replace(resource=job.resource, device_ids=tuple(ids))
 
 
@@ -149,10 +149,10 @@ def _container(life: Life) -> Json:
     job = life.job
     limits: dict[str, str] = {}
     if job.hami:
-        limits = hami_limits(cards=len(job.cards), memory=job.hami.memory, cores=job.hami.cores)
+        limits = hami_limits(gpus=len(job.gpus), memory=job.hami.memory, cores=job.hami.cores)
         limits["nvidia.com/priority"] = str(job.hami.priority)
     elif job.resource:
-        limits[job.resource] = str(len(job.replicas) or len(job.cards))
+        limits[job.resource] = str(len(job.replicas) or len(job.gpus))
     resources: Json = {"limits": limits, "requests": limits} if limits else {}
     if job.claim:
         resources["claims"] = [{"name": "gpu"}]
@@ -192,16 +192,16 @@ def _annotations(world: World, life: Life) -> dict[str, str]:
     if life.notes is not None:
         return life.notes
     if life.waits:
-        return {"nvidia.com/use-gpuuuid": ",".join(world.cards[c].uuid for c in job.cards)} if job.pinned else {}
+        return {"nvidia.com/use-gpuuuid": ",".join(world.gpus[c].uuid for c in job.gpus)} if job.pinned else {}
     at = str(int(world.began + life.born))
-    cards = [world.cards[c] for c in job.cards]
-    memory = job.hami.memory or cards[0].spec.memory
+    gpus = [world.gpus[c] for c in job.gpus]
+    memory = job.hami.memory or gpus[0].spec.memory
     notes = {
         "hami.io/vgpu-node": world.plan.name,
         "hami.io/vgpu-time": at,
         "hami.io/bind-time": at,
         "hami.io/bind-phase": "success",
-        "hami.io/vgpu-devices-allocated": allocated([card.uuid for card in cards], memory=memory, cores=job.hami.cores),
+        "hami.io/vgpu-devices-allocated": allocated([gpu.uuid for gpu in gpus], memory=memory, cores=job.hami.cores),
         "hami.io/vgpu-devices-to-allocate": ";",
     }
     if job.instances:
@@ -215,7 +215,7 @@ def _mig_allocations(world: World, life: Life) -> str:
     entry = {
         "containerIndex": 0,
         "deviceIndex": 0,
-        "gpuUUID": world.cards[life.job.cards[0]].uuid,
+        "gpuUUID": world.gpus[life.job.gpus[0]].uuid,
         "profile": place.profile,
         "placement": {"start": place.index, "size": place.slices},
         "migUUID": place.uuid,

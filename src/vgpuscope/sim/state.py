@@ -44,7 +44,7 @@ class InstanceState(Struct, frozen=True, kw_only=True):
     gpm: dict[int, float] | None = None  # of its GPU instance, by metric; None: the driver has no GPM for it
 
 
-class CardState(Struct, frozen=True, kw_only=True):
+class GpuState(Struct, frozen=True, kw_only=True):
     """One GPU. None: the GPU does not support the query."""
 
     index: int
@@ -97,5 +97,5 @@ class DriverState(Struct, frozen=True, kw_only=True):
 
     driver: str
     cuda: int
-    cards: tuple[CardState, ...]
+    gpus: tuple[GpuState, ...]
     xids: tuple[XidState, ...] = ()

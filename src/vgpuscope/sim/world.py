@@ -25,7 +25,7 @@ class World:
         self.plan, self.seed, self.now = plan, seed, now
         self.began = now if began is None else began
         self._random = Random(f"{seed}/{plan.name}")
-        self.cards = [self._card(index) for index in range(len(plan.cards))]
+        self.gpus = [self._gpu(index) for index in range(len(plan.gpus))]
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
         self.stopped: frozenset[str] = frozenset()  # NAMESPACE/NAME of jobs that somebody has deleted
         self.scheduled = False  # whether a scheduler chooses the GPUs of HAMi's pods that are created from now on
@@ -35,8 +35,8 @@ class World:
         self.xids: list[XidState] = []
         self._pid = _FIRST_PID
         self._turn()
-        for card in self.cards:
-            card.settle(card.load)
+        for gpu in self.gpus:
+            gpu.settle(gpu.load)
 
     @property
     def elapsed(self) -> float:
@@ -47,9 +47,9 @@ class World:
         """Advances the node until now."""
         seconds, self.now = max(0.0, now - self.now), max(now, self.now)
         self._turn(seconds)
-        for card in self.cards:
-            if not card.lost:
-                card.step(seconds)
+        for gpu in self.gpus:
+            if not gpu.lost:
+                gpu.step(seconds)
 
     def waiting(self) -> list[Life]:
         """The pods of this node's plan that no scheduler has placed yet."""
@@ -57,29 +57,29 @@ class World:
 
     def place(self, life: Life, uuids: Sequence[str], notes: Mapping[str, str]) -> None:
         """A scheduler and the device plugin have allocated these GPUs to a pod that waited."""
-        index = {card.uuid: card.index for card in self.cards}
-        life.job = life.job._replace(cards=tuple(index[one] for one in uuids))
+        index = {gpu.uuid: gpu.index for gpu in self.gpus}
+        life.job = life.job._replace(gpus=tuple(index[one] for one in uuids))
         life.waits, life.notes = False, dict(notes)
 
-    def on_card(self, card: SimGpu) -> list[tuple[Life, Process]]:
+    def on_gpu(self, gpu: SimGpu) -> list[tuple[Life, Process]]:
         """The processes on a GPU now, with their lives."""
-        here = [life for life in self.lives.values() if card.index in life.job.cards and not life.waits]
+        here = [life for life in self.lives.values() if gpu.index in life.job.gpus and not life.waits]
         return [(life, process) for life in here for process in life.running()]
 
     def instance_of(self, life: Life) -> Instance | None:
         """The MIG instance in which a life runs."""
         if not life.job.instances:
             return None
-        found = self.cards[life.job.cards[0]].instances
+        found = self.gpus[life.job.gpus[0]].instances
         return next((i for i in found if i.index == life.job.instances[0]), None)
 
-    def garbage(self, card: SimGpu) -> bool:
+    def garbage(self, gpu: SimGpu) -> bool:
         """Whether the driver returns invalid values for a process of this GPU now."""
-        return any(f.card == card.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
+        return any(f.gpu == gpu.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
 
-    def driver_memory(self, life: Life, process: Process, card: SimGpu) -> int:
+    def driver_memory(self, life: Life, process: Process, gpu: SimGpu) -> int:
         """The memory of a process as the driver counts it, in bytes."""
-        return process.memory.get(card.index, 0) + (DRIVER_EXTRA if life.job.hami else 0)
+        return process.memory.get(gpu.index, 0) + (DRIVER_EXTRA if life.job.hami else 0)
 
     def _turn(self, seconds: float = 0.0) -> None:
         self._break_and_mend(seconds)
@@ -87,14 +87,14 @@ class World:
         for job in self.plan.jobs:
             self._live(job)
         self._block()
-        for card in self.cards:
-            self._share_memory(card)
-            self._share_time(card)
+        for gpu in self.gpus:
+            self._share_memory(gpu)
+            self._share_time(gpu)
 
     # GPUs
 
-    def _card(self, index: int) -> SimGpu:
-        spec = self.plan.cards[index]
+    def _gpu(self, index: int) -> SimGpu:
+        spec = self.plan.gpus[index]
         return SimGpu(
             spec=spec,
             index=index,
@@ -102,7 +102,7 @@ class World:
             serial=str(self._random.randrange(1_320_000_000_000, 1_659_999_999_999)),
             bus_id=f"00000000:{0x07 + 0x20 * index:02X}:00.0",
             random=Random(f"{self.seed}/{self.plan.name}/card{index}"),
-            mig=any(s.card == index for s in self.plan.slices),
+            mig=any(s.gpu == index for s in self.plan.slices),
         )
 
     def _instance(self, slice_: Slice) -> Instance:
@@ -117,29 +117,29 @@ class World:
         )
 
     def _cut(self) -> None:
-        for card in self.cards:
-            here = (s for s in self.plan.slices if s.card == card.index)
-            card.instances = [self._instances[s] for s in here if s.exists is None or s.exists.holds(self.elapsed)]
+        for gpu in self.gpus:
+            here = (s for s in self.plan.slices if s.gpu == gpu.index)
+            gpu.instances = [self._instances[s] for s in here if s.exists is None or s.exists.holds(self.elapsed)]
 
     def _break_and_mend(self, seconds: float) -> None:
         for fault in self.plan.faults:
-            card = self.cards[fault.card]
-            self._report_xids(fault, card, seconds)
-            card.hung = fault.hung is not None and fault.hung.holds(self.elapsed)
+            gpu = self.gpus[fault.gpu]
+            self._report_xids(fault, gpu, seconds)
+            gpu.hung = fault.hung is not None and fault.hung.holds(self.elapsed)
             lost = fault.lost is not None and fault.lost.holds(self.elapsed)
-            if card.lost and not lost:
-                card.reset()
-            card.lost = lost
+            if gpu.lost and not lost:
+                gpu.reset()
+            gpu.lost = lost
 
-    def _report_xids(self, fault: FaultKind, card: SimGpu, seconds: float) -> None:
+    def _report_xids(self, fault: FaultKind, gpu: SimGpu, seconds: float) -> None:
         if fault.lost is None or seconds <= 0:
             return
         for at, xid in fault.xids:
             if (self.elapsed - at) // fault.lost.period > (self.elapsed - seconds - at) // fault.lost.period:
                 number = self.xids[-1].number + 1 if self.xids else 1
-                self.xids = [*self.xids, XidState(number=number, uuid=card.uuid, xid=xid)][-_XIDS_KEPT:]
-                card.ecc_uncorrected += xid == 48
-                card.remap_pending |= xid == 48
+                self.xids = [*self.xids, XidState(number=number, uuid=gpu.uuid, xid=xid)][-_XIDS_KEPT:]
+                gpu.ecc_uncorrected += xid == 48
+                gpu.remap_pending |= xid == 48
 
     # Pods and processes
 
@@ -179,7 +179,7 @@ class World:
 
     def _staff(self, life: Life) -> None:
         """Starts and ends processes until their number is right."""
-        lost = any(self.cards[c].lost for c in life.job.cards)
+        lost = any(self.gpus[c].lost for c in life.job.gpus)
         wanted = 0 if lost else life.wanted_workers(self.elapsed)
         running = life.running()
         for process in running[wanted:]:
@@ -205,29 +205,29 @@ class World:
     def _block(self) -> None:
         """Applies HAMi's priorities: while a container of higher priority works on a GPU, lower ones are blocked."""
         shared = [life for life in self.lives.values() if life.job.hami and life.running()]
-        urgent = {c for life in shared if life.job.hami and life.job.hami.priority == 0 for c in life.job.cards}
+        urgent = {c for life in shared if life.job.hami and life.job.hami.priority == 0 for c in life.job.gpus}
         for life in shared:
-            life.blocked = bool(life.job.hami and life.job.hami.priority > 0 and urgent.intersection(life.job.cards))
+            life.blocked = bool(life.job.hami and life.job.hami.priority > 0 and urgent.intersection(life.job.gpus))
 
     # Memory and time
 
-    def _share_memory(self, card: SimGpu) -> None:
-        rooms: dict[int | None, int] = {None: card.room}
-        for instance in card.instances:
+    def _share_memory(self, gpu: SimGpu) -> None:
+        rooms: dict[int | None, int] = {None: gpu.room}
+        for instance in gpu.instances:
             rooms[instance.gpu_instance] = instance.total - instance.reserved
         total, by_life = 0, defaultdict[str, int](int)
-        for life, process in self.on_card(card):
+        for life, process in self.on_gpu(gpu):
             process.demand = self._demand(life, process)
             place = self.instance_of(life)
             pool = place.gpu_instance if place else None
             extra = DRIVER_EXTRA if life.job.hami else 0
             wanted = min(int(process.demand.memory * MIB), rooms[pool] - extra, _limit(life) - by_life[life.uid])
             granted = max(0, wanted // _PAGE * _PAGE)
-            process.memory[card.index] = granted
+            process.memory[gpu.index] = granted
             rooms[pool] -= granted + extra
             by_life[life.uid] += granted
             total += granted + extra
-        card.load = Load(memory=total)
+        gpu.load = Load(memory=total)
 
     def _demand(self, life: Life, process: Process) -> Demand:
         before = life.job.before
@@ -240,28 +240,28 @@ class World:
         ceiling = cores / 100 / life.job.workers if cores and not life.job.instances else 1.0
         return demand._replace(sm=min(demand.sm, ceiling))
 
-    def _share_time(self, card: SimGpu) -> None:
+    def _share_time(self, gpu: SimGpu) -> None:
         """Divides SM time: if the demand exceeds the GPU's time, every process gives up the same share."""
         asked: dict[Instance | None, float] = defaultdict(float)
-        for life, process in self.on_card(card):
+        for life, process in self.on_gpu(gpu):
             asked[self.instance_of(life)] += process.demand.sm
-        for life, process in self.on_card(card):
+        for life, process in self.on_gpu(gpu):
             place = self.instance_of(life)
-            process.sm[card.index] = process.demand.sm / max(1.0, asked[place])
+            process.sm[gpu.index] = process.demand.sm / max(1.0, asked[place])
             part = place.slices / 7 if place else 1.0
-            card.load.sm += process.sm[card.index] * part
-            card.load.encoder = min(1.0, card.load.encoder + process.demand.encoder)
-            card.load.decoder = min(1.0, card.load.decoder + process.demand.decoder)
+            gpu.load.sm += process.sm[gpu.index] * part
+            gpu.load.encoder = min(1.0, gpu.load.encoder + process.demand.encoder)
+            gpu.load.decoder = min(1.0, gpu.load.decoder + process.demand.decoder)
 
     def _uuid(self) -> str:
         return _uuid(self._random)
 
 
-def engine_time(world: World, card: SimGpu, gpu_instance: int) -> float:
+def engine_time(world: World, gpu: SimGpu, gpu_instance: int) -> float:
     """Share of time in which a GPU instance computes."""
-    places = [(world.instance_of(life), process) for life, process in world.on_card(card)]
+    places = [(world.instance_of(life), process) for life, process in world.on_gpu(gpu)]
     return min(
-        1.0, sum(p.sm.get(card.index, 0.0) for place, p in places if place and place.gpu_instance == gpu_instance)
+        1.0, sum(p.sm.get(gpu.index, 0.0) for place, p in places if place and place.gpu_instance == gpu_instance)
     )
 
 

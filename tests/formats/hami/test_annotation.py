@@ -30,7 +30,7 @@ def test_a_share_has_bytes_and_percent():
     )
 
 
-def test_a_container_may_have_several_cards():
+def test_a_container_may_have_several_gpus():
     text = f"{A},NVIDIA,40960,0:{B},NVIDIA,40961,5:;"
     assert shares(text, worker) == [("worker", A, 40960, 0), ("worker", B, 40961, 5)]
 
@@ -40,11 +40,11 @@ def test_each_container_has_its_own_segment():
     assert shares(text, worker, second) == [("worker", A, 1000, 5), ("second", B, 1500, 6)]
 
 
-def test_a_container_without_a_card_has_an_empty_segment():
+def test_a_container_without_a_gpu_has_an_empty_segment():
     assert shares(f";{A},NVIDIA,2000,10:;", sidecar, worker) == [("worker", A, 2000, 10)]
 
 
-def test_old_builds_write_an_empty_device_for_a_container_without_a_card():
+def test_old_builds_write_an_empty_device_for_a_container_without_a_gpu():
     assert shares(f"{A},NVIDIA,1000,0:;;,,0,0:;", worker, sidecar, logger) == [("worker", A, 1000, 0)]
 
 
@@ -76,11 +76,11 @@ def test_the_newer_key_wins():
     assert [share.gpu for share in pod_shares(annotations, (worker,))] == [A]
 
 
-def test_old_mig_slots_name_their_card():
+def test_old_mig_slots_name_their_gpu():
     assert shares(f"{A}[1-0],NVIDIA,10240,14:;", worker) == [("worker", A, 10240, 14)]
 
 
-def test_several_instances_of_one_card_are_one_share_of_it():
+def test_several_instances_of_one_gpu_are_one_share_of_it():
     assert shares(f"{A}[2-1],NVIDIA,20096,42:{A}[2-0],NVIDIA,20096,42:;", worker) == [("worker", A, 40192, 84)]
 
 

@@ -245,7 +245,7 @@ def test_a_counter_below_zero_is_given_as_zero_and_counted():
     assert (record.driver_used, record.sm) == (1992294400, 0.27)
 
 
-def test_a_limit_no_card_has_is_no_limit_and_counted():
+def test_a_limit_no_gpu_has_is_no_limit_and_counted():
     region = decode_file(edited("own_v12_single", (1600, "Q", 2**64 - 1)))
     assert (region.corrupt, region.devices[0].memory_limit) == (1, 0)
 
@@ -260,7 +260,7 @@ def test_memory_the_driver_does_not_know_is_unknown_and_not_corrupt():
     assert (region.corrupt, region.slots[0].devices[0].driver_used) == (0, 0)
 
 
-def test_an_sm_limit_above_a_whole_card_is_no_limit():
+def test_an_sm_limit_above_a_whole_gpu_is_no_limit():
     assert decode_file(edited("own_v12_single", (1728, "Q", 250))).devices[0].sm_limit == 1.0
 
 

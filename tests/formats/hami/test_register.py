@@ -98,9 +98,9 @@ def test_what_json_leaves_out_is_zero_and_unhealthy():
     assert (second.index, second.numa, second.healthy) == (0, 0, False)
 
 
-def test_a_card_in_mig_mode_is_read_with_whatever_else_it_says():
-    (card,) = read({NVIDIA: JSON_MIG})
-    assert (card.mode, card.slots, card.healthy) == ("mig", 7, True)
+def test_a_gpu_in_mig_mode_is_read_with_whatever_else_it_says():
+    (gpu,) = read({NVIDIA: JSON_MIG})
+    assert (gpu.mode, gpu.slots, gpu.healthy) == ("mig", 7, True)
 
 
 def test_keys_of_other_releases_do_no_harm():
@@ -125,8 +125,8 @@ def test_seven_fields_imply_the_first_index_and_hami_core():
 
 
 def test_nine_fields_say_index_and_mode():
-    (card,) = read({NVIDIA: TEXT_NINE})
-    assert (card.type, card.index, card.mode) == ("NVIDIA-NVIDIA A100-SXM4-80GB", 0, "hami-core")
+    (gpu,) = read({NVIDIA: TEXT_NINE})
+    assert (gpu.type, gpu.index, gpu.mode) == ("NVIDIA-NVIDIA A100-SXM4-80GB", 0, "hami-core")
 
 
 def test_other_vendors_write_text_too():
@@ -149,12 +149,12 @@ def test_the_key_of_the_first_releases_is_understood_and_the_newer_one_wins():
     assert [one.id for one in read({"4pd.io/node-nvidia-register": TEXT_SEVEN, NVIDIA: JSON_ONE})] == [A100]
 
 
-def test_scaled_cards_keep_their_size():
-    (card,) = read({NVIDIA: '[{"id":"a","devmem":163840,"devcore":200}]'})
-    assert (card.memory, card.cores) == (163840 * MIB, 200)
+def test_scaled_gpus_keep_their_size():
+    (gpu,) = read({NVIDIA: '[{"id":"a","devmem":163840,"devcore":200}]'})
+    assert (gpu.memory, gpu.cores) == (163840 * MIB, 200)
 
 
-def test_a_cordoned_card_is_marked():
+def test_a_cordoned_gpu_is_marked():
     cordon = "GPU-e290caca-2f0c-9582-acab-67a142b61ffa, ,GPU-unknown"
     assert [one.cordoned for one in read({NVIDIA: JSON_TWO, "hami.io/device-cordon": cordon})] == [False, True]
 
@@ -206,7 +206,7 @@ def test_metax_registers_in_its_own_words():
     assert (sick.index, sick.healthy) == (1, False)
 
 
-def test_enflame_cards_have_slices_and_the_memory_of_their_largest_profile():
+def test_enflame_gpus_have_slices_and_the_memory_of_their_largest_profile():
     profiles = {"1g.6gb": "0", "3g.20gb": "1", "6g.40gb": "2"}
     devices = [{"index": "0", "minor": "0", "capacity": 6}, {"index": "3", "minor": "3", "capacity": "6"}]
     found = read({ENFLAME: json.dumps({"devices": devices, "profiles": profiles})})
@@ -217,7 +217,7 @@ def test_enflame_cards_have_slices_and_the_memory_of_their_largest_profile():
 
 
 @pytest.mark.parametrize(
-    ("capacity", "cards"),
+    ("capacity", "gpus"),
     [
         (
             {"cambricon.com/mlu.smlu.vcore": 200, "cambricon.com/mlu.smlu.vmemory": 192},
@@ -236,12 +236,12 @@ def test_enflame_cards_have_slices_and_the_memory_of_their_largest_profile():
         ({"kunlunxin.com/xpu": 0, "cambricon.com/mlu.smlu.vcore": 0}, []),
     ],
 )
-def test_cards_that_nobody_registers_are_counted_from_capacity(capacity, cards):
+def test_gpus_that_nobody_registers_are_counted_from_capacity(capacity, gpus):
     assert [
         f"{one.id} {one.vendor} {one.slots} {one.memory // MIB} {one.cores} {one.numa}"
         for one in read({}, **capacity)
         if one.healthy
-    ] == cards
+    ] == gpus
 
 
 BAD = {
@@ -296,7 +296,7 @@ def test_nothing_registered_is_no_fault(text):
     assert read({NVIDIA: text}) == ()
 
 
-def test_a_card_that_comes_twice_is_taken_once_and_named():
+def test_a_gpu_that_comes_twice_is_taken_once_and_named():
     devices, (reason,) = registered_devices({NVIDIA: TEXT_NINE * 3}, {}, "n1")
     assert [one.id for one in devices] == [A100]
     assert reason == f"NVIDIA: 2 devices are registered twice, {A100} among them"
@@ -307,7 +307,7 @@ def test_a_capacity_that_no_node_has_is_a_fault():
     assert "kunlunxin.com/xpu" in reason
 
 
-def test_absurd_capacities_beside_a_card_stay_bounded():
+def test_absurd_capacities_beside_a_gpu_stay_bounded():
     (one,) = capacity_of("mthreads.com/sgpu-core", 1, **{"mthreads.com/sgpu-memory": 2**62})
     assert one.memory < 2**52
     (one,) = capacity_of("aws.amazon.com/neuron", 1, **{"aws.amazon.com/neuroncore": 2**62})
@@ -373,28 +373,28 @@ def test_any_node_is_read_or_named(annotations, capacity):
 # --- MIG profiles and links -------------------------------------------------------------------------------------------
 
 
-def test_the_profiles_of_a_card_in_mig_mode_have_memory_cores_slices_and_placements():
+def test_the_profiles_of_a_gpu_in_mig_mode_have_memory_cores_slices_and_placements():
     text = (
         '[{"id":"GPU-m","count":7,"devmem":81920,"devcore":100,"type":"NVIDIA A100-SXM4-80GB","mode":"mig",'
         '"migProfiles":[{"name":"1g.10gb","memoryMB":9728,"core":15,"sliceCount":1,"placements":[{"size":1},'
         '{"start":1,"size":1}]},{"name":"7g.79gb"}],"health":true}]'
     )
-    ((card,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
+    ((gpu,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
     assert not reasons
-    assert card.profiles == (
+    assert gpu.profiles == (
         MigProfile(name="1g.10gb", memory=9728 * MIB, cores=15, slices=1, placements=((0, 1), (1, 1))),
         MigProfile(name="7g.79gb", memory=0, cores=0),
     )
 
 
 @pytest.mark.parametrize("profiles", ["null", "[]"])
-def test_a_card_without_profiles_has_none(profiles):
+def test_a_gpu_without_profiles_has_none(profiles):
     text = f'[{{"id":"GPU-m","mode":"mig","migProfiles":{profiles}}}]'
-    ((card,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
-    assert (card.profiles, reasons) == ((), ())
+    ((gpu,), reasons) = registered_devices({"hami.io/node-nvidia-register": text}, {}, "n")
+    assert (gpu.profiles, reasons) == ((), ())
 
 
-def test_pair_scores_are_read_for_each_card():
+def test_pair_scores_are_read_for_each_gpu():
     text = '[{"uuid":"GPU-a","score":{"GPU-b":200,"GPU-c":20}},{"uuid":"GPU-b"}]'
     assert pair_scores({"hami.io/node-nvidia-score": text}) == {"GPU-a": {"GPU-b": 200, "GPU-c": 20}, "GPU-b": {}}
     assert pair_scores({}) == pair_scores({"hami.io/node-nvidia-score": " "}) == {}

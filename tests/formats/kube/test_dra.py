@@ -67,7 +67,7 @@ def allocated(*results, uid="u", **status):
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_slice_of_whole_cards_is_read_whole():
+def test_a_slice_of_whole_gpus_is_read_whole():
     (found,) = slices(*recorded("nvidia_gpus.json"))
     assert (found.name, found.driver, found.pool, found.generation) == (
         "n1-gpu.nvidia.com-x7k2p",
@@ -76,7 +76,7 @@ def test_a_slice_of_whole_cards_is_read_whole():
         1,
     )
     assert found.devices[0] == DraDevice(
-        name="gpu-0", card=GPU, node="n1", uuid=GPU, type="NVIDIA A100-SXM4-80GB", memory=81920 * MIB
+        name="gpu-0", gpu=GPU, node="n1", uuid=GPU, type="NVIDIA A100-SXM4-80GB", memory=81920 * MIB
     )
     assert (found.devices[1].index, found.devices[1].healthy) == (1, False)
 
@@ -88,9 +88,9 @@ def test_the_older_api_version_says_the_same():
     )
 
 
-def test_a_card_that_was_cut_for_good_is_told_by_its_parts():
+def test_a_gpu_that_was_cut_for_good_is_told_by_its_parts():
     found = devices("nvidia_static_mig.json")
-    assert {(one.card, one.parent, one.part) for one in found} == {(GPU, GPU, True)}
+    assert {(one.gpu, one.parent, one.part) for one in found} == {(GPU, GPU, True)}
     assert [(one.profile, one.start, one.size, one.memory // MIB) for one in found] == [
         ("3g.40gb", 0, 4, 40192),
         ("1g.10gb", 4, 1, 9728),
@@ -99,22 +99,22 @@ def test_a_card_that_was_cut_for_good_is_told_by_its_parts():
     assert all(one.uuid.startswith("MIG-") for one in found)
 
 
-def test_a_card_and_what_it_could_be_cut_into_draw_from_the_same_counters():
+def test_a_gpu_and_what_it_could_be_cut_into_draw_from_the_same_counters():
     counters, made = slices(*recorded("nvidia_dynamic_mig.json"))
-    assert (counters.devices, {one.card for one in made.devices}) == ((), {"gpu-0-counter-set"})
+    assert (counters.devices, {one.gpu for one in made.devices}) == ((), {"gpu-0-counter-set"})
     assert [one.name for one in made.devices if not one.part] == ["gpu-0"]
     part = next(one for one in made.devices if one.name == "gpu-0-mig-3g40gb-9-4")
     assert (part.start, part.size, part.processors, part.uuid, part.parent) == (4, 4, 42, "", GPU)
 
 
-def test_a_card_that_claims_share_says_how_small_a_share_may_be():
+def test_a_gpu_that_claims_share_says_how_small_a_share_may_be():
     (found,) = devices("hami_core.json")
     assert (found.slots, found.cores, found.memory, found.part) == (100, 100, 81920 * MIB, False)
 
 
 def test_partitions_without_uuids_share_an_address():
     found = devices("amd.json")
-    assert [(one.card, one.part, one.processors) for one in found] == [
+    assert [(one.gpu, one.part, one.processors) for one in found] == [
         ("0000:05:00.0", False, 304),
         ("0000:26:00.0", True, 152),
         ("0000:26:00.0", True, 152),
@@ -161,11 +161,11 @@ def test_a_taint_that_keeps_claims_away_is_illness_or_a_cordon_by_its_key(taints
         ({"partitions": {"value": "8", "requestPolicy": {"default": "1"}}}, 8),
     ],
 )
-def test_a_shared_card_has_room_for_as_many_claims_as_may_be_small(capacity, slots):
+def test_a_shared_gpu_has_room_for_as_many_claims_as_may_be_small(capacity, slots):
     assert one_device({"allowMultipleAllocations": True, "capacity": capacity}).slots == slots
 
 
-def test_a_card_that_is_not_shared_has_room_for_one_claim():
+def test_a_gpu_that_is_not_shared_has_room_for_one_claim():
     policy = {"validRange": {"min": "1Gi"}, "default": "1Gi"}
     assert one_device({"capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}}}).slots == 1
 
@@ -195,8 +195,8 @@ def test_drivers_of_gpus_are_known_by_their_names(driver, known):
 
 def test_a_gpu_of_another_driver_is_known_by_its_uuid():
     other = {"name": "nic-0", "attributes": {"uuid": {"string": "2b4c"}}}
-    card = {"name": "card-0", "attributes": {"uuid": {"string": GPU}}}
-    (found,) = slices(slice_of(other, card, driver="cards.example.com"))
+    one_gpu = {"name": "card-0", "attributes": {"uuid": {"string": GPU}}}
+    (found,) = slices(slice_of(other, one_gpu, driver="cards.example.com"))
     assert [one.name for one in found.devices] == ["card-0"]
 
 

@@ -198,7 +198,7 @@ def test_hamis_own_decisions_are_read():
         assert found.assigned_node == annotations.get("hami.io/vgpu-node", "")
 
 
-def test_a_container_may_have_several_cards():
+def test_a_container_may_have_several_gpus():
     text = f"{A},NVIDIA,40960,0:{B},NVIDIA,40960,0:;"
     assert assigned(text, gpu()) == [f"0 main {A} 40960 0", f"0 main {B} 40960 0"]
 
@@ -208,11 +208,11 @@ def test_each_container_has_its_own_segment():
     assert assigned(text, gpu("a"), gpu("b")) == [f"0 a {A} 1000 5", f"1 b {B} 1500 5"]
 
 
-def test_a_container_without_a_card_has_an_empty_segment():
+def test_a_container_without_a_gpu_has_an_empty_segment():
     assert assigned(f";{A},NVIDIA,2000,10:;", container("side"), gpu()) == [f"1 main {A} 2000 10"]
 
 
-def test_old_builds_write_an_empty_device_for_a_container_without_a_card():
+def test_old_builds_write_an_empty_device_for_a_container_without_a_gpu():
     text = f"{A},NVIDIA,1000,0:;;,,0,0:;"
     assert assigned(text, gpu(), container("b"), container("c")) == [f"0 main {A} 1000 0"]
 
@@ -224,7 +224,7 @@ def test_where_segments_were_left_out_they_belong_to_who_asked():
     assert assigned(text, container("a"), gpu(), init=[container("i")]) == [f"2 main {A} 1000 0"]
 
 
-def test_who_asks_only_for_a_part_of_a_card_asks_too():
+def test_who_asks_only_for_a_part_of_a_gpu_asks_too():
     only = container("main", {"nvidia.com/gpumem": "1k"})
     assert assigned(f"{A},NVIDIA,1000,0:;", container("side"), only) == [f"1 main {A} 1000 0"]
     assert assigned(f"{A},NVIDIA,1000,0:;", only, gpu("counts")) == [f"1 counts {A} 1000 0"]
@@ -261,7 +261,7 @@ def test_segments_beyond_those_who_ask_are_kept_without_a_name_and_told():
         ("MIG-1f2e3d4c-0000,NVIDIA,4864,0:;", ["0 main MIG-1f2e3d4c-0000 4864 0"]),
     ],
 )
-def test_old_mig_slots_name_their_card(text, devices):
+def test_old_mig_slots_name_their_gpu(text, devices):
     assert assigned(text, gpu()) == devices
 
 

@@ -26,7 +26,7 @@ from vgpuscope.formats.prom.promql import (
     selector,
     window,
 )
-from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS
+from vgpuscope.knowledge.exporters import CONTAINERS, DCGM, GPUS, GROUPS, INSTANCES, STATISTICS
 from vgpuscope.logic.fleet.queries import gathered, plan
 from vgpuscope.logic.fleet.series_table import LabelCache, Table, quantile
 from vgpuscope.logic.fleet.tracks import refused, tracks
@@ -126,7 +126,7 @@ def test_a_window_does_not_hold_the_sample_at_its_beginning():
 
 def test_our_metrics_are_those_of_the_catalog():
     known = {metric.name for metric in m.METRICS}
-    assert all(group.names <= known for group in (CARDS, INSTANCES, CONTAINERS))
+    assert all(group.names <= known for group in (GPUS, INSTANCES, CONTAINERS))
     assert all(name.startswith("DCGM_FI_") for name in DCGM.names)
 
 
@@ -274,7 +274,7 @@ def test_an_answer_with_one_sample_that_is_no_number_can_be_forgotten():
     assert [track.terms for track in tracks(table)] == []
 
 
-def test_a_series_that_names_no_card_is_none():
+def test_a_series_that_names_no_gpu_is_none():
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))
     table.take(ask, [VectorRow(msgspec.Raw(b'{"pod":"p"}'), (END, 1.0))])

@@ -79,7 +79,7 @@ def test_what_preemption_found_is_not_counted():
     assert said(text) == [("INSUFFICIENT_CPU", 2)]
 
 
-def test_the_reasons_of_one_node_share_its_count_and_each_has_its_cards():
+def test_the_reasons_of_one_node_share_its_count_and_each_has_its_gpus():
     text = "0/4 nodes are available: 3 1/3 AllocatedCardsInsufficientRequest, 1/3 CardCordoned, 1 node unregistered."
     assert said(text) == [("INSUFFICIENT_GPU_COUNT", 3), ("DEVICE_CORDONED", 3), ("NODE_UNREGISTERED", 1)]
     assert [one.cards for one in reasons("s", "FailedScheduling", text)] == ["1/3", "1/3", ""]

@@ -5,12 +5,12 @@ import pytest
 from tests.logic.cluster.builders import GIB, device, given, instance, ledger, node, pod, settled, totals
 from vgpuscope.model.cluster import Amount, Capacity
 
-CARD = Amount(1, 10, 80 * GIB, 100)
+GPU = Amount(1, 10, 80 * GIB, 100)
 
 
-def test_an_idle_card_is_free_as_a_whole():
+def test_an_idle_gpu_is_free_as_a_whole():
     one = settled(device()).capacity
-    assert one.total == one.usable == one.free == one.whole == CARD
+    assert one.total == one.usable == one.free == one.whole == GPU
     assert (one.largest_memory, one.largest_cores, one.whole_cards, one.fragmentation) == (80 * GIB, 100, 1, 0)
 
 
@@ -32,27 +32,27 @@ def test_without_free_memory_there_is_no_fragmentation():
 
 
 @pytest.mark.parametrize(
-    ("card", "held"),
+    ("gpu", "held"),
     [({"slots": 1}, {}), ({}, {"memory": 80 * GIB}), ({}, {"cores": 100})],
     ids=["no slot", "no memory", "exclusive"],
 )
-def test_what_is_left_behind_a_full_card_is_stranded(card, held):
-    one = settled(device(**card), pod("a", given(**held))).capacity
+def test_what_is_left_behind_a_full_gpu_is_stranded(gpu, held):
+    one = settled(device(**gpu), pod("a", given(**held))).capacity
     assert (one.free, one.largest_memory, one.largest_cores) == (Amount(), 0, 0)
     assert one.stranded.cards == 1
 
 
-def test_all_of_a_card_cannot_be_had_while_somebody_holds_a_part_without_cores():
+def test_all_of_a_gpu_cannot_be_had_while_somebody_holds_a_part_without_cores():
     assert settled(device(), pod("a", given(cores=0))).capacity.largest_cores == 99
     assert settled(device(cores=200), pod("a", given(cores=0))).capacity.largest_cores == 100
 
 
-def test_one_request_is_for_one_card_at_most_however_far_cores_are_scaled():
+def test_one_request_is_for_one_gpu_at_most_however_far_cores_are_scaled():
     assert settled(device(cores=300)).capacity.largest_cores == 100
 
 
 @pytest.mark.parametrize(
-    ("card", "of_node", "reason"),
+    ("gpu", "of_node", "reason"),
     [
         ({"healthy": False, "cordoned": True}, {"ready": False}, "unhealthy"),
         ({"cordoned": True}, {"ready": False}, "cordoned"),
@@ -61,20 +61,20 @@ def test_one_request_is_for_one_card_at_most_however_far_cores_are_scaled():
         ({}, {"schedulable": False}, "node-unschedulable"),
     ],
 )
-def test_a_card_that_takes_nothing_new_leaves_the_denominator_under_one_reason(card, of_node, reason):
-    one = settled(device(**card), pod("a", given()), **of_node).capacity
-    assert (one.total, one.lost, one.usable) == (CARD, {reason: CARD}, Amount())
+def test_a_gpu_that_takes_nothing_new_leaves_the_denominator_under_one_reason(gpu, of_node, reason):
+    one = settled(device(**gpu), pod("a", given()), **of_node).capacity
+    assert (one.total, one.lost, one.usable) == (GPU, {reason: GPU}, Amount())
     assert (one.free, one.allocated, one.largest_memory, one.whole_cards) == (Amount(), Amount(), 0, 0)
 
 
-def test_what_is_left_of_a_mig_card_is_told_apart_because_placement_decides():
+def test_what_is_left_of_a_mig_gpu_is_told_apart_because_placement_decides():
     held = pod("a", given(memory=10 * GIB, cores=15), instances=(instance(),))
     one = settled(device(mode="mig", slots=7), held).capacity
     assert (one.free, one.mig) == (Amount(), Amount(1, 6, 70 * GIB, 85))
     assert (one.largest_memory, one.whole_cards, one.fragmentation) == (0, 0, None)
 
 
-def test_whole_cards_are_those_of_one_vendor_on_one_node():
+def test_whole_gpus_are_those_of_one_vendor_on_one_node():
     nvidia = [device(f"GPU-{i}", i, type=("A100", "T4")[i % 2]) for i in range(3)]
     amd = [device(f"AMD-{i}", i, vendor="AMD", type="MI300X") for i in range(2)]
     made = ledger([node(*nvidia, *amd), node(*amd, name="n2")])
@@ -84,7 +84,7 @@ def test_whole_cards_are_those_of_one_vendor_on_one_node():
     assert totals(made).cluster().whole.cards == 7
 
 
-def test_vendors_that_count_compute_units_are_shown_in_percent_of_a_card():
+def test_vendors_that_count_compute_units_are_shown_in_percent_of_a_gpu():
     one = settled(
         device(vendor="AMD", cores=304),
         pod("a", given(cores=77, vendor="AMD")),
@@ -97,7 +97,7 @@ def test_a_bit_for_each_core_cannot_be_added_up():
     assert (one.total.cores, one.allocated.cores, one.free.cards) == (0, 0, 1)
 
 
-def test_an_over_allocated_card_has_nothing_left_and_not_less():
+def test_an_over_allocated_gpu_has_nothing_left_and_not_less():
     one = settled(device(memory=GIB, slots=1), pod("a", given()), pod("b", given())).capacity
     assert (one.stranded.memory, one.stranded.slots) == (0, 0)
 

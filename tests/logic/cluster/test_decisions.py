@@ -26,18 +26,18 @@ def _node(one):
     registered = json.loads(one["annotations"].get("hami.io/node-nvidia-register", "[]"))
     devices = tuple(
         RegisteredDevice(
-            id=card["id"],
+            id=gpu["id"],
             vendor="NVIDIA",
-            index=card.get("index", 0),
-            slots=card["count"],
-            memory=card["devmem"] * MIB,
-            cores=card["devcore"],
-            type=card["type"],
-            mode=card["mode"],
-            healthy=card.get("health", False),
-            cordoned=card["id"] in cordoned,
+            index=gpu.get("index", 0),
+            slots=gpu["count"],
+            memory=gpu["devmem"] * MIB,
+            cores=gpu["devcore"],
+            type=gpu["type"],
+            mode=gpu["mode"],
+            healthy=gpu.get("health", False),
+            cordoned=gpu["id"] in cordoned,
         )
-        for card in registered
+        for gpu in registered
     )
     return NodeState(name=one["name"], devices=devices, allocatable={"nvidia.com/gpu": one["allocatable_nvidia_gpu"]})
 

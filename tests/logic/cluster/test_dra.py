@@ -20,11 +20,11 @@ class Joined:
     def __init__(self):
         self._nodes: dict = {}
         self._pods: dict = {}
-        self._cards: dict = {}
+        self._gpus: dict = {}
         self._shares: dict = {}
         self.told = 0
         self.book = DraIndex(
-            keep_cards=lambda name, cards: self._put(self._cards, name, cards),
+            keep_gpus=lambda name, gpus: self._put(self._gpus, name, gpus),
             keep_share=lambda uid, share: self._put(self._shares, uid, share),
             keep_pod=lambda pod: self._put(self._pods, pod.uid, pod),
             drop_pod=lambda uid: self._pods.pop(uid, None),
@@ -54,7 +54,7 @@ class Joined:
 
     @property
     def nodes(self):
-        return {name: joined_node(node, self._cards.get(name, ())) for name, node in self._nodes.items()}
+        return {name: joined_node(node, self._gpus.get(name, ())) for name, node in self._nodes.items()}
 
     @property
     def pods(self):
@@ -80,10 +80,10 @@ def node(name="n1", *devices, **more):
 def gpu(number=0, **more):
     uuid = more.pop("uuid", f"GPU-{number}")
     defaults = {"node": "n1", "memory": 80 * GIB, "type": "A100", "index": number, "processors": 98}
-    return DraDevice(name=f"gpu-{number}", card=more.pop("card", uuid or f"gpu-{number}"), uuid=uuid, **defaults | more)
+    return DraDevice(name=f"gpu-{number}", gpu=more.pop("gpu", uuid or f"gpu-{number}"), uuid=uuid, **defaults | more)
 
 
-def mig(start=0, *, card="GPU-0", parent="GPU-0", **more):
+def mig(start=0, *, gpu="GPU-0", parent="GPU-0", **more):
     defaults: dict[str, Any] = {
         "node": "n1",
         "memory": 10 * GIB,
@@ -92,7 +92,7 @@ def mig(start=0, *, card="GPU-0", parent="GPU-0", **more):
         "processors": 14,
         "size": 1,
     }
-    return DraDevice(name=f"gpu-0-mig-{start}", card=card, part=True, parent=parent, start=start, **defaults | more)
+    return DraDevice(name=f"gpu-0-mig-{start}", gpu=gpu, part=True, parent=parent, start=start, **defaults | more)
 
 
 def published(*devices, name="s1", driver=DRIVER, pool="n1", generation=1):
@@ -113,7 +113,7 @@ def pod(uid="a", *, on="n1", claims=("c",), **more):
     )
 
 
-def cards(made, name="n1"):
+def gpus(made, name="n1"):
     return {one.id: one for one in made.nodes[name].devices}
 
 
@@ -136,15 +136,15 @@ def kinds(of):
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_published_card_is_one_of_the_nodes_devices():
+def test_a_published_gpu_is_one_of_the_nodes_devices():
     made = joined([node()], slices=[published(gpu(0), gpu(1))])
-    one = cards(made)["GPU-1"]
-    assert list(cards(made)) == ["GPU-0", "GPU-1"]
+    one = gpus(made)["GPU-1"]
+    assert list(gpus(made)) == ["GPU-0", "GPU-1"]
     assert (one.vendor, one.mode, one.slots, one.memory, one.cores) == (DRIVER, "dra", 1, 80 * GIB, 100)
     assert (one.type, one.index, one.healthy, one.cordoned) == ("A100", 1, True, False)
 
 
-def test_a_card_that_hami_registered_too_is_one_card_as_hami_says():
+def test_a_gpu_that_hami_registered_too_is_one_gpu_as_hami_says():
     ours = device("GPU-0", slots=10, memory=160 * GIB)
     made = joined([node("n1", ours)], [pod()], [published(gpu(0))], [claim(held())])
     assert made.nodes["n1"].devices == (ours,)
@@ -153,22 +153,22 @@ def test_a_card_that_hami_registered_too_is_one_card_as_hami_says():
     assert [device for device, *_ in holdings(made)] == ["GPU-0", "GPU-0"]
 
 
-def test_a_card_without_a_uuid_is_known_by_where_it_is():
+def test_a_gpu_without_a_uuid_is_known_by_where_it_is():
     made = joined([node()], slices=[published(gpu(0, uuid=""))])
-    assert list(cards(made)) == ["gpu.nvidia.com/n1/gpu-0"]
+    assert list(gpus(made)) == ["gpu.nvidia.com/n1/gpu-0"]
 
 
 def test_only_the_newest_generation_of_a_pool_counts():
     old, new = published(gpu(0), gpu(1)), published(gpu(0), name="s2", generation=2)
     made = joined([node()], slices=[new, old])
-    assert list(cards(made)) == ["GPU-0"]
+    assert list(gpus(made)) == ["GPU-0"]
     made.drop_slice("s2")
-    assert list(cards(made)) == ["GPU-0", "GPU-1"]
+    assert list(gpus(made)) == ["GPU-0", "GPU-1"]
 
 
 def test_a_pool_in_several_slices_has_the_devices_of_all():
     made = joined([node()], slices=[published(gpu(0)), published(gpu(1), name="s2")])
-    assert list(cards(made)) == ["GPU-0", "GPU-1"]
+    assert list(gpus(made)) == ["GPU-0", "GPU-1"]
 
 
 def test_a_device_that_two_slices_name_is_the_same_one_whichever_came_first():
@@ -178,22 +178,22 @@ def test_a_device_that_two_slices_name_is_the_same_one_whichever_came_first():
 
 def test_devices_on_no_node_in_particular_are_left_out_and_counted():
     made = joined([node()], [pod()], [published(gpu(0), gpu(1, node=""))], [claim(held("gpu-1"), held("gpu-0"))])
-    assert (list(cards(made)), made.book.unplaced) == (["GPU-0"], 1)
+    assert (list(gpus(made)), made.book.unplaced) == (["GPU-0"], 1)
     assert [one for one, *_ in holdings(made)] == ["GPU-0"]
 
 
-def test_a_card_is_lost_only_when_everything_made_of_it_is():
+def test_a_gpu_is_lost_only_when_everything_made_of_it_is():
     half = joined([node()], slices=[published(mig(0, healthy=False), mig(1))])
     sick = joined([node()], slices=[published(mig(0, healthy=False), mig(1, healthy=False))])
     kept = joined([node()], slices=[published(mig(0, healthy=False), mig(1, cordoned=True))])
-    states = [(one.healthy, one.cordoned) for made in (half, sick, kept) for one in cards(made).values()]
+    states = [(one.healthy, one.cordoned) for made in (half, sick, kept) for one in gpus(made).values()]
     assert states == [(True, False), (False, False), (True, True)]
 
 
 # --- what is held -----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_holds_the_whole_card_that_its_claim_does():
+def test_a_pod_holds_the_whole_gpu_that_its_claim_does():
     made = joined([node()], [pod()], [published(gpu(0))], [claim(held())])
     assert holdings(made) == [("GPU-0", 80 * GIB, 100)]
     one = settled(made)
@@ -201,7 +201,7 @@ def test_a_pod_holds_the_whole_card_that_its_claim_does():
     assert [(holder.pod, holder.vendor) for holder in one.holders] == [("a", DRIVER)]
 
 
-def test_of_a_shared_card_a_pod_holds_what_its_claim_consumes():
+def test_of_a_shared_gpu_a_pod_holds_what_its_claim_consumes():
     shared = gpu(0, cores=100, slots=100)
     claims = [claim(held(memory=10 * GIB, cores=50)), claim(held(memory=4 * GIB), name="d", pods=("b",))]
     made = joined([node()], [pod(), pod("b", claims=("d",))], [published(shared)], claims)
@@ -219,10 +219,10 @@ def test_pods_that_share_a_claim_have_together_what_it_holds():
     made = joined([node()], [pod("a"), pod("b"), pod("d")], [published(gpu(0))], [claim(held(), pods=("a", "b", "d"))])
     shares = [holdings(made, uid)[0] for uid in ("a", "b", "d")]
     assert (sum(one[1] for one in shares), sum(one[2] for one in shares)) == (80 * GIB, 100)
-    assert (cards(made)["GPU-0"].slots, settled(made).findings) == (3, ())
+    assert (gpus(made)["GPU-0"].slots, settled(made).findings) == (3, ())
     made.set_pod(pod("b", phase="Succeeded"))
     made.drop_pod("d")
-    assert (holdings(made), cards(made)["GPU-0"].slots) == ([("GPU-0", 80 * GIB, 100)], 1)
+    assert (holdings(made), gpus(made)["GPU-0"].slots) == ([("GPU-0", 80 * GIB, 100)], 1)
     assert holdings(made, "b") == []
 
 
@@ -238,13 +238,13 @@ def test_a_pod_that_a_claim_is_no_longer_reserved_for_holds_nothing():
     assert (holdings(made), holdings(made, "b")) == ([], [("GPU-0", 80 * GIB, 100)])
 
 
-def test_a_claim_that_moves_to_another_card_leaves_the_first_as_it_was():
+def test_a_claim_that_moves_to_another_gpu_leaves_the_first_as_it_was():
     made = joined([node()], [pod("a"), pod("b")], [published(gpu(0), gpu(1))], [claim(held(), pods=("a", "b"))])
     made.set_claim(claim(held("gpu-1"), pods=("a", "b")))
-    assert [one.slots for one in cards(made).values()] == [1, 2]
+    assert [one.slots for one in gpus(made).values()] == [1, 2]
 
 
-def test_an_unbound_pod_holds_its_card_where_the_card_is():
+def test_an_unbound_pod_holds_its_gpu_where_the_gpu_is():
     made = joined([node()], [pod(on="")], [published(gpu(0))], [claim(held())])
     assert made.pods["a"].place == "n1"
     assert kinds(settled(made)) == []
@@ -255,7 +255,7 @@ def test_a_claim_that_is_reserved_for_another_pod_gives_nothing():
     assert (holdings(made, "a"), len(holdings(made, "b"))) == ([], 1)
 
 
-def test_a_claim_that_is_released_frees_its_card():
+def test_a_claim_that_is_released_frees_its_gpu():
     made = joined([node()], [pod()], [published(gpu(0))], [claim(held())])
     made.drop_claim("uid-c")
     assert (holdings(made), settled(made).devices[0].shared) == ([], 0)
@@ -264,43 +264,43 @@ def test_a_claim_that_is_released_frees_its_card():
 # --- parts of GPUs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_card_that_was_cut_for_good_is_one_card_of_its_parts():
+def test_a_gpu_that_was_cut_for_good_is_one_gpu_of_its_parts():
     made = joined([node()], [pod()], [published(mig(0, uuid="MIG-a"), mig(1), mig(2))], [claim(held("gpu-0-mig-0"))])
-    one = cards(made)["GPU-0"]
-    assert (len(cards(made)), one.mode, one.slots, one.memory) == (1, "mig", 3, 30 * GIB)
+    one = gpus(made)["GPU-0"]
+    assert (len(gpus(made)), one.mode, one.slots, one.memory) == (1, "mig", 3, 30 * GIB)
     assert holdings(made) == [("GPU-0", 10 * GIB, 0)]
     instance = HeldInstance(container_index=0, device="GPU-0", profile="1g.10gb", start=0, size=1, mig="MIG-a")
     assert made.pods["a"].instances == (instance,)
 
 
-def test_parts_that_a_card_could_be_cut_into_are_no_cards():
-    parts = [mig(start, card="counters-0") for start in range(7)]
-    made = joined([node()], [pod()], [published(gpu(0, card="counters-0"), *parts)])
-    one = cards(made)["GPU-0"]
-    assert (len(cards(made)), one.mode, one.slots, one.memory) == (1, "dra", 7, 80 * GIB)
+def test_parts_that_a_gpu_could_be_cut_into_are_no_gpus():
+    parts = [mig(start, gpu="counters-0") for start in range(7)]
+    made = joined([node()], [pod()], [published(gpu(0, gpu="counters-0"), *parts)])
+    one = gpus(made)["GPU-0"]
+    assert (len(gpus(made)), one.mode, one.slots, one.memory) == (1, "dra", 7, 80 * GIB)
     assert settled(made).capacity.whole_cards == 1
 
 
-def test_a_card_is_in_mig_mode_while_a_part_of_it_is_held():
-    parts = [mig(start, card="counters-0") for start in range(7)]
+def test_a_gpu_is_in_mig_mode_while_a_part_of_it_is_held():
+    parts = [mig(start, gpu="counters-0") for start in range(7)]
     made = joined(
         [node()],
         [pod()],
-        [published(gpu(0, card="counters-0"), *parts)],
+        [published(gpu(0, gpu="counters-0"), *parts)],
         [claim(held("gpu-0-mig-3"), held("gpu-0-mig-4"))],
     )
-    assert cards(made)["GPU-0"].mode == "mig"
+    assert gpus(made)["GPU-0"].mode == "mig"
     assert holdings(made) == [("GPU-0", 10 * GIB, 14), ("GPU-0", 10 * GIB, 14)]
     assert [(one.start, one.size) for one in made.pods["a"].instances] == [(3, 1), (4, 1)]
     assert settled(made).capacity.whole_cards == 0
     made.set_claim(claim(held("gpu-0")))
-    assert (cards(made)["GPU-0"].mode, holdings(made)) == ("dra", [("GPU-0", 80 * GIB, 100)])
+    assert (gpus(made)["GPU-0"].mode, holdings(made)) == ("dra", [("GPU-0", 80 * GIB, 100)])
 
 
-def test_partitions_without_uuids_are_one_card_by_their_address():
-    parts = [mig(start, card="0000:19:00.0", parent="") for start in range(2)]
+def test_partitions_without_uuids_are_one_gpu_by_their_address():
+    parts = [mig(start, gpu="0000:19:00.0", parent="") for start in range(2)]
     made = joined([node()], slices=[published(*parts, driver="gpu.amd.com")])
-    assert list(cards(made)) == ["gpu.amd.com/n1/0000:19:00.0"]
+    assert list(gpus(made)) == ["gpu.amd.com/n1/0000:19:00.0"]
 
 
 def test_an_instance_that_several_pods_share_is_shown_once():
@@ -312,7 +312,7 @@ def test_an_instance_that_several_pods_share_is_shown_once():
 
 
 @pytest.mark.parametrize("pods", [(), ("gone",), ("ended",)])
-def test_a_claim_that_no_living_pod_uses_holds_its_card_and_is_a_ghost_in_time(pods):
+def test_a_claim_that_no_living_pod_uses_holds_its_gpu_and_is_a_ghost_in_time(pods):
     ended = pod("ended", phase="Succeeded")
     made = joined([node()], [ended], [published(gpu(0))], [claim(held(), pods=pods)])
     assert settled(made).devices[0].memory_allocated == 80 * GIB
@@ -324,14 +324,14 @@ def test_a_claim_that_no_living_pod_uses_holds_its_card_and_is_a_ghost_in_time(p
     assert (kinds(settled(made, passed=300)), set(made.pods)) == ([], {"ended", "late"})
 
 
-def test_a_card_that_a_driver_no_longer_publishes_has_vanished_while_held():
+def test_a_gpu_that_a_driver_no_longer_publishes_has_vanished_while_held():
     made = joined([node()], [pod()], [published(gpu(0), gpu(1))], [claim(held("gpu-1"))])
     made.set_slice(published(gpu(0), generation=2))
     (finding,) = settled(made).findings
     assert (finding.kind, finding.device, finding.pod) == ("vanished-device", "gpu.nvidia.com/n1/gpu-1", "a")
 
 
-def test_a_vanished_card_that_no_pod_uses_is_where_its_claim_was_allocated():
+def test_a_vanished_gpu_that_no_pod_uses_is_where_its_claim_was_allocated():
     made = joined([node()], [], [published(gpu(0))], [claim(held("gpu-1"), pods=())])
     assert kinds(settled(made)) == [("vanished-device", "")]
 
@@ -356,7 +356,7 @@ def test_devices_of_other_drivers_are_none_of_our_business():
     assert (holdings(made), set(made.pods)) == ([], {"a"})
 
 
-def test_the_kubelets_own_counter_says_nothing_of_published_cards():
+def test_the_kubelets_own_counter_says_nothing_of_published_gpus():
     made = joined([node(allocatable={"nvidia.com/gpu": 0})], slices=[published(gpu(0))])
     assert (settled(made).devices[0].lost, settled(made).findings) == (None, ())
 

@@ -131,13 +131,13 @@ def test_a_node_that_comes_late_is_as_if_it_had_come_first():
 
 
 @pytest.mark.parametrize(
-    ("card", "reason"),
+    ("gpu", "reason"),
     [({"memory": 7 * GIB}, "memory"), ({"cores": 40}, "cores"), ({"slots": 1}, "slots")],
     ids=["memory", "cores", "slots"],
 )
-def test_more_than_was_registered_is_over_allocated(card, reason):
+def test_more_than_was_registered_is_over_allocated(gpu, reason):
     held = (given(memory=4 * GIB, cores=25), given(memory=4 * GIB, cores=25, container=1))
-    one = settled(device(**card), pod("a", *held))
+    one = settled(device(**gpu), pod("a", *held))
     assert kinds(one) == [("over-allocated", reason)]
     assert one.findings[0].device == "GPU-0"
 
@@ -146,7 +146,7 @@ def test_what_a_vendor_does_not_count_cannot_be_over_allocated():
     assert kinds(settled(device(memory=0, cores=0), pod("a", given(cores=50)))) == []
 
 
-def test_scaling_above_the_card_is_not_over_allocation():
+def test_scaling_above_the_gpu_is_not_over_allocation():
     assert kinds(settled(device(memory=160 * GIB, cores=200), pod("a", given(memory=120 * GIB, cores=150)))) == []
 
 

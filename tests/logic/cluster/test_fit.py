@@ -22,8 +22,8 @@ def wish(count=1, **more):
     return {GPU: count, **{f"nvidia.com/{name}": amount for name, amount in more.items()}}
 
 
-def told(asked, *cards, pods=(), **of_node):
-    made = ledger([node(*cards, **of_node)], pods)
+def told(asked, *gpus, pods=(), **of_node):
+    made = ledger([node(*gpus, **of_node)], pods)
     return said(asked, [made.node(name) for name in node_names(made)])
 
 
@@ -54,13 +54,13 @@ def test_a_free_piece_that_is_larger_than_the_gpu_is_explained():
     assert "86.0 GiB with memory scaling ×2 and 100% of its cores free." in room
 
 
-def test_cores_that_no_card_has_are_told():
+def test_cores_that_no_gpu_has_are_told():
     assert told(wish(gpumem=1024, gpucores=50), device(), pods=[BUSY]) == (
         "The pod asks for 50% of a GPU's cores; no GPU gives more than 40% (n1 GPU 0): 10% missing.",
     )
 
 
-def test_a_whole_card_is_only_for_who_is_alone_on_it():
+def test_a_whole_gpu_is_only_for_who_is_alone_on_it():
     held = pod("p", given("GPU-0", GIB, 0))
     (said,) = told(wish(gpumem=1024, gpucores=100), device(), pods=[held])
     assert said == (
@@ -75,7 +75,7 @@ def test_where_there_is_room_something_else_keeps_the_pod_away():
     assert told({GPU: 1, "nvidia.com/gpumem-percentage": 50}, device()) == (said,)
 
 
-def test_a_card_that_is_out_of_service_is_named_if_it_would_have_room():
+def test_a_gpu_that_is_out_of_service_is_named_if_it_would_have_room():
     (small, lost) = told(wish(gpumem=8192), device(), device("GPU-1", 1, healthy=False), pods=[BUSY])
     assert "6.0 GiB" in small
     assert lost == "n1 GPU 1 would have room, but accepts no pods: unhealthy."
@@ -85,7 +85,7 @@ def test_slots_that_are_gone_are_told():
     assert told(wish(gpumem=1), device(slots=1), pods=[BUSY]) == ("No GPU in service has a free slot.",)
 
 
-def test_several_cards_need_as_many_slots_on_one_node():
+def test_several_gpus_need_as_many_slots_on_one_node():
     said = told(wish(4), device(slots=1), device("GPU-1", 1, slots=1))
     assert said == ("The pod asks for 4 GPUs on one node; no node has more than 2 free slots (n1).",)
     assert told(wish(2), device(slots=1), device("GPU-1", 1, slots=1)) == ()
@@ -116,7 +116,7 @@ def test_gpus_that_are_only_counted_are_told_by_number():
 
 
 @pytest.mark.parametrize(
-    ("asked", "cards"),
+    ("asked", "gpus"),
     [
         (wish(), [device()]),  # how much memory it means is a setting of HAMi's
         (wish(gpumem=1024), []),
@@ -127,15 +127,15 @@ def test_gpus_that_are_only_counted_are_told_by_number():
     ],
     ids=["memory not said", "no cards", "mig", "no devices", "a resource of its own", "nothing"],
 )
-def test_nothing_is_told_where_nothing_is_certain(asked, cards):
-    assert told(asked, *cards) == ()
+def test_nothing_is_told_where_nothing_is_certain(asked, gpus):
+    assert told(asked, *gpus) == ()
 
 
 @given_(st.integers(1, 90 * 1024), st.integers(0, 100), st.lists(st.integers(0, 80), max_size=3))
 def test_no_piece_is_called_too_small_that_would_do(mib, cores, taken):
-    cards = [device(f"GPU-{n}", n) for n in range(len(taken))]
+    gpus = [device(f"GPU-{n}", n) for n in range(len(taken))]
     pods = [pod(f"p{n}", given(f"GPU-{n}", gib * GIB, 0)) for n, gib in enumerate(taken) if gib]
     fits = any((80 - gib) * 1024 >= mib for gib in taken)
-    said = told(wish(gpumem=mib, gpucores=cores), *cards, pods=pods)
+    said = told(wish(gpumem=mib, gpucores=cores), *gpus, pods=pods)
     assert not (fits and any("largest free piece" in line for line in said))
     assert fits or not taken or said

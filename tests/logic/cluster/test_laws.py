@@ -204,27 +204,27 @@ def test_a_device_has_given_away_what_its_living_pods_take_at_their_most(fresh):
 
 
 @given(clusters)
-def test_every_card_is_somewhere_and_only_once(fresh):
+def test_every_gpu_is_somewhere_and_only_once(fresh):
     made = ledger(*fresh)
     sums = totals(made)
     for one in (sums.cluster(), *sums.types()):
         assert one.usable.cards == one.free.cards + one.stranded.cards + one.mig.cards
         left = one.free.memory + one.stranded.memory + one.mig.memory
         assert left >= one.usable.memory - one.allocated.memory
-    cards = sum(len({d.id for d in state.devices}) for state in fresh[0])
-    assert sums.cluster().total.cards == sum(one.total.cards for one in sums.types()) == cards
+    gpus = sum(len({d.id for d in state.devices}) for state in fresh[0])
+    assert sums.cluster().total.cards == sum(one.total.cards for one in sums.types()) == gpus
 
 
 def accepts(one, memory, cores):
     """HAMi's checks of one GPU, in its order; not for MIG."""
-    card = one.device
-    if one.lost or card.mode == "mig" or one.shared >= card.slots:
+    gpu = one.device
+    if one.lost or gpu.mode == "mig" or one.shared >= gpu.slots:
         return False
-    if memory > card.memory - one.memory_allocated or cores > card.cores - one.cores_allocated:
+    if memory > gpu.memory - one.memory_allocated or cores > gpu.cores - one.cores_allocated:
         return False
-    if cores == 100 and card.cores == 100 and one.shared:
+    if cores == 100 and gpu.cores == 100 and one.shared:
         return False
-    return not (cores == 0 and card.cores and one.cores_allocated >= card.cores)
+    return not (cores == 0 and gpu.cores and one.cores_allocated >= gpu.cores)
 
 
 @given(clusters)

@@ -16,8 +16,8 @@ def test_a_device_has_given_away_the_sum_of_what_containers_hold():
         pod("a", given(memory=8 * GIB, cores=30)),
         pod("b", given(memory=2 * GIB), given(memory=GIB, container=1)),
     )
-    card = only(one)
-    assert (card.memory_allocated, card.cores_allocated, card.shared, card.containers) == (11 * GIB, 30, 3, 3)
+    gpu = only(one)
+    assert (gpu.memory_allocated, gpu.cores_allocated, gpu.shared, gpu.containers) == (11 * GIB, 30, 3, 3)
 
 
 def test_a_holder_is_named_by_container_name_and_index():
@@ -48,8 +48,8 @@ def test_init_containers_run_one_after_the_other_and_app_containers_together():
             given(memory=3 * GIB, cores=20, container=3),
         ),
     )
-    card = only(one)
-    assert (card.memory_allocated, card.cores_allocated, card.shared, card.containers) == (7 * GIB, 80, 2, 2)
+    gpu = only(one)
+    assert (gpu.memory_allocated, gpu.cores_allocated, gpu.shared, gpu.containers) == (7 * GIB, 80, 2, 2)
     assert [holder.init for holder in one.holders] == [True, True, False, False]
 
 
@@ -70,7 +70,7 @@ def test_a_sidecar_is_there_while_later_init_containers_run():
 def test_what_only_an_init_container_held_is_free_once_it_is_done():
     held = (given("GPU-0", init=True), given("GPU-1", container=1))
     one = settled(device("GPU-0", 0), device("GPU-1", 1), pod("a", *held, init_done=True))
-    assert [card.memory_allocated for card in one.devices] == [0, 8 * GIB]
+    assert [gpu.memory_allocated for gpu in one.devices] == [0, 8 * GIB]
     assert [holder.device for holder in one.holders] == ["GPU-1"]
 
 
@@ -90,17 +90,17 @@ def test_a_terminating_pod_still_holds_its_devices():
     assert only(settled(device(), pod("a", given(), deleting=True))).memory_allocated == 8 * GIB
 
 
-def test_more_than_a_whole_card_is_shown_as_it_is():
-    card = only(settled(device(cores=200, memory=160 * GIB), pod("a", given(memory=120 * GIB, cores=150))))
-    assert (card.memory_allocated, card.cores_allocated, card.memory_free) == (120 * GIB, 150, 40 * GIB)
+def test_more_than_a_whole_gpu_is_shown_as_it_is():
+    gpu = only(settled(device(cores=200, memory=160 * GIB), pod("a", given(memory=120 * GIB, cores=150))))
+    assert (gpu.memory_allocated, gpu.cores_allocated, gpu.memory_free) == (120 * GIB, 150, 40 * GIB)
 
 
-def test_two_mig_instances_of_one_card_are_two_slots_of_one_container():
+def test_two_mig_instances_of_one_gpu_are_two_slots_of_one_container():
     held = (given(memory=10 * GIB, cores=15), given(memory=10 * GIB, cores=15))
     one = settled(device(mode="mig", slots=7), pod("a", *held, instances=(instance(), instance(start=1))))
-    card = only(one)
-    assert (card.shared, card.containers, card.memory_allocated) == (2, 1, 20 * GIB)
-    assert [(held.pod, held.instance.start) for held in card.instances] == [("a", 0), ("a", 1)]
+    gpu = only(one)
+    assert (gpu.shared, gpu.containers, gpu.memory_allocated) == (2, 1, 20 * GIB)
+    assert [(held.pod, held.instance.start) for held in gpu.instances] == [("a", 0), ("a", 1)]
 
 
 def test_an_init_containers_mig_instance_is_given_back_when_it_is_done():
@@ -112,7 +112,7 @@ def test_an_init_containers_mig_instance_is_given_back_when_it_is_done():
 
 def test_devices_are_listed_by_index_whatever_order_they_were_written_in():
     one = settled(device("GPU-b", 1), device("GPU-a", 0))
-    assert [card.device.id for card in one.devices] == ["GPU-a", "GPU-b"]
+    assert [gpu.device.id for gpu in one.devices] == ["GPU-a", "GPU-b"]
 
 
 def test_a_device_that_is_written_twice_is_one_device():

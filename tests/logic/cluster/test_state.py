@@ -174,7 +174,7 @@ def test_without_slices_and_claims_there_is_no_book_of_them(monkeypatch):
     claiming = [pod(f"p{i}", assigned(), claims=("c",)) for i in range(50)]
     state = replay([NodeSet(node(device())), *map(PodSet, claiming), *(PodGone(one.uid) for one in claiming[:10])])
     settle(state)
-    assert (state._dra, state._ledger._cards, state._ledger._shares, state.unplaced) == (None, {}, {}, None)
+    assert (state._dra, state._ledger._gpus, state._ledger._shares, state.unplaced) == (None, {}, {}, None)
 
 
 def test_the_book_of_dra_goes_with_the_last_slice_and_claim():
@@ -183,7 +183,7 @@ def test_the_book_of_dra_goes_with_the_last_slice_and_claim():
     state = replay([NodeSet(node()), PodSet(using), ClaimSet(claims), SliceSet(slices)])
     assert [one.device for one in state.node("n1").holders] == ["GPU-0"]
     replay([SliceGone(slices.name), ClaimGone(claims.uid)], state)
-    assert (state._dra, state._ledger._cards, state._ledger._shares) == (None, {}, {})
+    assert (state._dra, state._ledger._gpus, state._ledger._shares) == (None, {}, {})
     assert state.node("n1").holders == state.node("n1").devices == ()
 
 

@@ -12,8 +12,8 @@ def allocations(of, *pods) -> Allocations:
 
 
 def test_a_gpu_and_its_tenants_get_what_is_allocated_to_them():
-    card = gpu(0, tenants=(tenant("a"), tenant("b")))
-    found, other = with_allocations((card, gpu(1)), allocations(card, "a"))
+    one_gpu = gpu(0, tenants=(tenant("a"), tenant("b")))
+    found, other = with_allocations((one_gpu, gpu(1)), allocations(one_gpu, "a"))
     assert found.allocated == HALF
     assert [use.allocated for use in found.tenants] == [QUARTER, None]
     assert other == gpu(1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.fleet.assembly import assemble, card_key, conclude, remembered, tenant_key
+from vgpuscope.logic.fleet.assembly import assemble, conclude, gpu_key, remembered, tenant_key
 from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.sightings import AnalysisContext, units_of
 from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules
@@ -16,7 +16,7 @@ from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Term, Track, 
 GIB = 2**30
 BEGIN, END = 1_000_000.0, 1_000_600.0
 WINDOW = Window(begin=BEGIN, end=END, interval=30.0)  # 20 samples
-CARD = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
+GPU = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
 OTHER = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
 A, B = Tenant(namespace="ml", pod="a"), Tenant(namespace="ml", pod="b")
 
@@ -29,7 +29,7 @@ def terms(util=0.0, *, samples=20, **more):
 def track(util=0.0, *, begin=BEGIN, end=END, schema="dcgm", tenant=None, **more):
     """A track with all its samples from begin to end."""
     seen = round((end - begin) / WINDOW.interval)
-    given = {"gpu_id": CARD, "hostname": "n1", "gpu_index": "0", "terms": terms(util, samples=seen)}
+    given = {"gpu_id": GPU, "hostname": "n1", "gpu_index": "0", "terms": terms(util, samples=seen)}
     return Track(schema=schema, tenant=tenant, first=begin + 15, last=end - 15, **{**given, **more})
 
 
@@ -65,14 +65,14 @@ def pods(uses):
 # ── one GPU is one ──
 
 
-def test_a_card_that_pods_share_is_one_with_several_tenants():
+def test_a_gpu_that_pods_share_is_one_with_several_tenants():
     use = only(track(0.8, tenant=A), track(0.8, tenant=B))
     assert pods(use.tenants) == ["a", "b"]
     assert use.verdict == "in_use"
     assert {one.evidence.reasons[0] for one in use.tenants} == {"VERDICT_SHARED_CARD"}
 
 
-def test_replicas_of_one_exporter_are_one_card_and_one_tenant():
+def test_replicas_of_one_exporter_are_one_gpu_and_one_tenant():
     use = only(track(0.8, tenant=A), track(0.81, tenant=A))
     assert pods(use.tenants) == ["a"]
 
@@ -125,12 +125,12 @@ def test_an_interval_as_long_as_the_gaps_does_not_make_up_for_them():
     assert only(rare).evidence.reasons[0] == "VERDICT_WINDOW_TOO_SHORT"
 
 
-def test_two_cards_of_one_pod_are_two():
+def test_two_gpus_of_one_pod_are_two():
     uses = fleet(track(0.9, tenant=A), track(0.0, tenant=A, gpu_id=OTHER, gpu_index="1"))
     assert [use.verdict for use in uses] == ["in_use", "idle"]
 
 
-def test_cards_are_ordered_by_node_then_by_number():
+def test_gpus_are_ordered_by_node_then_by_number():
     places = [("n2", "0"), ("n1", "10"), ("n1", "9"), ("n1", "x"), ("n1", "9" * 5000)]
     uses = fleet(*(track(hostname=host, gpu_index=index, gpu_id=f"GPU-{i}") for i, (host, index) in enumerate(places)))
     assert [use.gpu_id for use in uses] == ["GPU-2", "GPU-1", "GPU-4", "GPU-3", "GPU-0"]
@@ -139,7 +139,7 @@ def test_cards_are_ordered_by_node_then_by_number():
 # ── MIG ──
 
 
-def test_a_card_in_mig_mode_is_its_instances():
+def test_a_gpu_in_mig_mode_is_its_instances():
     quiet = terms(0.0, engine_active=0.0)
     uses = fleet(track(0.9), track(0.9, mig="GI-1", tenant=A), track(mig="GI-2", tenant=B, terms=quiet))
     assert [(use.mig, use.verdict, pods(use.tenants)) for use in uses] == [
@@ -154,7 +154,7 @@ def test_an_instance_without_a_signal_is_unknown():
     assert (use.mig, use.verdict, use.evidence.reasons[0]) == ("MIG-1", "unknown", "VERDICT_MIG_NO_SIGNAL")
 
 
-def test_a_card_that_left_mig_mode_is_a_card_again():
+def test_a_gpu_that_left_mig_mode_is_a_gpu_again():
     use = only(track(0.0, begin=BEGIN + 300), track(0.0, mig="GI-1", tenant=A, end=BEGIN + 270))
     assert use.mig == ""
 
@@ -192,19 +192,19 @@ def test_the_numbers_of_a_new_tenant_are_its_own_times():
     assert use.status == "high"
 
 
-def test_a_card_that_was_free_and_was_just_taken_is_not_idle():
+def test_a_gpu_that_was_free_and_was_just_taken_is_not_idle():
     middle = END - 240
     use = only(track(0.0, end=middle), track(0.0, begin=middle, tenant=A))
     assert (use.verdict, use.evidence.reasons[0]) == ("unknown", "VERDICT_HANDOVER_YOUNG")
 
 
-def test_a_new_tenant_on_a_card_that_idled_all_along_gets_its_time():
+def test_a_new_tenant_on_a_gpu_that_idled_all_along_gets_its_time():
     use = only(track(0.0, schema="vgpuscope"), own(0.0, A, end=END - 300), own(0.0, B, begin=END - 240))
     assert (use.verdict, use.evidence.reasons[0]) == ("unknown", "VERDICT_HANDOVER_YOUNG")
     assert [one.verdict for one in use.tenants] == ["unknown"]
 
 
-def test_a_card_seen_throughout_is_judged_as_a_card_and_its_tenants_by_themselves():
+def test_a_gpu_seen_throughout_is_judged_as_a_gpu_and_its_tenants_by_themselves():
     use = only(track(0.9, schema="vgpuscope"), own(0.9, A, end=END - 300), own(0.0, B, begin=END - 240))
     assert use.verdict == "in_use"
     assert (pods(use.tenants), use.tenants[0].verdict) == (["b"], "unknown")
@@ -221,12 +221,12 @@ def test_a_source_that_has_just_begun_to_look_is_not_a_handover():
     assert use.evidence.reasons[0] == "VERDICT_LOW_COVERAGE"
 
 
-def test_a_pod_that_ended_leaves_no_idle_card_behind():
+def test_a_pod_that_ended_leaves_no_idle_gpu_behind():
     assert fleet(track(0.0, end=BEGIN + 200, tenant=A)) == ()
     assert fleet(own(0.0, A, end=BEGIN + 200)) == ()
 
 
-def test_a_card_that_fell_silent_is_unknown_not_gone():
+def test_a_gpu_that_fell_silent_is_unknown_not_gone():
     use = only(track(0.0, end=END - 200), own(0.0, A, end=END - 200))
     assert (use.verdict, use.evidence.reasons[0]) == ("unknown", "VERDICT_STALE")
 
@@ -262,7 +262,7 @@ def test_work_that_no_tenants_numbers_explain_makes_none_of_them_idle():
     assert use.tenants[0].evidence.reasons[0] == "VERDICT_UNEXPLAINED_WORK"
 
 
-def test_a_tenant_at_work_keeps_its_card_from_being_idle():
+def test_a_tenant_at_work_keeps_its_gpu_from_being_idle():
     use = only(track(0.0, schema="vgpuscope"), own(0.4, A))
     assert (use.verdict, use.evidence.reasons[0]) == ("in_use", "VERDICT_TENANT_WORKS")
 
@@ -272,13 +272,13 @@ def test_a_tenant_is_not_idle_while_another_source_saw_its_processes_work():
     assert [(one.tenant.pod, one.verdict) for one in use.tenants] == [("a", "in_use"), ("b", "in_use")]
 
 
-def test_a_new_tenant_is_not_held_to_the_use_that_a_card_had_before():
+def test_a_new_tenant_is_not_held_to_the_use_that_a_gpu_had_before():
     use = only(track(0.9, schema="vgpuscope"), track(0.9, tenant=A, begin=END - 240))
     assert (use.verdict, use.tenants[0].verdict) == ("in_use", "unknown")
     assert use.tenants[0].evidence.reasons[0] == "VERDICT_HANDOVER_YOUNG"
 
 
-def test_a_card_known_only_by_its_tenants_is_unknown():
+def test_a_gpu_known_only_by_its_tenants_is_unknown():
     use = only(own(0.0, A))
     assert (use.verdict, use.status, use.score.value, use.terms) == ("unknown", "unknown", None, {})
     assert use.tenants[0].verdict == "idle"
@@ -291,12 +291,12 @@ def test_a_tenant_holds_memory_by_its_own_limit():
     assert (use.tenants[0].use_class, use.tenants[0].evidence.held_memory) == ("idle-held", 0.75)
 
 
-def test_a_lone_tenant_has_its_cards_verdict():
+def test_a_lone_tenant_has_its_gpus_verdict():
     use = only(track(0.0, tenant=A))
     assert (use.tenants[0].verdict, use.tenants[0].evidence) == ("idle", use.evidence)
 
 
-def test_all_tenants_of_an_idle_shared_card_are_idle():
+def test_all_tenants_of_an_idle_shared_gpu_are_idle():
     assert [one.verdict for one in only(track(0.0, tenant=A), track(0.0, tenant=B)).tenants] == ["idle", "idle"]
 
 
@@ -311,15 +311,15 @@ def test_what_is_remembered_keeps_a_wandering_signal_from_flapping():
         previous = remembered(uses)
         heard.append((uses[0].verdict, uses[0].tenants[0].verdict))
     assert [verdict for verdict, _ in heard] == ["idle"] * 5 + ["in_use"] * 3 + ["idle"]
-    assert all(card == tenant for card, tenant in heard)
+    assert all(one_gpu == tenant for one_gpu, tenant in heard)
     assert {key: past[:2] for key, past in previous.items()} == {
-        card_key(uses[0]): ("idle", 1),
+        gpu_key(uses[0]): ("idle", 1),
         tenant_key(uses[0], A): ("idle", 1),
     }
 
 
 @pytest.mark.parametrize("scope", [{}, {"schema": "dcgm"}, {"own": False}, {"schema": "dcgm", "own": False}])
-def test_a_term_that_could_not_be_read_is_not_one_that_the_card_lacks(scope):
+def test_a_term_that_could_not_be_read_is_not_one_that_the_gpu_lacks(scope):
     fault = Fault(part="video", code="TIMEOUT", message="", terms=("encoder",), **scope)
     assert only(track(0.0), faults=(fault,)).verdict == "unknown"
     assert only(track(0.9), faults=(fault,)).verdict == "in_use"
@@ -340,12 +340,12 @@ def test_a_fault_of_something_else_takes_nothing_from_a_verdict(fault):
     assert only(track(0.0), faults=(fault,)).verdict == "idle"
 
 
-def test_what_could_not_be_read_of_tenants_is_theirs_and_what_could_not_of_cards_is_the_cards():
+def test_what_could_not_be_read_of_tenants_is_theirs_and_what_could_not_of_gpus_is_the_gpus():
     tracks = track(0.9, schema="vgpuscope"), own(0.9, A), own(0.0, B)
     of_tenants = Fault(part="", code="TIMEOUT", message="", terms=("sm_active",), own=True)
-    of_cards = Fault(part="", code="TIMEOUT", message="", terms=("sm_active",), own=False)
+    of_gpus = Fault(part="", code="TIMEOUT", message="", terms=("sm_active",), own=False)
     assert [one.verdict for one in only(*tracks, faults=(of_tenants,)).tenants] == ["in_use", "unknown"]
-    assert [one.verdict for one in only(*tracks, faults=(of_cards,)).tenants] == ["in_use", "idle"]
+    assert [one.verdict for one in only(*tracks, faults=(of_gpus,)).tenants] == ["in_use", "idle"]
 
 
 def test_a_target_that_was_not_reached_leaves_the_others_judged_and_marked():
@@ -373,7 +373,7 @@ def tracks(draw):
     power: dict[Term, Stat] = {"power": Stat(mean=draw(st.sampled_from((60.0, 240.0))), samples=seen)}
     return Track(
         schema=draw(st.sampled_from(("dcgm", "vgpuscope"))),
-        gpu_id=draw(st.sampled_from((CARD, OTHER))),
+        gpu_id=draw(st.sampled_from((GPU, OTHER))),
         mig=draw(st.sampled_from(("", "", "", "GI-1", "MIG-1"))),
         hostname=draw(st.sampled_from(("n1", "n2"))),
         model=draw(st.sampled_from(("NVIDIA L4", ""))),
@@ -394,16 +394,16 @@ def test_the_order_in_which_tracks_come_makes_no_difference(some, data):
 
 
 @given(fleets)
-def test_a_card_or_instance_is_there_at_most_once(some):
+def test_a_gpu_or_instance_is_there_at_most_once(some):
     uses = fleet(*some)
-    keys = [card_key(use) for use in uses]
+    keys = [gpu_key(use) for use in uses]
     assert len(keys) == len(set(keys))
     assert {use.gpu_id for use in uses} <= {track.gpu_id for track in some}
     assert all(not (a.gpu_id == b.gpu_id and not a.mig) for a, b in pairwise(uses))
 
 
 @given(fleets)
-def test_nobody_has_and_had_a_card_at_once(some):
+def test_nobody_has_and_had_a_gpu_at_once(some):
     for use in fleet(*some):
         assert not {one.tenant for one in use.tenants} & {one.tenant for one in use.former}
 
@@ -427,7 +427,7 @@ def test_power_held_against_a_guessed_limit_changes_the_status_and_not_the_class
 
 
 @given(fleets)
-def test_no_card_is_idle_while_a_track_of_it_that_goes_on_shows_work(some):
+def test_no_gpu_is_idle_while_a_track_of_it_that_goes_on_shows_work(some):
     for use in fleet(*some):
         live = [
             stat.max
@@ -441,7 +441,7 @@ def test_no_card_is_idle_while_a_track_of_it_that_goes_on_shows_work(some):
 
 
 @given(fleets)
-def test_no_card_or_tenant_is_idle_that_was_not_seen_for_most_of_the_window(some):
+def test_no_gpu_or_tenant_is_idle_that_was_not_seen_for_most_of_the_window(some):
     for use in fleet(*some):
         for judged in (use, *use.tenants):
             if judged.verdict == "idle":
@@ -450,19 +450,19 @@ def test_no_card_or_tenant_is_idle_that_was_not_seen_for_most_of_the_window(some
 
 
 @given(fleets, st.integers(0, 7))
-def test_a_card_does_not_change_by_what_is_seen_of_another(some, which):
-    alone = [track for track in some if track.gpu_id == CARD]
-    assert [use for use in fleet(*some) if use.gpu_id == CARD] == list(fleet(*alone))
+def test_a_gpu_does_not_change_by_what_is_seen_of_another(some, which):
+    alone = [track for track in some if track.gpu_id == GPU]
+    assert [use for use in fleet(*some) if use.gpu_id == GPU] == list(fleet(*alone))
 
 
 @given(st.lists(st.sampled_from((A, B, Tenant(namespace="x", pod="c"))), min_size=1, max_size=3, unique=True), levels)
-def test_as_many_tenants_as_share_it_still_make_one_card_with_one_score(tenants, level):
+def test_as_many_tenants_as_share_it_still_make_one_gpu_with_one_score(tenants, level):
     shared = only(*(track(level, tenant=tenant) for tenant in tenants))
     alone = only(track(level, tenant=tenants[0]))
     assert (shared.score, shared.status, shared.verdict) == (alone.score, alone.status, alone.verdict)
 
 
-def test_a_card_of_whose_compute_nothing_is_known_has_neither_score_nor_status():
+def test_a_gpu_of_whose_compute_nothing_is_known_has_neither_score_nor_status():
     memory = {"mem_used": Stat(mean=0.0, samples=20), "mem_total": Stat(mean=GIB, samples=20)}
     use = only(track(terms=memory, mig="MIG-1", tenant=A))
     assert (use.score.value, use.status, use.verdict) == (None, "unknown", "unknown")
@@ -470,26 +470,26 @@ def test_a_card_of_whose_compute_nothing_is_known_has_neither_score_nor_status()
     assert (use.status, use.verdict) == ("idle", "idle")
 
 
-def test_a_card_that_was_seen_too_little_is_not_told_to_be_idle_or_low():
+def test_a_gpu_that_was_seen_too_little_is_not_told_to_be_idle_or_low():
     thin = replace(track(0.0, tenant=A), terms=terms(0.0, samples=8))
     assert (only(thin).score.value, only(thin).status) == (0.0, "unknown")
     busy = replace(track(0.9, tenant=A), terms=terms(0.9, samples=8))
     assert (only(busy).status, only(busy).verdict) == ("normal", "unknown")
 
 
-def test_a_card_at_work_is_not_called_low_for_the_memory_that_it_holds():
+def test_a_gpu_at_work_is_not_called_low_for_the_memory_that_it_holds():
     burst = {"gpu_util": Stat(max=0.9, samples=20), "mem_used": Stat(mean=1 * GIB), "mem_total": Stat(mean=80 * GIB)}
     use = only(track(tenant=A, terms=burst))  # as from an engine that answered only one of two queries
     assert (use.verdict, use.use_class, use.status) == ("in_use", "busy", "unknown")
 
 
-def test_a_fleet_of_many_blocks_is_judged_to_the_last_card(monkeypatch):
+def test_a_fleet_of_many_blocks_is_judged_to_the_last_gpu(monkeypatch):
     monkeypatch.setattr("vgpuscope.logic.fleet.assembly._BLOCK", 2)
-    cards = [f"GPU-{number}" for number in range(5)]
-    assert [use.gpu_id for use in fleet(*(track(gpu_id=card) for card in cards))] == cards
+    gpus = [f"GPU-{number}" for number in range(5)]
+    assert [use.gpu_id for use in fleet(*(track(gpu_id=one_gpu) for one_gpu in gpus))] == gpus
 
 
-def test_a_lone_tenant_has_its_card_since_its_numbers_began():
+def test_a_lone_tenant_has_its_gpu_since_its_numbers_began():
     late, always = only(track(begin=BEGIN + 200, tenant=A)), only(track(tenant=A))
     assert (late.tenants[0].since, always.tenants[0].since) == (BEGIN + 215, None)
     assert late.evidence.held_since == BEGIN + 215

@@ -69,11 +69,11 @@ def test_a_model_that_nobody_knows_has_the_seeds_250_watts():
     assert reference(found) == "250 W (default)"
 
 
-def test_the_cards_own_limit_goes_before_the_table_and_the_table_before_the_default():
-    card = terms([0.0], [0.0], [0], [80], [200])
-    by_table = score(card, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights())
+def test_the_gpus_own_limit_goes_before_the_table_and_the_table_before_the_default():
+    gpu = terms([0.0], [0.0], [0], [80], [200])
+    by_table = score(gpu, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights())
     by_metric = score(
-        {**card, "power_limit": Stat(mean=500.0, samples=1)}, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights()
+        {**gpu, "power_limit": Stat(mean=500.0, samples=1)}, model="NVIDIA A100-SXM4-80GB", weights=ScoreWeights()
     )
     assert (points(by_table, "power"), reference(by_table)) == (5.0, "400 W (table: NVIDIA A100-SXM4-80GB)")
     assert (points(by_metric, "power"), reference(by_metric)) == (4.0, "limit 500 W (metric)")
@@ -87,9 +87,9 @@ def test_a_missing_term_gives_its_weight_to_the_others(util, copy, used):
 
 
 def test_memory_without_a_total_is_missing_unless_a_default_is_given():
-    card = terms([0.5], None, [GIB])
-    assert points(score(card, model="", weights=ScoreWeights()), "mem_used") is None
-    assumed = score(card, model="", weights=ScoreWeights(), default_memory=2 * GIB)
+    gpu = terms([0.5], None, [GIB])
+    assert points(score(gpu, model="", weights=ScoreWeights()), "mem_used") is None
+    assumed = score(gpu, model="", weights=ScoreWeights(), default_memory=2 * GIB)
     assert isclose(assumed.value, 100 * (0.5 * 0.5 + 0.2 * 0.5) / 0.7)
     assert reference(assumed, "mem_used") == "2 GiB (default)"
 
@@ -133,9 +133,9 @@ def test_only_what_weighs_nothing_has_no_score():
 
 @given(st.sampled_from((nan, inf, -inf, -1.0, 2147483632.0, None)))
 def test_what_cannot_be_true_was_not_measured(bad):
-    card = terms([0.4], [0.1], [GIB], [4 * GIB], [100], [400])
-    without = {name: stat for name, stat in card.items() if name != "gpu_util"}
-    spoilt = {**card, "gpu_util": Stat(mean=bad, samples=9)}
+    gpu = terms([0.4], [0.1], [GIB], [4 * GIB], [100], [400])
+    without = {name: stat for name, stat in gpu.items() if name != "gpu_util"}
+    spoilt = {**gpu, "gpu_util": Stat(mean=bad, samples=9)}
     assert score(spoilt, model="", weights=ScoreWeights()) == score(without, model="", weights=ScoreWeights())
 
 
@@ -147,10 +147,10 @@ def test_a_total_or_a_limit_of_zero_is_not_divided_by():
 
 @given(st.floats(0.001, 1000), ratios, ratios)
 def test_only_the_proportions_of_weights_count(factor, util, copy):
-    card = terms([util], [copy], [1], [2], [100])
+    gpu = terms([util], [copy], [1], [2], [100])
     heavy = ScoreWeights(gpu_util=0.5 * factor, mem_copy=0.2 * factor, mem_used=0.2 * factor, power=0.1 * factor)
-    plain = score(card, model="", weights=ScoreWeights()).value
-    assert isclose(score(card, model="", weights=heavy).value, plain, abs_tol=1e-9)
+    plain = score(gpu, model="", weights=ScoreWeights()).value
+    assert isclose(score(gpu, model="", weights=heavy).value, plain, abs_tol=1e-9)
 
 
 @given(util=ratios, copy=ratios, power=st.floats(0, 1000), used=ratios)
@@ -161,8 +161,8 @@ def test_a_score_lies_within_0_and_100_and_is_the_sum_of_its_points(util, copy, 
 
 
 def test_thin_coverage_lowers_the_confidence():
-    card: dict[Term, Stat] = {"gpu_util": Stat(mean=0.5, samples=10), "mem_copy": Stat(mean=0.5, samples=20)}
-    assert isclose(score(card, model="", weights=ScoreWeights(), expected=20).confidence, 0.5 * 0.5 + 0.2)
+    gpu: dict[Term, Stat] = {"gpu_util": Stat(mean=0.5, samples=10), "mem_copy": Stat(mean=0.5, samples=20)}
+    assert isclose(score(gpu, model="", weights=ScoreWeights(), expected=20).confidence, 0.5 * 0.5 + 0.2)
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -0.1])

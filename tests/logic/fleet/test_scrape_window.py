@@ -44,7 +44,7 @@ def about(value):
     return pytest.approx(value)
 
 
-def card(metric, value, uuid="GPU-1"):
+def gpu(metric, value, uuid="GPU-1"):
     return f'{metric.name}{{node="n1",gpu_uuid="{uuid}"}} {value}'
 
 
@@ -130,7 +130,7 @@ def test_of_our_own_agent_mean_and_maximum_are_those_of_its_windows(rows):
     metrics = (m.GPU_UTILIZATION, m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION_MAX)
     target = Target()
     for at, row in enumerate(rows, 1):
-        target.show(at, *(card(metric, v) for metric, v in zip(metrics, row, strict=True) if v is not None))
+        target.show(at, *(gpu(metric, v) for metric, v in zip(metrics, row, strict=True) if v is not None))
     good = [[row[i] for row in rows if row[i] is not None and 0 <= row[i] <= 1 + 1e-6] for i in range(3)]
     said = [[row[i] for row in rows if row[i] is not None] for i in range(3)]
     if not any(said):
@@ -150,14 +150,14 @@ def test_of_our_own_agent_mean_and_maximum_are_those_of_its_windows(rows):
 def test_a_burst_between_two_scrapes_shows_in_the_maximum():
     target = Target()
     for at in (15, 30, 45):
-        target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_UTILIZATION_MAX, 0.9 if at == 30 else 0))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0), gpu(m.GPU_UTILIZATION_MAX, 0.9 if at == 30 else 0))
     assert target.only(0, 60).terms["gpu_util"].max == 0.9
 
 
 def test_a_gap_stays_a_gap():
     target = Target()
     for at in (15, 30, 120, 135):
-        target.show(at, card(m.GPU_UTILIZATION, 1))
+        target.show(at, gpu(m.GPU_UTILIZATION, 1))
     stat = target.only(0, 150).terms["gpu_util"]
     assert (stat.mean, stat.samples) == (1.0, 4)
 
@@ -172,14 +172,14 @@ def test_a_handover_shows_in_first_and_last():
 
 def test_a_tenants_own_part_is_marked_as_such():
     target = Target()
-    target.show(1, container(m.CONTAINER_SM, 0.3), container(m.CONTAINER_SM_MAX, 0.8), card(m.GPU_UTILIZATION, 0.5))
+    target.show(1, container(m.CONTAINER_SM, 0.3), container(m.CONTAINER_SM_MAX, 0.8), gpu(m.GPU_UTILIZATION, 0.5))
     whole, own = sorted(target.tracks(0, 1), key=lambda track: track.own)
     assert (whole.own, whole.tenant, set(whole.terms)) == (False, None, {"gpu_util"})
     assert own.tenant == Tenant(namespace="ml", pod="train", container="main", pod_uid="u1")
     assert (own.terms["process_sm"].mean, own.terms["process_sm"].max) == (0.3, 0.8)
 
 
-def test_a_container_that_holds_a_card_without_a_process_is_there_without_numbers():
+def test_a_container_that_holds_a_gpu_without_a_process_is_there_without_numbers():
     target = Target()
     target.show(1, container(m.CONTAINER_PROCESSES, 0))
     assert (target.only(0, 1).own, target.only(0, 1).terms) == (True, {})
@@ -195,18 +195,18 @@ def test_index_and_model_come_from_the_info_metric_as_it_is_now():
     target = Target()
     for at, index in ((1, 0), (2, 3)):
         info = f'node="n1",gpu_uuid="GPU-1",gpu_index="{index}",model="NVIDIA A100"'
-        target.show(at, f"{m.GPU_INFO.name}{{{info}}} 1", card(m.GPU_POWER, 80), container(m.CONTAINER_SM, 0))
+        target.show(at, f"{m.GPU_INFO.name}{{{info}}} 1", gpu(m.GPU_POWER, 80), container(m.CONTAINER_SM, 0))
     for track in target.tracks(0, 2):
         assert (track.gpu_index, track.model, track.hostname) == ("3", "NVIDIA A100", "n1")
 
 
-def test_a_card_of_which_nothing_is_measured_is_there_all_the_same():
+def test_a_gpu_of_which_nothing_is_measured_is_there_all_the_same():
     target = Target()
     target.show(1, f'{m.GPU_INFO.name}{{node="n1",gpu_uuid="GPU-1",gpu_index="0",model="X"}} 1')
     assert target.only(0, 1).terms == {}
 
 
-def test_a_lost_card_without_a_name_is_no_card():
+def test_a_lost_gpu_without_a_name_is_no_gpu():
     target = Target()
     target.show(1, f'{m.GPU_INFO.name}{{node="n1",gpu_uuid="unknown-3",gpu_index="3",model="unknown"}} 1')
     assert target.tracks(0, 1) == []
@@ -243,7 +243,7 @@ def test_all_memory_is_the_sum_of_its_parts_where_no_metric_gives_it():
 
 def test_names_of_dcgm_on_a_page_of_our_own_do_not_count_twice():
     target = Target()
-    target.show(1, card(m.GPU_UTILIZATION, 0.5), dcgm(UTIL, 50, pod="train"))
+    target.show(1, gpu(m.GPU_UTILIZATION, 0.5), dcgm(UTIL, 50, pod="train"))
     assert [track.schema for track in target.tracks(0, 1)] == ["vgpuscope"]
 
 
@@ -257,7 +257,7 @@ def test_of_two_series_of_the_same_thing_the_higher_counts():
 def test_a_clock_that_was_set_back_leaves_no_samples_in_the_future():
     target = Target()
     for at in (100, 200, 150, 160):
-        target.show(at, card(m.GPU_UTILIZATION, at / 1000))
+        target.show(at, gpu(m.GPU_UTILIZATION, at / 1000))
     assert replace(target.only(0, 1000).terms["gpu_util"], holes=None) == Stat(
         mean=about((0.1 + 0.15 + 0.16) / 3), max=0.16, p95=about(0.159), samples=3
     )
@@ -266,10 +266,10 @@ def test_a_clock_that_was_set_back_leaves_no_samples_in_the_future():
 def test_what_is_forgotten_is_gone_and_may_come_back():
     target = Target()
     info = f'{m.GPU_INFO.name}{{node="n1",gpu_uuid="GPU-1",gpu_index="0",model="X"}} 1'
-    target.show(1, info, card(m.GPU_UTILIZATION, 0.5))
+    target.show(1, info, gpu(m.GPU_UTILIZATION, 0.5))
     target.pages.forget(10)
     assert not target.pages
-    target.show(20, info, card(m.GPU_UTILIZATION, 0.6), card(m.GPU_POWER, 80))
+    target.show(20, info, gpu(m.GPU_UTILIZATION, 0.6), gpu(m.GPU_POWER, 80))
     assert target.only(0, 20).model == "X"
     assert {name: stat.samples for name, stat in target.only(0, 20).terms.items()} == {"gpu_util": 1, "power": 1}
 
@@ -277,7 +277,7 @@ def test_what_is_forgotten_is_gone_and_may_come_back():
 def test_memory_does_not_grow_with_time_and_what_is_to_be_kept_is_kept():
     target = Target()
     for at in range(300):
-        target.show(at, card(m.GPU_UTILIZATION, 0.5))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0.5))
         target.pages.forget(at - 40)
         assert target.only(at - 40, at).terms["gpu_util"].samples == min(at + 1, 40)
     (row,) = target.pages._rows.values()
@@ -296,15 +296,13 @@ def test_memory_does_not_grow_with_time_and_what_is_to_be_kept_is_kept():
 )
 def test_a_condition_chooses_what_is_kept(condition, tenants):
     agent, exporter = Target(condition), Target(condition)
-    agent.show(
-        1, card(m.GPU_UTILIZATION, 0.5), *(container(m.CONTAINER_SM, 0.5, pod=pod) for pod in ("train", "other"))
-    )
+    agent.show(1, gpu(m.GPU_UTILIZATION, 0.5), *(container(m.CONTAINER_SM, 0.5, pod=pod) for pod in ("train", "other")))
     exporter.show(1, dcgm(UTIL, 50, pod="dcgm"))
     found = [*agent.tracks(0, 2), *exporter.tracks(0, 2)]
     assert {track.tenant.pod if track.tenant else None for track in found} == tenants
 
 
-def test_cards_that_nobody_has_are_there_only_if_the_condition_lets_them():
+def test_gpus_that_nobody_has_are_there_only_if_the_condition_lets_them():
     for condition, there in (("{}", 1), ('{pod!=""}', 0)):
         target = Target(condition)
         target.show(1, dcgm(UTIL, 50))
@@ -334,21 +332,21 @@ def test_a_target_that_shows_one_sample_for_ever_is_found_out():
 def test_pages_that_were_missed_are_a_hole():
     target = Target()
     for at in (*range(10, 110, 10), *range(400, 610, 10)):
-        target.show(at, card(m.GPU_UTILIZATION, 0))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0))
     assert target.tracks(0, 600)[0].terms["gpu_util"].holes == (Hole(100, 400),)
 
 
 def test_a_target_that_is_known_for_a_part_of_the_window_leaves_its_beginning_unseen():
     target = Target()
     for at in range(300, 610, 10):
-        target.show(at, card(m.GPU_UTILIZATION, 0))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0))
     assert target.only(0, 600).terms["gpu_util"].holes == (Hole(0, 300),)
 
 
 def test_samples_that_cannot_be_true_are_not_seen():
     target = Target()
     for at in range(10, 610, 10):
-        target.show(at, card(m.GPU_UTILIZATION, "NaN" if 200 <= at < 400 else 0))
+        target.show(at, gpu(m.GPU_UTILIZATION, "NaN" if 200 <= at < 400 else 0))
     assert target.only(0, 600).terms["gpu_util"].holes == (Hole(190, 400),)
 
 
@@ -363,16 +361,16 @@ def test_base_unit_names_are_understood_by_their_values(values, found):
 
 
 def flag(metric, label, word, value):
-    return card(metric, value).replace("}", f',{label}="{word}"}}')
+    return gpu(metric, value).replace("}", f',{label}="{word}"}}')
 
 
-def test_a_lost_card_is_known_to_be_lost_and_its_xids_are_those_of_the_window():
+def test_a_lost_gpu_is_known_to_be_lost_and_its_xids_are_those_of_the_window():
     target = Target()
     for at in range(10, 60, 10):
         lost = at >= 40
         target.show(
             at,
-            card(m.GPU_UTILIZATION, 0),
+            gpu(m.GPU_UTILIZATION, 0),
             flag(m.GPU_HEALTH, "health", "ok", int(not lost)),
             flag(m.GPU_HEALTH, "health", "lost", int(lost)),
             flag(m.GPU_XIDS, "xid", "31", 4),  # since before the first page
@@ -395,14 +393,14 @@ def test_a_container_that_has_not_started_is_known_to_be_so_until_it_starts():
 def test_a_counter_is_read_as_its_rate_also_over_a_new_beginning():
     target = Target()
     for at, joules in ((10, 1000), (20, 3000), (30, 500), (40, 2500)):  # 2,000 J in 10 s, a restart, 500, then 2,000
-        target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_ENERGY, joules))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0), gpu(m.GPU_ENERGY, joules))
     assert target.only(0, 40).terms["energy"].mean == pytest.approx(4500 / 30)
 
 
 def test_own_scrapes_call_an_idle_gpu_idle_within_the_window_and_three_scrapes():
     target, found = Target(), None
     for at in range(7, 1200, 15):  # whenever the first scrape was
-        target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_UTILIZATION_MAX, 0))
+        target.show(at, gpu(m.GPU_UTILIZATION, 0), gpu(m.GPU_UTILIZATION_MAX, 0))
         tracks = tuple(target.pages.tracks(begin=at - 600, end=at, interval=15))
         reading = Reading(window=Window(begin=at - 600, end=at, interval=15), tracks=tracks)
         (use,) = assemble(

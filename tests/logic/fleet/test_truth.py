@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.logic.fleet.test_assembly import fleet as judged_fleet
 from tests.logic.fleet.test_assembly import fleets
-from tests.logic.fleet.truth import BEGIN, GIB, analysed, card, own, pod, the
+from tests.logic.fleet.truth import BEGIN, GIB, analysed, gpu, own, pod, the
 from vgpuscope.logic.fleet.assembly import remembered
 from vgpuscope.logic.fleet.scoring import believable
 from vgpuscope.logic.fleet.verdict import VerdictRules
@@ -21,18 +21,18 @@ from vgpuscope.views.fleet.evidence import sentences
 
 
 def test_a_pod_that_encodes_video_is_not_listed_as_idle():
-    use = the(card(util=0.0, copy=0.0, memory=2, total=80, watts=60, limit=400, encoder=0.6, tenant=pod("video")))
+    use = the(gpu(util=0.0, copy=0.0, memory=2, total=80, watts=60, limit=400, encoder=0.6, tenant=pod("video")))
     assert (use.verdict, use.status) == ("in_use", "low")
 
 
-def test_one_burst_in_the_window_keeps_a_card_from_the_status_idle():
-    use = the(card(util=lambda t: 0.9 if 300 <= t < 330 else 0.0, copy=0.0, memory=1, total=80, watts=60, limit=400))
+def test_one_burst_in_the_window_keeps_a_gpu_from_the_status_idle():
+    use = the(gpu(util=lambda t: 0.9 if 300 <= t < 330 else 0.0, copy=0.0, memory=1, total=80, watts=60, limit=400))
     assert use.score.value < 10
     assert (use.verdict, use.status) == ("in_use", "low")
 
 
-def test_a_card_that_cannot_be_judged_is_not_listed_as_idle_or_low():
-    use = the(card(begin=400, util=0.0, copy=0.0, memory=1, total=80, watts=60, limit=400))
+def test_a_gpu_that_cannot_be_judged_is_not_listed_as_idle_or_low():
+    use = the(gpu(begin=400, util=0.0, copy=0.0, memory=1, total=80, watts=60, limit=400))
     assert use.score.value < 10
     assert (use.verdict, use.status) == ("unknown", "unknown")
 
@@ -62,7 +62,7 @@ def test_no_status_says_more_than_its_verdict(some):
 
 def quiet(**more):
     given = {"util": 0.0, "copy": 0.0, "memory": 20, "total": 80, **more}
-    return card(tenant=pod("a"), **given)
+    return gpu(tenant=pod("a"), **given)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def quiet(**more):
         ("a model of tomorrow", 360, None, "250 W (default)"),
     ],
 )
-def test_a_card_that_shows_no_work_and_draws_much_power_is_unknown(model, watts, limit, source):
+def test_a_gpu_that_shows_no_work_and_draws_much_power_is_unknown(model, watts, limit, source):
     use = the(quiet(model=model, watts=watts, **({"limit": limit} if limit else {})))
     assert (use.verdict, use.use_class, use.evidence.reasons[0]) == ("unknown", "unknown", "VERDICT_POWER_DISAGREES")
     assert source in sentences(use.evidence, "en")[0]
@@ -95,7 +95,7 @@ def test_where_doubt_begins_is_a_setting():
 
 def hung(**more):
     given = {"util": 1.0, "copy": 0.01, "memory": 60, "total": 80, "watts": 90, "limit": 400, **more}
-    return card(tenant=pod("train"), **given)
+    return gpu(tenant=pod("train"), **given)
 
 
 @pytest.mark.parametrize("more", [{}, {"sm_active": 0.02}, {"util": lambda t: 0.0 if t < 15 else 1.0}])
@@ -108,10 +108,10 @@ def test_a_job_that_hangs_in_a_collective_is_stalled_and_in_use(more):
     assert "limit 400 W (metric)" in said
 
 
-def test_the_tables_limit_is_good_enough_to_call_a_card_stalled_and_a_guess_is_not():
+def test_the_tables_limit_is_good_enough_to_call_a_gpu_stalled_and_a_guess_is_not():
     terms = {"util": 1.0, "copy": 0.01, "watts": 55, "tenant": pod("a")}
-    assert the(card(**terms)).use_class == "stalled"
-    assert the(card(**terms, model="a small card of tomorrow")).use_class == "busy"
+    assert the(gpu(**terms)).use_class == "stalled"
+    assert the(gpu(**terms, model="a small card of tomorrow")).use_class == "busy"
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_the_tables_limit_is_good_enough_to_call_a_card_stalled_and_a_guess_is_n
         {"util": lambda t: 1.0 if t < 540 else 0.0},  # it ended
     ],
 )
-def test_a_card_that_does_something_is_not_stalled(more):
+def test_a_gpu_that_does_something_is_not_stalled(more):
     assert the(hung(**more)).use_class != "stalled"
 
 
-def test_a_card_that_was_seen_for_half_the_window_is_not_stalled():
+def test_a_gpu_that_was_seen_for_half_the_window_is_not_stalled():
     assert the(hung(begin=300)).use_class == "unknown"
 
 
-def test_the_only_tenant_of_a_stalled_card_is_the_one_that_stalls():
+def test_the_only_tenant_of_a_stalled_gpu_is_the_one_that_stalls():
     device = {"schema": "vgpuscope", "util": 1.0, "copy": 0.01, "memory": 60, "total": 80, "watts": 90, "limit": 400}
-    (alone,) = the(card(**device), own("train", sm=1.0, memory=60)).tenants
+    (alone,) = the(gpu(**device), own("train", sm=1.0, memory=60)).tenants
     assert (alone.verdict, alone.use_class) == ("in_use", "stalled")
     assert "22.5 %" in sentences(alone.evidence, "en")[-1]
-    beside = the(card(**device), own("train", sm=1.0, memory=60), own("idle", sm=0.0, memory=0)).tenants
+    beside = the(gpu(**device), own("train", sm=1.0, memory=60), own("idle", sm=0.0, memory=0)).tenants
     assert [(one.tenant.pod, one.use_class) for one in beside] == [("idle", "idle"), ("train", "busy")]
 
 
@@ -147,7 +147,7 @@ def test_the_only_tenant_of_a_stalled_card_is_the_one_that_stalls():
 
 @pytest.mark.parametrize("health", ["lost", "unresponsive", "reset-required"])
 def test_a_lost_gpu_is_unknown_whatever_it_did_before(health):
-    before = card(end=30, schema="vgpuscope", util=1.0, copy=0.8, memory=70, total=80, watts=390, limit=400)
+    before = gpu(end=30, schema="vgpuscope", util=1.0, copy=0.8, memory=70, total=80, watts=390, limit=400)
     use = the(replace(before, health=health, xids=(79,), target="node-1:9394"), own("train", end=30, sm=1.0, memory=70))
     assert (use.verdict, use.use_class, use.status, use.score.value) == ("unknown", "unknown", "unknown", None)
     assert (use.health, use.xids, use.target) == (health, (79,), "node-1:9394")
@@ -155,25 +155,25 @@ def test_a_lost_gpu_is_unknown_whatever_it_did_before(health):
 
 
 def test_no_tenant_of_a_lost_gpu_is_judged():
-    device = replace(card(schema="vgpuscope", util=0.0, copy=0.0, memory=1, total=80), health="lost")
-    use = the(device, own("a", sm=0.0, memory=1), own("b", sm=0.4, memory=1), card(tenant=pod("c"), util=0.0))
+    device = replace(gpu(schema="vgpuscope", util=0.0, copy=0.0, memory=1, total=80), health="lost")
+    use = the(device, own("a", sm=0.0, memory=1), own("b", sm=0.4, memory=1), gpu(tenant=pod("c"), util=0.0))
     assert {(one.verdict, one.status, one.use_class) for one in use.tenants} == {("unknown", "unknown", "unknown")}
     assert {one.evidence.reasons[0] for one in use.tenants} == {"VERDICT_GPU_LOST"}
 
 
 def test_the_instances_of_a_lost_gpu_are_lost_with_it():
-    device = replace(card(schema="vgpuscope", watts=60), health="lost", xids=(79,))
-    use = the(device, card(schema="vgpuscope", mig="MIG-1", engine=0.5, memory=1, total=10))
+    device = replace(gpu(schema="vgpuscope", watts=60), health="lost", xids=(79,))
+    use = the(device, gpu(schema="vgpuscope", mig="MIG-1", engine=0.5, memory=1, total=10))
     assert (use.mig, use.verdict, use.health, use.xids) == ("MIG-1", "unknown", "lost", (79,))
 
 
 def test_a_gpu_that_is_well_says_so_and_is_judged():
-    use = the(replace(card(util=0.0, copy=0.0, total=80, memory=1), health="ok", xids=(13,)))
+    use = the(replace(gpu(util=0.0, copy=0.0, total=80, memory=1), health="ok", xids=(13,)))
     assert (use.verdict, use.health, use.xids) == ("idle", "ok", (13,))
 
 
 def test_a_tenant_that_has_not_started_cuda_is_not_called_idle():
-    device = card(schema="vgpuscope", util=0.7, copy=0.2, memory=20, total=80)
+    device = gpu(schema="vgpuscope", util=0.7, copy=0.2, memory=20, total=80)
     use = the(device, own("busy", sm=0.7, memory=20), own("new", sm=0.0, memory=0, state="not-started"))
     new = use.tenants[1]
     assert (new.verdict, new.use_class, new.status) == ("unknown", "not-started", "unknown")
@@ -181,14 +181,14 @@ def test_a_tenant_that_has_not_started_cuda_is_not_called_idle():
 
 
 def test_a_gpu_whose_only_tenant_has_not_started_is_not_idle_either():
-    device = card(schema="vgpuscope", util=0.0, copy=0.0, memory=0, total=80)
+    device = gpu(schema="vgpuscope", util=0.0, copy=0.0, memory=0, total=80)
     use = the(device, own("new", sm=0.0, memory=0, state="not-started"))
     assert (use.verdict, use.use_class, use.status) == ("unknown", "not-started", "unknown")
 
 
 @pytest.mark.parametrize("state", ["", "idle", "unknown", "active"])
 def test_little_memory_is_not_a_sign_of_not_having_started(state):
-    device = card(schema="vgpuscope", util=0.7, copy=0.2, memory=20, total=80)
+    device = gpu(schema="vgpuscope", util=0.7, copy=0.2, memory=20, total=80)
     use = the(device, own("busy", sm=0.7, memory=20), own("empty", sm=0.0, memory=0, state=state))
     assert (use.tenants[1].verdict, use.tenants[1].use_class) == ("idle", "idle")
 
@@ -198,33 +198,33 @@ def test_little_memory_is_not_a_sign_of_not_having_started(state):
 LEVELS = {"util": 0.6, "copy": 0.3, "memory": 40, "total": 80, "watts": 240, "limit": 400}
 
 
-def whole_card_as_seen():
+def whole_gpu_as_seen():
     """One GPU, used by one pod and then by two, as exporters and conditions let it be seen."""
     theirs = {"schema": "dcgm", **LEVELS}
     ours = {"schema": "vgpuscope", **LEVELS}
     a, b = own("a", sm=0.4, memory=30), own("b", sm=0.2, memory=10)
     return {
-        "dcgm, the pod": [card(tenant=pod("a"), **theirs)],
-        "dcgm, no pod": [card(**theirs)],
-        "dcgm, both pods": [card(tenant=pod("a"), **theirs), card(tenant=pod("b"), **theirs)],
-        "dcgm, a condition leaves one": [card(tenant=pod("b"), **theirs)],
-        "agent": [card(**ours), a, b],
-        "agent, a condition leaves one": [card(**ours), b],
-        "agent, a condition leaves none": [card(**ours)],
-        "agent and dcgm": [card(**ours), a, b, card(tenant=pod("a"), **theirs), card(tenant=pod("b"), **theirs)],
+        "dcgm, the pod": [gpu(tenant=pod("a"), **theirs)],
+        "dcgm, no pod": [gpu(**theirs)],
+        "dcgm, both pods": [gpu(tenant=pod("a"), **theirs), gpu(tenant=pod("b"), **theirs)],
+        "dcgm, a condition leaves one": [gpu(tenant=pod("b"), **theirs)],
+        "agent": [gpu(**ours), a, b],
+        "agent, a condition leaves one": [gpu(**ours), b],
+        "agent, a condition leaves none": [gpu(**ours)],
+        "agent and dcgm": [gpu(**ours), a, b, gpu(tenant=pod("a"), **theirs), gpu(tenant=pod("b"), **theirs)],
         "agent with its own dcgm names": [
-            card(**ours),
+            gpu(**ours),
             a,
             b,
-            card(schema="dcgm", tenant=pod("a"), util=0.4, memory=30, watts=160),
-            card(schema="dcgm", tenant=pod("b"), util=0.2, memory=10, watts=80),
+            gpu(schema="dcgm", tenant=pod("a"), util=0.4, memory=30, watts=160),
+            gpu(schema="dcgm", tenant=pod("b"), util=0.2, memory=10, watts=80),
         ],
-        "two replicas": [card(tenant=pod("a"), **theirs)] * 2,
+        "two replicas": [gpu(tenant=pod("a"), **theirs)] * 2,
     }
 
 
 def test_a_gpu_has_the_same_score_from_every_source_and_with_every_condition():
-    scores = {how: the(*tracks).score.value for how, tracks in whole_card_as_seen().items()}
+    scores = {how: the(*tracks).score.value for how, tracks in whole_gpu_as_seen().items()}
     expected = 100 * (0.5 * 0.6 + 0.2 * 0.3 + 0.2 * 0.5 + 0.1 * 0.6)
     assert scores == dict.fromkeys(scores, pytest.approx(expected))
 
@@ -232,16 +232,16 @@ def test_a_gpu_has_the_same_score_from_every_source_and_with_every_condition():
 def instance_as_seen(**profiling):
     """A MIG instance with 7.7 of 10 GiB in use; the GPU draws 250 W, of which somebody gives the pod 60."""
     mine = {"memory": 7.7, "total": 10, "tenant": pod("a"), **profiling}
-    ours = card(schema="vgpuscope", mig="MIG-1", memory=7.7, total=10)
-    agent = [card(schema="vgpuscope", util=0.9, watts=250, limit=400), ours, own("a", mig="MIG-1", memory=7, total=10)]
+    ours = gpu(schema="vgpuscope", mig="MIG-1", memory=7.7, total=10)
+    agent = [gpu(schema="vgpuscope", util=0.9, watts=250, limit=400), ours, own("a", mig="MIG-1", memory=7, total=10)]
     return {
-        "dcgm": [card(mig="GI-1", **mine)],
-        "dcgm, utilisation said to be 0": [card(mig="GI-1", util=0.0, copy=0.0, **mine)],
-        "dcgm, power of the card": [card(mig="GI-1", watts=250, limit=400, **mine)],
-        "dcgm, power of the pod": [card(mig="GI-1", watts=60, **mine)],
+        "dcgm": [gpu(mig="GI-1", **mine)],
+        "dcgm, utilisation said to be 0": [gpu(mig="GI-1", util=0.0, copy=0.0, **mine)],
+        "dcgm, power of the card": [gpu(mig="GI-1", watts=250, limit=400, **mine)],
+        "dcgm, power of the pod": [gpu(mig="GI-1", watts=60, **mine)],
         **({} if profiling else {"agent": agent}),
-        "agent and dcgm names": [*agent, card(mig="GI-1", watts=60, util=0.0, **mine)],
-        "agent and dcgm names, the card filtered": [*agent[1:], card(mig="GI-1", watts=60, **mine)],
+        "agent and dcgm names": [*agent, gpu(mig="GI-1", watts=60, util=0.0, **mine)],
+        "agent and dcgm names, the card filtered": [*agent[1:], gpu(mig="GI-1", watts=60, **mine)],
     }
 
 
@@ -266,23 +266,23 @@ def test_a_mig_instance_has_one_score_by_its_profiling_metrics_whoever_reports_i
 
 @pytest.mark.parametrize("watts", [60, 250, 390])
 def test_power_of_a_mig_instance_neither_contradicts_nor_makes_it_stalled(watts):
-    quiet_one = card(mig="GI-1", engine=0.0, memory=1, total=10, watts=watts, limit=400, tenant=pod("a"))
+    quiet_one = gpu(mig="GI-1", engine=0.0, memory=1, total=10, watts=watts, limit=400, tenant=pod("a"))
     assert the(quiet_one).verdict == "idle"
-    busy = card(mig="GI-1", util=1.0, engine=1.0, watts=watts, limit=400, tenant=pod("a"))
+    busy = gpu(mig="GI-1", util=1.0, engine=1.0, watts=watts, limit=400, tenant=pod("a"))
     assert the(busy).use_class == "busy"
 
 
 def test_utilisation_of_a_mig_instance_shows_work_and_never_idleness():
-    some = the(card(mig="GI-1", util=lambda t: 0.5 if t == 300 else 0.0, memory=1, total=10, tenant=pod("a")))
+    some = the(gpu(mig="GI-1", util=lambda t: 0.5 if t == 300 else 0.0, memory=1, total=10, tenant=pod("a")))
     assert (some.verdict, some.evidence.reasons[0]) == ("in_use", "VERDICT_IN_USE")
     for level in (0.0, 0.02):
-        use = the(card(mig="GI-1", util=level, copy=0.0, memory=1, total=10, tenant=pod("a")))
+        use = the(gpu(mig="GI-1", util=level, copy=0.0, memory=1, total=10, tenant=pod("a")))
         assert (use.verdict, use.status) == ("unknown", "unknown")
 
 
 def test_utilisation_does_not_make_up_for_profiling_metrics_that_were_hardly_seen():
-    thin = card(begin=450, mig="GI-1", engine=0.0, tenant=pod("a"))
-    full = card(mig="GI-1", util=0.01, memory=1, total=10, tenant=pod("a"))
+    thin = gpu(begin=450, mig="GI-1", engine=0.0, tenant=pod("a"))
+    full = gpu(mig="GI-1", util=0.01, memory=1, total=10, tenant=pod("a"))
     assert the(replace(full, terms={**full.terms, **thin.terms})).verdict == "unknown"
 
 
@@ -293,7 +293,7 @@ def shared(**more):
     """A worker at 70 %, a notebook that holds 20 GiB and does nothing, and an empty pod."""
     given = {"util": 0.7, "copy": 0.3, "memory": 51, "total": 80, "watts": 280, "limit": 400, **more}
     return [
-        card(schema="vgpuscope", **given),
+        gpu(schema="vgpuscope", **given),
         own("worker", sm=0.7, memory=30, total=40),
         own("notebook", sm=0.0, memory=20, total=20),
         own("empty", sm=0.0, memory=0.3, total=80),
@@ -321,13 +321,13 @@ def test_each_tenant_has_a_score_of_its_own_with_memory_of_the_whole_gpu():
     ]
 
 
-def test_a_tenant_has_the_limit_that_it_has_and_the_whole_card_is_none():
+def test_a_tenant_has_the_limit_that_it_has_and_the_whole_gpu_is_none():
     assert [one.memory_limit for one in by_name(the(*shared()))] == [40 * GIB, 20 * GIB, None]
-    scaled = the(card(schema="vgpuscope", util=0.0, total=80), own("a", sm=0.0, total=120))
+    scaled = the(gpu(schema="vgpuscope", util=0.0, total=80), own("a", sm=0.0, total=120))
     assert scaled.tenants[0].memory_limit == 120 * GIB
 
 
-def test_the_card_is_judged_by_itself_and_not_by_its_idle_tenants():
+def test_the_gpu_is_judged_by_itself_and_not_by_its_idle_tenants():
     use = the(*shared())
     assert (use.verdict, use.status, use.idle_since) == ("in_use", "normal", None)
 
@@ -339,7 +339,7 @@ def test_the_card_is_judged_by_itself_and_not_by_its_idle_tenants():
         {"util": 0.0, "watts": 60},  # the GPU's utilisation does not show what the worker's processes do
     ],
 )
-def test_what_is_doubtful_of_the_card_does_not_hide_an_idle_tenant_whose_neighbour_explains_the_work(doubt):
+def test_what_is_doubtful_of_the_gpu_does_not_hide_an_idle_tenant_whose_neighbour_explains_the_work(doubt):
     assert [one.verdict for one in by_name(the(*shared(**doubt)))] == ["in_use", "idle", "idle"]
 
 
@@ -355,14 +355,14 @@ def test_a_worker_that_has_just_begun_explains_the_work_too():
 
 def test_where_the_driver_gives_every_process_nothing_no_tenant_is_idle():
     for util in (0.9, lambda t: 0.9 if 300 <= t < 330 else 0.0):
-        use = the(card(schema="vgpuscope", util=util, memory=50, total=80), own("a", sm=0.0), own("b", sm=0.0))
+        use = the(gpu(schema="vgpuscope", util=util, memory=50, total=80), own("a", sm=0.0), own("b", sm=0.0))
         assert {one.verdict for one in use.tenants} == {"unknown"}
-    thin = the(card(schema="vgpuscope", begin=450, util=0.9, total=80), own("a", sm=0.0), own("b", sm=0.0))
+    thin = the(gpu(schema="vgpuscope", begin=450, util=0.9, total=80), own("a", sm=0.0), own("b", sm=0.0))
     assert {one.evidence.reasons[0] for one in thin.tenants} == {"VERDICT_UNEXPLAINED_WORK"}
 
 
 def test_work_of_which_the_tenants_explain_only_a_small_part_makes_none_of_them_idle():
-    use = the(card(schema="vgpuscope", util=0.9, total=80), own("a", sm=0.1), own("b", sm=0.0))
+    use = the(gpu(schema="vgpuscope", util=0.9, total=80), own("a", sm=0.1), own("b", sm=0.0))
     assert [one.verdict for one in use.tenants] == ["in_use", "unknown"]
 
 
@@ -374,31 +374,31 @@ def test_a_tenant_that_may_be_the_one_who_encodes_video_is_not_idle():
 @pytest.mark.parametrize("level", [0.0, 0.7])
 def test_where_video_could_not_be_read_nobody_is_called_idle_who_may_do_it(level):
     fault = Fault(part="encoder", code="TIMEOUT", message="", terms=("encoder",), schema="vgpuscope", own=False)
-    tracks = card(schema="vgpuscope", util=level, total=80), own("a", sm=level), own("b", sm=0.0)
+    tracks = gpu(schema="vgpuscope", util=level, total=80), own("a", sm=level), own("b", sm=0.0)
     assert the(*tracks, faults=(fault,)).tenants[1].verdict == "unknown"
     assert the(*tracks).tenants[1].verdict == "idle"
 
 
-def test_power_that_nobody_explains_makes_no_tenant_idle_however_little_was_seen_of_the_card():
+def test_power_that_nobody_explains_makes_no_tenant_idle_however_little_was_seen_of_the_gpu():
     for begin in (0, 450):
-        device = card(schema="vgpuscope", begin=begin, util=0.0, copy=0.0, total=80, watts=330, limit=400)
+        device = gpu(schema="vgpuscope", begin=begin, util=0.0, copy=0.0, total=80, watts=330, limit=400)
         use = the(device, own("a", sm=0.0), own("b", sm=0.0))
         assert {one.evidence.reasons[0] for one in use.tenants} == {"VERDICT_UNEXPLAINED_WORK"}
 
 
-def test_tenants_without_numbers_of_their_own_on_a_busy_card_are_unknown_without_a_score():
-    use = the(*(card(tenant=pod(name), util=0.7, memory=40, total=80) for name in "ab"))
+def test_tenants_without_numbers_of_their_own_on_a_busy_gpu_are_unknown_without_a_score():
+    use = the(*(gpu(tenant=pod(name), util=0.7, memory=40, total=80) for name in "ab"))
     assert {(one.verdict, one.status, one.score.value) for one in use.tenants} == {("unknown", "unknown", None)}
 
 
-def test_tenants_of_a_card_that_did_nothing_did_nothing_and_nobody_knows_whose_memory_it_is():
-    use = the(*(card(tenant=pod(name), util=0.0, copy=0.0, memory=40, total=80) for name in "ab"))
+def test_tenants_of_a_gpu_that_did_nothing_did_nothing_and_nobody_knows_whose_memory_it_is():
+    use = the(*(gpu(tenant=pod(name), util=0.0, copy=0.0, memory=40, total=80) for name in "ab"))
     assert use.use_class == "idle-held"
     assert {(one.verdict, one.use_class, one.score.value) for one in use.tenants} == {("idle", "idle", None)}
 
 
-def test_the_only_tenant_of_a_card_has_the_cards_numbers():
-    use = the(card(tenant=pod("a"), **LEVELS))
+def test_the_only_tenant_of_a_gpu_has_the_gpus_numbers():
+    use = the(gpu(tenant=pod("a"), **LEVELS))
     (one,) = use.tenants
     assert (one.score.value, one.status, one.verdict) == (use.score.value, use.status, use.verdict)
 
@@ -414,7 +414,7 @@ def idle_for(*, windows, step=300.0, broken=None, restart=False):
         at = BEGIN + step * number
         level = 0.5 if number == broken else 0.0
         tracks = (
-            card(at=at, schema="vgpuscope", util=level, total=80),
+            gpu(at=at, schema="vgpuscope", util=level, total=80),
             own("a", at=at, sm=level),
             own("b", at=at, sm=0.0),
         )
@@ -438,7 +438,7 @@ def test_work_ends_idleness_of_whoever_did_it():
 
 
 def test_time_that_no_window_saw_breaks_idleness():
-    assert [card for card, *_ in idle_for(windows=3, step=1200.0)] == [BEGIN, BEGIN + 1200, BEGIN + 2400]
+    assert [gpu for gpu, *_ in idle_for(windows=3, step=1200.0)] == [BEGIN, BEGIN + 1200, BEGIN + 2400]
 
 
 @pytest.mark.parametrize(("later", "since"), [(600.0, BEGIN), (900.0, BEGIN + 900)])
@@ -446,24 +446,24 @@ def test_idleness_that_cannot_be_said_for_a_while_goes_on_unless_time_went_unsee
     previous: dict = {}
     found: list = []
     for at, begin in ((BEGIN, 0), (BEGIN + 300, 300), (BEGIN + later, 0)):  # the second has seen half its window
-        uses = analysed(card(at=at, schema="vgpuscope", util=0.0, total=80, begin=begin), at=at, previous=previous)
+        uses = analysed(gpu(at=at, schema="vgpuscope", util=0.0, total=80, begin=begin), at=at, previous=previous)
         previous = remembered(uses, before=previous)
         found.append((uses[0].verdict, uses[0].idle_since))
     assert found == [("idle", BEGIN), ("unknown", None), ("idle", since)]
 
 
 def test_a_tenant_is_not_idle_since_before_it_came():
-    use = the(card(schema="vgpuscope", util=0.0, total=80), own("old", sm=0.0), own("new", begin=90, sm=0.0))
+    use = the(gpu(schema="vgpuscope", util=0.0, total=80), own("old", sm=0.0), own("new", begin=90, sm=0.0))
     assert [(one.tenant.pod, one.idle_since) for one in use.tenants] == [("new", BEGIN + 90), ("old", BEGIN)]
 
 
 # ── numbers of the same time ──
 
 
-def test_a_card_is_not_shown_with_less_memory_than_its_only_tenant():
+def test_a_gpu_is_not_shown_with_less_memory_than_its_only_tenant():
     came = 260
     free_then_taken = {"util": lambda t: 0.78 if t >= came else 0.0, "memory": lambda t: 28 if t >= came else 0.3}
-    device = card(schema="vgpuscope", copy=0.1, total=80, watts=200, limit=400, **free_then_taken)
+    device = gpu(schema="vgpuscope", copy=0.1, total=80, watts=200, limit=400, **free_then_taken)
     tenant = own("new", begin=came, sm=0.78, memory=27.6)
     use = the(device, tenant)
     assert set(use.terms) == {"mem_total", "power_limit"}
@@ -471,7 +471,7 @@ def test_a_card_is_not_shown_with_less_memory_than_its_only_tenant():
     assert use.evidence.reasons[-1] == "VERDICT_NUMBERS_WITHHELD"
     assert use.tenants[0].terms["mem_used"].mean == pytest.approx(27.6 * GIB)
     # a source that knows the GPU's numbers since then is asked first
-    since = card(
+    since = gpu(
         schema="dcgm", begin=came, tenant=pod("new"), copy=0.1, total=80, watts=200, limit=400, **free_then_taken
     )
     use = the(device, tenant, since)
@@ -481,7 +481,7 @@ def test_a_card_is_not_shown_with_less_memory_than_its_only_tenant():
 
 
 def test_a_tenant_that_joins_others_is_said_to_be_new():
-    device = card(schema="vgpuscope", util=0.7, memory=lambda t: 50 if t >= 300 else 30, total=80)
+    device = gpu(schema="vgpuscope", util=0.7, memory=lambda t: 50 if t >= 300 else 30, total=80)
     use = the(device, own("old", sm=0.7, memory=30), own("new", begin=300, sm=0.0, memory=20))
     assert use.terms["mem_used"].mean == 40 * GIB
     assert use.evidence.reasons[-1] == "VERDICT_TENANT_IS_NEW"
@@ -489,11 +489,11 @@ def test_a_tenant_that_joins_others_is_said_to_be_new():
 
 
 @given(st.integers(0, 580), st.integers(1, 80), st.booleans())
-def test_a_cards_memory_is_never_below_its_only_tenants(came, memory, known):
+def test_a_gpus_memory_is_never_below_its_only_tenants(came, memory, known):
     level = lambda t: memory + 0.3 if t >= came else 0.3  # noqa: E731
-    tracks = [card(schema="vgpuscope", util=0.0, total=90, memory=level), own("a", begin=came, sm=0.0, memory=memory)]
+    tracks = [gpu(schema="vgpuscope", util=0.0, total=90, memory=level), own("a", begin=came, sm=0.0, memory=memory)]
     if known:
-        tracks.append(card(schema="dcgm", tenant=pod("a"), begin=came, util=0.0, total=90, memory=level))
+        tracks.append(gpu(schema="dcgm", tenant=pod("a"), begin=came, util=0.0, total=90, memory=level))
     use = the(*tracks)
     whole, (tenant,) = use.terms.get("mem_used"), use.tenants
     assert whole is None or whole.mean >= tenant.terms["mem_used"].mean

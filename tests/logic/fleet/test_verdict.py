@@ -86,7 +86,7 @@ def test_below_the_least_coverage_the_verdict_is_unknown(terms, around, least):
 
 
 @given(readings, circumstances)
-def test_a_card_of_which_anything_showed_work_is_never_idle(terms, around):
+def test_a_gpu_of_which_anything_showed_work_is_never_idle(terms, around):
     said = verdict(terms, **around)
     tops = [stat.max for stat in terms.values() if stat.max is not None]
     if any(top >= RULES.idle_leave for top in tops) or (around["beside"] or 0) >= RULES.idle_leave:
@@ -94,7 +94,7 @@ def test_a_card_of_which_anything_showed_work_is_never_idle(terms, around):
 
 
 @given(readings, circumstances)
-def test_a_card_without_a_maximum_is_never_idle(terms, around):
+def test_a_gpu_without_a_maximum_is_never_idle(terms, around):
     blind = {name: replace(stat, max=None) for name, stat in terms.items()}
     assert verdict(blind, **around) != "idle"
 
@@ -110,7 +110,7 @@ def test_samples_that_are_dropped_only_lead_to_unknown(terms, around, data):
 
 
 @given(readings, circumstances, st.sampled_from(ACTIVITY), st.floats(0, 1))
-def test_more_work_never_makes_a_card_idle(terms, around, name, more):
+def test_more_work_never_makes_a_gpu_idle(terms, around, name, more):
     if name in terms and verdict(terms, **around) != "idle" and (top := terms[name].max) is not None and top <= more:
         assert verdict({**terms, name: replace(terms[name], max=more)}, **around) != "idle"
 
@@ -149,7 +149,7 @@ def test_a_signal_between_the_two_thresholds_changes_nothing(tops, start):
 # ── what makes a GPU idle, or not ──
 
 
-def test_a_card_that_did_nothing_all_the_time_is_idle():
+def test_a_gpu_that_did_nothing_all_the_time_is_idle():
     said, use_class, evidence = found(IDLE)
     assert (said, use_class, evidence.reasons) == ("idle", "idle", ("VERDICT_IDLE_NO_WORK",))
     assert (evidence.signal, evidence.coverage, evidence.freshness) == ("gpu_util", 1.0, 20.0)
@@ -183,7 +183,7 @@ def test_kernels_that_hardly_use_the_sms_are_use():
     assert (evidence.signal, evidence.other, evidence.other_max) == ("sm_active", "gpu_util", 1.0)
 
 
-def test_a_tenants_own_work_is_the_cards():
+def test_a_tenants_own_work_is_the_gpus():
     assert found(IDLE, beside=0.4)[2].reasons[0] == "VERDICT_TENANT_WORKS"
 
 
@@ -270,11 +270,11 @@ def test_a_partial_reading_says_so_even_where_it_decides_nothing():
     assert found(IDLE, partial=True)[2].reasons == ("VERDICT_IDLE_NO_WORK", "VERDICT_PARTIAL_READING")
 
 
-def test_power_near_the_cards_idle_draw_contradicts_nothing():
+def test_power_near_the_gpus_idle_draw_contradicts_nothing():
     assert verdict({**IDLE, "power": seen(80.0, mean=70.0), "power_limit": seen(400.0, mean=400.0)}) == "idle"
 
 
-def test_a_former_idle_card_stays_idle_up_to_the_upper_threshold():
+def test_a_former_idle_gpu_stays_idle_up_to_the_upper_threshold():
     terms = {"gpu_util": seen(0.07)}
     assert verdict(terms) == "in_use"
     assert found(terms, previous="idle")[2].reasons == ("VERDICT_IDLE_NO_WORK", "VERDICT_IDLE_KEPT")
@@ -301,7 +301,7 @@ def test_steadiness_counts_the_cycles_of_one_verdict():
         (nan, 80_000 * MIB, "idle"),
     ],
 )
-def test_an_idle_card_with_much_memory_taken_is_held(used, total, use_class):
+def test_an_idle_gpu_with_much_memory_taken_is_held(used, total, use_class):
     memory = {"mem_used": Stat(mean=used, samples=20), "mem_total": Stat(mean=total, samples=20)}
     assert found({"gpu_util": seen(0.0), **memory})[:2] == ("idle", use_class)
 
@@ -310,7 +310,7 @@ def test_an_idle_card_with_much_memory_taken_is_held(used, total, use_class):
     ("status", "use_class"),
     [("idle", "low"), ("low", "low"), ("normal", "busy"), ("high", "busy"), ("unknown", "busy")],
 )
-def test_a_card_in_use_is_low_or_busy_by_its_status(status, use_class):
+def test_a_gpu_in_use_is_low_or_busy_by_its_status(status, use_class):
     assert found({"gpu_util": seen(0.6)}, status=status)[:2] == ("in_use", use_class)
 
 

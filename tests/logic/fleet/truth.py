@@ -15,7 +15,7 @@ from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Term, Track, W
 GIB = 2**30
 BEGIN, SECONDS, EVERY = 1_700_000_000.0, 600, 15
 WINDOW = Window(begin=BEGIN, end=BEGIN + SECONDS, interval=float(EVERY))
-CARD = "GPU-11111111-0000-0000-0000-000000000000"
+GPU = "GPU-11111111-0000-0000-0000-000000000000"
 A100 = "NVIDIA A100-SXM4-80GB"  # 400 W by the data sheet
 
 Signal = float | Callable[[int], float]  # a level, or one for each second of the window
@@ -25,13 +25,13 @@ def pod(name, **more):
     return Tenant(namespace="ml", pod=name, **more)
 
 
-def card(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="", model=A100, at=BEGIN, **levels):
+def gpu(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="", model=A100, at=BEGIN, **levels):
     """The whole GPU's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
     times = [t for t in range(0, SECONDS, every) if begin <= t < end]
     terms = {_TERMS[name][0]: _stat(level, times, _TERMS[name][1], at) for name, level in levels.items()}
     return Track(
         schema=schema,
-        gpu_id=CARD,
+        gpu_id=GPU,
         mig=mig,
         model=model,
         hostname="node-1",
@@ -46,7 +46,7 @@ def card(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="
 
 def own(name, *, begin=0, end=SECONDS, state="", mig="", at=BEGIN, who=None, **levels):
     """A tenant's own numbers, as our agent has them: sm, memory in GiB, total (its limit)."""
-    track = card(begin=begin, end=end, schema="vgpuscope", tenant=who or pod(name), mig=mig, at=at, **levels)
+    track = gpu(begin=begin, end=end, schema="vgpuscope", tenant=who or pod(name), mig=mig, at=at, **levels)
     return Track(**{field: getattr(track, field) for field in track.__struct_fields__} | {"own": True, "state": state})
 
 

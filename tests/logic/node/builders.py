@@ -21,7 +21,7 @@ def process(pid, memory=None, sm=None, kinds=("compute",)):
     return GpuProcess(pid=pid, kinds=frozenset(kinds), memory=memory, sm=sm)
 
 
-def card(uuid=A, index=0, used=0, **more):
+def make_gpu(uuid=A, index=0, used=0, **more):
     defaults = {"memory": memory(used=used), "utilization": 0.0, "processes": (), "minor": index}
     return Gpu(uuid=uuid, index=index, model="NVIDIA A100-SXM4-80GB", **{**defaults, **more})
 

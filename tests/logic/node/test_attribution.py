@@ -9,10 +9,10 @@ from tests.logic.node.builders import (
     M2,
     A,
     B,
-    card,
     grant,
     instance,
     ledger,
+    make_gpu,
     memory,
     owner,
     pod,
@@ -28,8 +28,8 @@ from vgpuscope.model.device import Gpu
 from vgpuscope.model.pod import MigAllocation
 
 
-def test_a_whole_card_is_its_holders_down_to_the_last_byte_in_use():
-    gpu = card(used=10 * GIB, processes=(process(1, 9 * GIB, 0.8),), utilization=0.9)
+def test_a_whole_gpu_is_its_holders_down_to_the_last_byte_in_use():
+    gpu = make_gpu(used=10 * GIB, processes=(process(1, 9 * GIB, 0.8),), utilization=0.9)
     seen = sample(gpu, owners=[owner(1, "train")], pods=[pod("train")], grants=[grant("train", A)])
     row = usage(seen, "train")
     assert (row.mode, row.state, row.allocated) == ("exclusive", "active", True)
@@ -38,13 +38,13 @@ def test_a_whole_card_is_its_holders_down_to_the_last_byte_in_use():
 
 
 def test_without_a_process_list_the_sole_holder_has_what_is_in_use():
-    gpu = card(used=10 * GIB, processes=None, utilization=0.9)
+    gpu = make_gpu(used=10 * GIB, processes=None, utilization=0.9)
     row = usage(sample(gpu, pods=[pod("train")], grants=[grant("train", A)]), "train")
     assert (row.memory, row.memory_method, row.sm, row.sm_method) == (10 * GIB, "podresources", 0.9, "podresources")
 
 
 def test_a_holder_that_has_not_started_is_given_nothing_it_did_not_use():
-    gpu = card(used=GIB, utilization=0.2, processes=(process(5, GIB, 0.2),))
+    gpu = make_gpu(used=GIB, utilization=0.2, processes=(process(5, GIB, 0.2),))
     seen = sample(gpu, owners=[owner(5)], pods=[pod("train")], grants=[grant("train", A)])
     row = usage(seen, "train")
     assert (row.state, row.memory, row.sm) == ("not-started", None, None)
@@ -52,7 +52,7 @@ def test_a_holder_that_has_not_started_is_given_nothing_it_did_not_use():
 
 
 def test_two_hami_containers_get_what_the_driver_says_of_their_processes():
-    gpu = card(used=12 * GIB, utilization=0.9, processes=(process(11, 4 * GIB, 0.3), process(12, 6 * GIB, 0.5)))
+    gpu = make_gpu(used=12 * GIB, utilization=0.9, processes=(process(11, 4 * GIB, 0.3), process(12, 6 * GIB, 0.5)))
     seen = sample(
         gpu,
         regions=[region("a", slot(11, 3 * GIB), limit=8 * GIB), region("b", slot(12, 5 * GIB))],
@@ -67,14 +67,14 @@ def test_two_hami_containers_get_what_the_driver_says_of_their_processes():
 
 
 def test_where_host_pids_are_unknown_the_region_speaks_for_its_container():
-    gpu = card(used=12 * GIB, utilization=0.9, processes=(process(11, 4 * GIB, 0.3),))
+    gpu = make_gpu(used=12 * GIB, utilization=0.9, processes=(process(11, 4 * GIB, 0.3),))
     seen = sample(gpu, regions=[region("a", slot(0, 3 * GIB, 0.25))], pods=[pod("a", shares=[share()])])
     row = usage(seen, "a")
     assert (row.memory, row.memory_method, row.sm, row.sm_method) == (3 * GIB, "hami-region", 0.25, "hami-region")
 
 
 def test_a_process_in_both_region_and_cgroup_is_counted_once():
-    gpu = card(used=5 * GIB, utilization=0.5, processes=(process(11, 4 * GIB, 0.5),))
+    gpu = make_gpu(used=5 * GIB, utilization=0.5, processes=(process(11, 4 * GIB, 0.5),))
     seen = sample(
         gpu, regions=[region("a", slot(11, 4 * GIB, 0.5))], pods=[pod("a", shares=[share()])], owners=[owner(11, "a")]
     )
@@ -83,7 +83,7 @@ def test_a_process_in_both_region_and_cgroup_is_counted_once():
 
 
 def test_a_reused_pid_is_not_the_container_that_once_had_it():
-    gpu = card(used=5 * GIB, processes=(process(11, 4 * GIB),))
+    gpu = make_gpu(used=5 * GIB, processes=(process(11, 4 * GIB),))
     seen = sample(
         gpu,
         regions=[region("a", slot(11, 4 * GIB))],
@@ -95,14 +95,14 @@ def test_a_reused_pid_is_not_the_container_that_once_had_it():
     assert seen.tally.corrections["dead-process"] == 1
 
 
-def test_a_pod_that_uses_a_card_nobody_gave_it_is_shown_as_such():
-    gpu = card(used=GIB, processes=(process(3, GIB, 0.0),))
+def test_a_pod_that_uses_a_gpu_nobody_gave_it_is_shown_as_such():
+    gpu = make_gpu(used=GIB, processes=(process(3, GIB, 0.0),))
     row = usage(sample(gpu, owners=[owner(3, "sneaky")], pods=[pod("sneaky")]), "sneaky")
     assert (row.mode, row.allocated, row.state) == ("unallocated", False, "idle")
 
 
 def test_the_mps_server_is_the_systems_and_its_clients_their_own():
-    gpu = card(
+    gpu = make_gpu(
         used=5 * GIB,
         utilization=0.6,
         processes=(process(1, GIB), process(2, 2 * GIB, 0.2, ("mps", "compute")), process(3, GIB, 0.4, ("mps",))),
@@ -120,8 +120,8 @@ def test_the_mps_server_is_the_systems_and_its_clients_their_own():
     assert ledger(seen).memory.system == 2 * GIB
 
 
-def test_time_slicing_never_copies_the_cards_number_to_its_pods():
-    gpu = card(used=6 * GIB, utilization=0.7, processes=(process(1, 2 * GIB, 0.3), process(2, 3 * GIB, 0.4)))
+def test_time_slicing_never_copies_the_gpus_number_to_its_pods():
+    gpu = make_gpu(used=6 * GIB, utilization=0.7, processes=(process(1, 2 * GIB, 0.3), process(2, 3 * GIB, 0.4)))
     seen = sample(
         gpu,
         owners=[owner(1, "a"), owner(2, "b")],
@@ -136,7 +136,7 @@ def test_time_slicing_never_copies_the_cards_number_to_its_pods():
 
 
 def test_time_sliced_processes_without_numbers_stay_unattributed():
-    gpu = card(used=6 * GIB, utilization=0.7, processes=(process(1), process(2)))
+    gpu = make_gpu(used=6 * GIB, utilization=0.7, processes=(process(1), process(2)))
     seen = sample(
         gpu,
         owners=[owner(1, "a"), owner(2, "b")],
@@ -148,7 +148,7 @@ def test_time_sliced_processes_without_numbers_stay_unattributed():
 
 
 def test_claims_beyond_what_is_in_use_are_cut_in_proportion_and_counted():
-    gpu = card(used=6 * GIB, utilization=0.5, processes=(process(1, 6 * GIB, 0.6), process(2, 6 * GIB, 0.4)))
+    gpu = make_gpu(used=6 * GIB, utilization=0.5, processes=(process(1, 6 * GIB, 0.6), process(2, 6 * GIB, 0.4)))
     seen = sample(gpu, owners=[owner(1, "a"), owner(2, "b")], pods=[pod("a"), pod("b")])
     assert [usage(seen, p).memory for p in "ab"] == [3 * GIB, 3 * GIB]
     assert [round(usage(seen, p).sm, 6) for p in "ab"] == [0.3, 0.2]
@@ -158,7 +158,7 @@ def test_claims_beyond_what_is_in_use_are_cut_in_proportion_and_counted():
 def test_a_mig_instance_is_its_holders():
     held = instance(M1, gi=1, used=3 * GIB, processes=(process(1, 2 * GIB),))
     free = instance(M2, gi=5, index=3)
-    gpu = card(used=3 * GIB, mig_enabled=True, utilization=None, processes=None, instances=(held, free))
+    gpu = make_gpu(used=3 * GIB, mig_enabled=True, utilization=None, processes=None, instances=(held, free))
     seen = sample(gpu, owners=[owner(1, "a")], pods=[pod("a")], grants=[grant("a", M1)])
     row = usage(seen, "a")
     assert (row.mode, row.mig, row.memory, row.memory_method) == ("mig", M1, 3 * GIB, "mig")
@@ -169,7 +169,7 @@ def test_a_mig_instance_is_its_holders():
 def test_compute_instances_of_one_gpu_instance_share_its_memory_once():
     one = instance(M1, gi=1, ci=0, used=5 * GIB, processes=(process(1, 2 * GIB),))
     two = instance(M2, gi=1, ci=1, used=5 * GIB, processes=(process(2, 3 * GIB),), index=1)
-    gpu = card(used=5 * GIB, mig_enabled=True, utilization=None, processes=None, instances=(one, two))
+    gpu = make_gpu(used=5 * GIB, mig_enabled=True, utilization=None, processes=None, instances=(one, two))
     seen = sample(
         gpu,
         owners=[owner(1, "a"), owner(2, "b")],
@@ -181,7 +181,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory_once():
 
 
 def test_hamis_mig_annotation_names_the_holder():
-    gpu = card(mig_enabled=True, utilization=None, processes=None, instances=(instance(M1, gi=13),))
+    gpu = make_gpu(mig_enabled=True, utilization=None, processes=None, instances=(instance(M1, gi=13),))
     given = MigAllocation(
         container_index=0, device_index=0, gpu=A, profile="1g.10gb", mig=M1, gpu_instance=13, compute_instance=0
     )
@@ -190,33 +190,33 @@ def test_hamis_mig_annotation_names_the_holder():
     assert (seen.migs[0].key.container, seen.migs[0].gpu_instance) == ("main", 13)
 
 
-def test_a_dra_claim_is_found_by_the_cards_minor_number():
-    gpu = card(uuid=B, index=0, minor=3, used=GIB, processes=(process(1, GIB, 0.1),))
+def test_a_dra_claim_is_found_by_the_gpus_minor_number():
+    gpu = make_gpu(uuid=B, index=0, minor=3, used=GIB, processes=(process(1, GIB, 0.1),))
     claim = grant("a", "gpu-3", resource="gpu.nvidia.com", claim="ml/one")
     seen = sample(gpu, owners=[owner(1, "a")], pods=[pod("a")], grants=[claim])
     assert (usage(seen, "a").gpu, usage(seen, "a").mode) == (B, "exclusive")
 
 
 def test_a_claim_of_hamis_driver_finds_its_holder():
-    cards = (
-        card(uuid=B, index=0, minor=3, used=GIB, processes=(process(1, GIB, 0.1),)),
-        card(uuid=A, index=1, minor=0),
+    gpus = (
+        make_gpu(uuid=B, index=0, minor=3, used=GIB, processes=(process(1, GIB, 0.1),)),
+        make_gpu(uuid=A, index=1, minor=0),
     )
     claim = grant("a", "hami-gpu-3", resource="hami-core-gpu.project-hami.io", claim="ml/one")
-    seen = sample(*cards, owners=[owner(1, "a")], pods=[pod("a")], grants=[claim])
+    seen = sample(*gpus, owners=[owner(1, "a")], pods=[pod("a")], grants=[claim])
     assert (usage(seen, "a").gpu, usage(seen, "a").mode, usage(seen, "a").allocated) == (B, "hami", True)
 
 
 def in_instances(*instances, **more):
     """A MIG GPU whose holder was given a device by this name of NVIDIA's DRA driver."""
-    cards = (
-        card(uuid=B, index=0, minor=3, mig_enabled=True, utilization=None, processes=None, instances=instances),
-        card(uuid=A, index=1, minor=0),
+    gpus = (
+        make_gpu(uuid=B, index=0, minor=3, mig_enabled=True, utilization=None, processes=None, instances=instances),
+        make_gpu(uuid=A, index=1, minor=0),
     )
 
     def held(name):
         claim = grant("a", name, resource="gpu.nvidia.com", claim="ml/one")
-        seen = sample(*cards, pods=[pod("a")], grants=[claim], **more)
+        seen = sample(*gpus, pods=[pod("a")], grants=[claim], **more)
         return [(u.gpu, u.mig, u.mode) for u in seen.containers]
 
     return held
@@ -248,21 +248,21 @@ def test_of_two_instances_that_cannot_be_told_apart_none_is_guessed():
 
 
 def test_a_claim_of_two_pods_is_shared():
-    gpu = card(minor=0)
+    gpu = make_gpu(minor=0)
     claims = [grant(p, "gpu-0", resource="gpu.nvidia.com", claim="ml/one") for p in "ab"]
     seen = sample(gpu, pods=[pod("a"), pod("b")], grants=claims)
     assert {u.mode for u in seen.containers} == {"time-slicing"}
 
 
 def test_without_kubernetes_a_docker_container_is_shown_by_its_id():
-    gpu = card(used=GIB, processes=(process(1, GIB, 0.1),))
+    gpu = make_gpu(used=GIB, processes=(process(1, GIB, 0.1),))
     alone = structs.replace(owner(1), container_id="9f8e7d6c5b4a39281706")
     seen = sample(gpu, owners=[alone], pods=None, grants=None)
     assert [u.key.container for u in seen.containers] == ["9f8e7d6c5b4a"]
 
 
-def test_without_pods_the_kubelets_names_are_joined_to_the_processes_of_a_whole_card():
-    gpu = card(used=GIB, processes=(process(1, GIB, 0.1),))
+def test_without_pods_the_kubelets_names_are_joined_to_the_processes_of_a_whole_gpu():
+    gpu = make_gpu(used=GIB, processes=(process(1, GIB, 0.1),))
     seen = sample(gpu, owners=[owner(1, "a")], pods=None, grants=[grant("a", A)])
     row = usage(seen, "a")
     assert (row.processes, row.memory, row.mode) == (1, GIB, "exclusive")
@@ -271,7 +271,7 @@ def test_without_pods_the_kubelets_names_are_joined_to_the_processes_of_a_whole_
 
 def test_a_pod_that_ended_holds_nothing():
     seen = sample(
-        card(),
+        make_gpu(),
         pods=[pod("a", phase="Succeeded", shares=[share()])],
         grants=[grant("a", A)],
         regions=[region("a", slot(0, GIB))],
@@ -279,14 +279,14 @@ def test_a_pod_that_ended_holds_nothing():
     assert (seen.containers, seen.vgpus, seen.regions_orphaned) == ((), (), 1)
 
 
-def test_unknown_memory_of_a_card_leaves_its_rows_and_no_ledger():
-    gpu = card(memory=None, utilization=None, processes=(process(1, GIB, 0.1),))
+def test_unknown_memory_of_a_gpu_leaves_its_rows_and_no_ledger():
+    gpu = make_gpu(memory=None, utilization=None, processes=(process(1, GIB, 0.1),))
     seen = sample(gpu, owners=[owner(1, "a")], pods=[pod("a")], grants=[grant("a", A)])
     assert (usage(seen, "a").memory, usage(seen, "a").sm) == (GIB, 0.1)
     assert (ledger(seen).memory, ledger(seen).sm_seconds) == (None, None)
 
 
-def test_a_card_the_driver_does_not_show_keeps_its_regions_rows():
+def test_a_gpu_the_driver_does_not_show_keeps_its_regions_rows():
     seen = sample(regions=[region("a", slot(0, GIB, 0.2))], pods=[pod("a", shares=[share()])])
     assert (usage(seen, "a").memory, usage(seen, "a").sm) == (GIB, 0.2)
 
@@ -294,19 +294,19 @@ def test_a_card_the_driver_does_not_show_keeps_its_regions_rows():
 def test_started_and_gone_quiet_is_idle_and_never_started_is_not():
     mind = NodeTracker(node="n1", window=60.0)
     given = {"pods": [pod("a")], "grants": [grant("a", A)], "mind": mind}
-    assert usage(sample(card(), at=1.0, **given), "a").state == "not-started"
-    running = card(used=GIB, processes=(process(1, GIB, 0.4),), utilization=0.4)
+    assert usage(sample(make_gpu(), at=1.0, **given), "a").state == "not-started"
+    running = make_gpu(used=GIB, processes=(process(1, GIB, 0.4),), utilization=0.4)
     assert usage(sample(running, at=2.0, owners=[owner(1, "a")], **given), "a").state == "active"
-    quiet = usage(sample(card(), at=3.0, **given), "a")
+    quiet = usage(sample(make_gpu(), at=3.0, **given), "a")
     assert (quiet.state, quiet.memory, quiet.sm) == ("idle", 0, 0.0)
-    assert sample(card(), at=4.0, mind=mind).containers == ()
+    assert sample(make_gpu(), at=4.0, mind=mind).containers == ()
 
 
-def test_while_a_card_does_not_answer_nobody_is_called_idle_or_ended():
+def test_while_a_gpu_does_not_answer_nobody_is_called_idle_or_ended():
     mind = NodeTracker(node="n1", window=60.0)
     given = {"pods": [pod("a")], "grants": [grant("a", A)], "mind": mind}
     who = {"owners": [owner(1, "a"), owner(2, "b")]}
-    running = card(used=3 * GIB, processes=(process(1, GIB, 0.4), process(2, GIB, 0.1)), utilization=0.5)
+    running = make_gpu(used=3 * GIB, processes=(process(1, GIB, 0.4), process(2, GIB, 0.1)), utilization=0.5)
     for at in (1.0, 2.0):
         sample(running, at=at, **who, **given)
     silent = sample(Gpu(uuid=A, index=0, model="m", health="unresponsive"), at=3.0, **given)
@@ -317,7 +317,7 @@ def test_while_a_card_does_not_answer_nobody_is_called_idle_or_ended():
 
 
 def test_the_same_pod_name_in_two_namespaces_stays_two_pods():
-    gpu = card(used=2 * GIB, processes=(process(1, GIB), process(2, GIB)))
+    gpu = make_gpu(used=2 * GIB, processes=(process(1, GIB), process(2, GIB)))
     twins = [
         structs.replace(pod("a"), uid="uid-x", namespace="x", containers=()),
         structs.replace(pod("a"), uid="uid-y", namespace="y", containers=()),
@@ -328,7 +328,7 @@ def test_the_same_pod_name_in_two_namespaces_stays_two_pods():
 
 
 def test_all_containers_of_a_pod_add_up_in_the_pod():
-    gpu = card(used=3 * GIB, utilization=0.5, processes=(process(1, GIB, 0.1), process(2, 2 * GIB, 0.4)))
+    gpu = make_gpu(used=3 * GIB, utilization=0.5, processes=(process(1, GIB, 0.1), process(2, 2 * GIB, 0.4)))
     seen = sample(
         gpu,
         regions=[
@@ -344,5 +344,5 @@ def test_all_containers_of_a_pod_add_up_in_the_pod():
 
 def test_old_drivers_that_hide_reserved_memory_still_add_up():
     hidden = structs.replace(memory(used=GIB), reserved=None, free=79 * GIB)
-    split = ledger(sample(card(memory=hidden))).memory
+    split = ledger(sample(make_gpu(memory=hidden))).memory
     assert (split.unattributed, split.system, split.free) == (GIB, 0, 79 * GIB)

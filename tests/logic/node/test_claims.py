@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.logic.node.builders import card, instance, pod, sample, usage
+from tests.logic.node.builders import instance, make_gpu, pod, sample, usage
 from tests.paths import TESTS
 from vgpuscope.formats.kube.dra import decode_slices
 from vgpuscope.logic.node.claims import ClaimCache
@@ -62,7 +62,7 @@ def held(cache, grants, *gpus, pods=None):
 
 
 def test_a_gpu_is_found_by_the_uuid_that_its_driver_publishes_and_not_by_the_number_in_its_name():
-    renumbered = card(FIRST, index=5), card(SECOND, index=0)  # a GPU before them was taken out
+    renumbered = make_gpu(FIRST, index=5), make_gpu(SECOND, index=0)  # a GPU before them was taken out
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     assert held(cache, [granted("a", "gpu-0")], *renumbered) == {("a", "main", FIRST, "exclusive")}
 
@@ -71,13 +71,13 @@ def test_a_name_of_any_form_is_understood():
     (published,) = slices("nvidia_gpus")
     renamed = replace(published, devices=tuple(replace(one, name=f"x-{one.index}") for one in published.devices))
     cache = book_of([renamed], c=holding(of("x-1")))
-    assert held(cache, [granted("a", "x-1")], card(FIRST), card(SECOND, index=1)) == {
+    assert held(cache, [granted("a", "x-1")], make_gpu(FIRST), make_gpu(SECOND, index=1)) == {
         ("a", "main", SECOND, "exclusive")
     }
 
 
 def test_an_instance_that_existed_before_is_found_by_its_own_uuid():
-    gpu = card(FIRST, mig_enabled=True, instances=(instance(OTHER_STATIC, gi=9), instance(STATIC, gi=7)))
+    gpu = make_gpu(FIRST, mig_enabled=True, instances=(instance(OTHER_STATIC, gi=9), instance(STATIC, gi=7)))
     cache = book_of(slices("nvidia_static_mig"), c=holding(of("gpu-0-mig-1g10gb-19-4")))
     assert held(cache, [granted("a", "gpu-0-mig-1g10gb-19-4")], gpu) == {("a", "main", STATIC, "mig")}
 
@@ -86,11 +86,13 @@ def test_an_instance_made_for_a_claim_is_found_by_its_placement_while_it_exists(
     cache = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
     claim = [granted("a", "gpu-0-mig-1g10gb-19-1")]
     beside = instance("MIG-0", gi=7, start=0, size=1)
-    before = card(FIRST, index=3, mig_enabled=True, instances=(beside,))
+    before = make_gpu(FIRST, index=3, mig_enabled=True, instances=(beside,))
     assert held(cache, claim, before) == set()  # not made yet: the one beside it is not taken for it
-    made = card(FIRST, index=3, mig_enabled=True, instances=(beside, instance("MIG-1", gi=8, start=1, size=1, index=1)))
+    made = make_gpu(
+        FIRST, index=3, mig_enabled=True, instances=(beside, instance("MIG-1", gi=8, start=1, size=1, index=1))
+    )
     assert held(cache, claim, made) == {("a", "main", "MIG-1", "mig")}
-    again = card(FIRST, index=3, mig_enabled=True, instances=(instance("MIG-2", gi=8, start=1, size=1),))
+    again = make_gpu(FIRST, index=3, mig_enabled=True, instances=(instance("MIG-2", gi=8, start=1, size=1),))
     assert held(cache, claim, again) == {("a", "main", "MIG-2", "mig")}
 
 
@@ -98,15 +100,15 @@ def test_without_placements_an_instance_is_found_only_if_its_profile_is_unique()
     cache = book_of(slices("nvidia_dynamic_mig"), c=holding(of("gpu-0-mig-1g10gb-19-1")))
     claim = [granted("a", "gpu-0-mig-1g10gb-19-1")]
     one, two = instance("MIG-0", gi=7), instance("MIG-1", gi=8, index=1)
-    assert held(cache, claim, card(FIRST, mig_enabled=True, instances=(one,))) == {("a", "main", "MIG-0", "mig")}
-    assert held(cache, claim, card(FIRST, mig_enabled=True, instances=(one, two))) == set()
+    assert held(cache, claim, make_gpu(FIRST, mig_enabled=True, instances=(one,))) == {("a", "main", "MIG-0", "mig")}
+    assert held(cache, claim, make_gpu(FIRST, mig_enabled=True, instances=(one, two))) == set()
 
 
 def test_a_share_by_hamis_driver_has_the_memory_that_its_claim_consumes():
     shares = [of("hami-gpu-0", driver=HAMI, memory=memory * GIB) for memory in (10, 4)]
     cache = book_of(slices("hami_core"), c=holding(shares[0]), d=holding(shares[1]))
     claims = [granted(name, "hami-gpu-0", claim, driver=HAMI) for name, claim in (("a", "c"), ("b", "d"))]
-    found = sample(card(FIRST, index=2), pods=[pod("a"), pod("b")], grants=cache.resolve(claims))
+    found = sample(make_gpu(FIRST, index=2), pods=[pod("a"), pod("b")], grants=cache.resolve(claims))
     assert {(u.key.pod, u.mode, u.memory_total) for u in found.containers} == {
         ("a", "hami", 10 * GIB),
         ("b", "hami", 4 * GIB),
@@ -117,13 +119,13 @@ def test_two_claims_of_one_container_on_one_gpu_add_up():
     one, two = (of("hami-gpu-0", driver=HAMI, memory=memory * GIB) for memory in (10, 4))
     cache = book_of(slices("hami_core"), c=holding(one, one), d=holding(two))
     claims = [granted("a", "hami-gpu-0", name, driver=HAMI) for name in "cd"]
-    assert usage(sample(card(FIRST), pods=[pod("a")], grants=cache.resolve(claims)), "a").memory_total == 24 * GIB
+    assert usage(sample(make_gpu(FIRST), pods=[pod("a")], grants=cache.resolve(claims)), "a").memory_total == 24 * GIB
 
 
 def test_pods_that_share_a_claim_all_hold_its_gpu():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-0"), granted("b", "gpu-0")]
-    assert held(cache, claims, card(FIRST)) == {
+    assert held(cache, claims, make_gpu(FIRST)) == {
         ("a", "main", FIRST, "time-slicing"),
         ("b", "main", FIRST, "time-slicing"),
     }
@@ -132,13 +134,13 @@ def test_pods_that_share_a_claim_all_hold_its_gpu():
 def test_admin_access_is_no_allocation_and_leaves_the_gpu_to_its_holder():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")), look=holding(admin=(of("gpu-0"), of("gpu-1"))))
     claims = [granted("a", "gpu-0"), granted("watcher", "gpu-0", "look"), granted("watcher", "gpu-1", "look")]
-    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
+    assert held(cache, claims, make_gpu(FIRST), make_gpu(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
 
 
 def test_a_claim_with_both_kinds_of_access_holds_what_is_not_for_looking():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0"), admin=(of("gpu-0"), of("gpu-1"))))
     claims = [granted("a", "gpu-0"), granted("a", "gpu-1")]
-    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
+    assert held(cache, claims, make_gpu(FIRST), make_gpu(SECOND, index=1)) == {("a", "main", FIRST, "exclusive")}
 
 
 def test_slices_of_another_node_say_nothing_of_this_one():
@@ -154,17 +156,17 @@ def test_a_pool_is_what_its_newest_generation_says():
     new = replace(old, name="a", generation=2, devices=exchanged)
     for order in ([old, new], [new, old]):
         cache = book_of(order, c=holding(of("gpu-0")))
-        assert held(cache, [granted("a", "gpu-0")], card(FIRST), card(SECOND, index=1)) == {
+        assert held(cache, [granted("a", "gpu-0")], make_gpu(FIRST), make_gpu(SECOND, index=1)) == {
             ("a", "main", SECOND, "exclusive")
         }
 
 
 def test_two_pools_may_use_the_same_names():
     (one,) = slices("nvidia_gpus")
-    other = replace(one, name="b", pool="rack", devices=(replace(one.devices[0], uuid=SECOND, card=SECOND),))
+    other = replace(one, name="b", pool="rack", devices=(replace(one.devices[0], uuid=SECOND, gpu=SECOND),))
     cache = book_of([one, other], c=holding(of("gpu-0"), of("gpu-0", pool="rack")))
     claims = [granted("a", "gpu-0"), granted("b", "gpu-0", pool="rack")]
-    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {
+    assert held(cache, claims, make_gpu(FIRST), make_gpu(SECOND, index=1)) == {
         ("a", "main", FIRST, "exclusive"),
         ("b", "main", SECOND, "exclusive"),
     }
@@ -174,7 +176,7 @@ def test_a_device_stays_known_to_its_holder_after_its_driver_withdrew_it():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-0")]
     truth = {("a", "main", FIRST, "exclusive")}
-    gpus = card(FIRST, index=1), card(SECOND, index=0)  # by the name alone it would be the other one
+    gpus = make_gpu(FIRST, index=1), make_gpu(SECOND, index=0)  # by the name alone it would be the other one
     assert held(cache, claims, *gpus) == truth
     cache.take_slices(())
     assert held(cache, claims, *gpus) == truth
@@ -185,20 +187,20 @@ def test_a_device_stays_known_to_its_holder_after_its_driver_withdrew_it():
 
 def test_a_device_that_the_node_does_not_have_is_not_replaced_by_a_guess():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
-    assert held(cache, [granted("a", "gpu-0")], card("GPU-another")) == set()
+    assert held(cache, [granted("a", "gpu-0")], make_gpu("GPU-another")) == set()
 
 
 def test_what_could_not_be_read_is_identified_by_its_name():
     cache = book_of(())
     claims = [granted("a", "gpu-1"), granted("b", "hami-gpu-0", "d", driver=HAMI)]
-    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {
+    assert held(cache, claims, make_gpu(FIRST), make_gpu(SECOND, index=1)) == {
         ("a", "main", SECOND, "exclusive"),
         ("b", "main", FIRST, "hami"),
     }
 
 
 def test_a_number_in_a_name_of_another_vendor_is_not_a_minor_number_of_nvidias_driver():
-    assert held(book_of(()), [granted("a", "gpu-0", driver="gpu.amd.com")], card(FIRST)) == set()
+    assert held(book_of(()), [granted("a", "gpu-0", driver="gpu.amd.com")], make_gpu(FIRST)) == set()
 
 
 def test_a_container_holds_only_the_devices_of_the_requests_that_it_uses():
@@ -207,7 +209,7 @@ def test_a_container_holds_only_the_devices_of_the_requests_that_it_uses():
     containers = tuple(Container(name=name, claims=(ClaimUse("c", request),)) for name, request in uses.items())
     pods = [Pod(uid="u", namespace="ml", name="a", phase="Running", containers=containers)]
     claims = [granted("a", device, container=name) for name in uses for device in ("gpu-0", "gpu-1")]
-    found = held(book_of(slices("nvidia_gpus"), c=claim), claims, card(FIRST), card(SECOND, index=1), pods=pods)
+    found = held(book_of(slices("nvidia_gpus"), c=claim), claims, make_gpu(FIRST), make_gpu(SECOND, index=1), pods=pods)
     assert {(container, gpu) for _, container, gpu, _ in found} == {
         ("one", FIRST),
         ("two", SECOND),
@@ -235,7 +237,9 @@ GPUS = ("gpu-0", "gpu-1")
 
 def test_a_device_of_a_request_that_no_container_uses_is_held_by_the_pod():
     pods = [using("a", main="gpu", side="gpu")]
-    found = held(book_of(slices("nvidia_gpus"), c=BOTH), listed(*pods), card(FIRST), card(SECOND, index=1), pods=pods)
+    found = held(
+        book_of(slices("nvidia_gpus"), c=BOTH), listed(*pods), make_gpu(FIRST), make_gpu(SECOND, index=1), pods=pods
+    )
     assert found == {
         ("a", "main", FIRST, "time-slicing"),
         ("a", "side", FIRST, "time-slicing"),
@@ -245,7 +249,7 @@ def test_a_device_of_a_request_that_no_container_uses_is_held_by_the_pod():
 
 def test_each_pod_of_a_shared_claim_holds_all_its_devices_and_the_container_that_uses_one_has_it_to_itself():
     pods = [using("a", main="gpu"), using("b", main="second")]
-    gpus = card(FIRST, used=30 * GIB, processes=None), card(SECOND, index=1)
+    gpus = make_gpu(FIRST, used=30 * GIB, processes=None), make_gpu(SECOND, index=1)
     found = sample(*gpus, pods=pods, grants=book_of(slices("nvidia_gpus"), c=BOTH).resolve(listed(*pods)))
     holders = {(u.key.pod, u.key.container, u.gpu, u.mode) for u in found.containers if u.allocated}
     assert holders == {
@@ -263,9 +267,9 @@ def test_what_a_pod_holds_of_a_shared_gpu_by_an_unused_request_has_the_memory_th
     pods = [using("a", main="gpu")]
     grants = [granted("a", name, driver=HAMI) for name in ("hami-gpu-0", "hami-gpu-1")]
     (published,) = slices("hami_core")
-    second = replace(published.devices[0], name="hami-gpu-1", card=SECOND, uuid=SECOND)
+    second = replace(published.devices[0], name="hami-gpu-1", gpu=SECOND, uuid=SECOND)
     cache = book_of([replace(published, devices=(published.devices[0], second))], c=claim)
-    found = sample(card(FIRST), card(SECOND, index=1), pods=pods, grants=cache.resolve(grants))
+    found = sample(make_gpu(FIRST), make_gpu(SECOND, index=1), pods=pods, grants=cache.resolve(grants))
     assert {(u.key.container, u.gpu, u.memory_total) for u in found.containers} == {
         ("main", FIRST, 10 * GIB),
         ("", SECOND, 4 * GIB),
@@ -276,8 +280,8 @@ def test_no_cgroup_is_looked_for_where_only_the_pod_holds_a_device():
     pods = [using("a", main="gpu")]
     index = PodIndex(pods)
     found = sample(
-        card(FIRST),
-        card(SECOND, index=1),
+        make_gpu(FIRST),
+        make_gpu(SECOND, index=1),
         pods=pods,
         grants=book_of(slices("nvidia_gpus"), c=BOTH).resolve(listed(*pods)),
     )
@@ -289,7 +293,7 @@ def test_a_claim_that_was_made_again_under_the_same_name_is_read_again():
     cache = book_of(slices("nvidia_gpus"), c=holding(of("gpu-0")))
     claims = [granted("a", "gpu-1")]
     assert cache.unknown_claims(claims) == {"ml/c"}
-    assert held(cache, claims, card(FIRST), card(SECOND, index=1)) == {("a", "main", SECOND, "exclusive")}
+    assert held(cache, claims, make_gpu(FIRST), make_gpu(SECOND, index=1)) == {("a", "main", SECOND, "exclusive")}
     cache.take_claims({"ml/c": holding(of("gpu-1"))})
     assert cache.unknown_claims(claims) == frozenset()
 
@@ -347,7 +351,7 @@ def test_holders_are_those_of_the_slow_answer(devices, claims, grants):
             driver=place[0],
             pool=place[1],
             generation=generation,
-            devices=(DraDevice(name=place[2], card=uuid, node=node, uuid=uuid),),
+            devices=(DraDevice(name=place[2], gpu=uuid, node=node, uuid=uuid),),
         )
         for name, place, generation, node, uuid in devices
     ]
@@ -359,6 +363,6 @@ def test_holders_are_those_of_the_slow_answer(devices, claims, grants):
         for name, results in claims.items()
     }
     listed = [granted(name, p[2], claim, driver=p[0], pool=p[1]) for name, claim, p in sorted(grants)]
-    gpus = [card(uuid, index=index) for index, uuid in enumerate(UUIDS)]
+    gpus = [make_gpu(uuid, index=index) for index, uuid in enumerate(UUIDS)]
     found = held(book_of(made, **allocated), listed, *gpus)
     assert {(name, gpu) for name, _, gpu, _ in found} == slowly(devices, claims, grants)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.logic.node.builders import GIB, card, owner, pod, process, region, sample, share, slot
+from tests.logic.node.builders import GIB, make_gpu, owner, pod, process, region, sample, share, slot
 from vgpuscope.logic.node.snapshot import NodeTracker
 
 SLEEP = 0.120
@@ -39,7 +39,7 @@ def follow(watcher, seconds, *, tells=True):
     mind, shown = NodeTracker(node="n1", window=60.0), []
     for at in range(seconds):
         sm = watcher.driver(at)
-        gpu = card(used=GIB, utilization=sm, processes=(process(5, GIB, sm=sm if tells else None),))
+        gpu = make_gpu(used=GIB, utilization=sm, processes=(process(5, GIB, sm=sm if tells else None),))
         seen = watcher.region(at)
         snapshot = sample(
             gpu,

@@ -10,9 +10,9 @@ from tests.logic.node.builders import (
     GIB,
     A,
     B,
-    card,
     grant,
     instance,
+    make_gpu,
     owner,
     pod,
     process,
@@ -49,15 +49,15 @@ def processes(first):
 
 
 @st.composite
-def cards(draw, uuid, index, first_pid):
+def gpus(draw, uuid, index, first_pid):
     if draw(st.integers(0, 3)) == 0:
         made = tuple(
             instance(MIGS[i], gi=draw(st.integers(0, 1)), ci=i, index=i, processes=draw(processes(first_pid + i * 10)))
             for i in range(draw(st.integers(0, 2)))
         )
         energy = draw(st.none() | st.floats(0, 1e6))
-        return card(uuid, index, mig_enabled=True, utilization=None, processes=None, instances=made, energy=energy)
-    return card(
+        return make_gpu(uuid, index, mig_enabled=True, utilization=None, processes=None, instances=made, energy=energy)
+    return make_gpu(
         uuid,
         index,
         memory=draw(st.none() | pools()),
@@ -104,8 +104,8 @@ def samples(draw, at):
     )
     more = {} if draw(st.booleans()) else {"owners": None}
     made = readings(
-        draw(cards(A, 0, 1)),
-        draw(cards(B, 1, 20)),
+        draw(gpus(A, 0, 1)),
+        draw(gpus(B, 1, 20)),
         at=at,
         regions=draw(regions()),
         owners=draw(owners()),
@@ -175,7 +175,7 @@ def test_energy_adds_up_over_any_history(history):
 
 
 @given(histories())
-def test_no_row_is_negative_or_more_than_its_card(history):
+def test_no_row_is_negative_or_more_than_its_gpu(history):
     for snapshot in replay(history):
         totals = {c.gpu.uuid: c.gpu for c in snapshot.gpus}
         for row in snapshot.containers:
@@ -218,10 +218,10 @@ def test_a_bound_is_never_negative_and_every_figure_that_was_cut_has_one_that_re
 @given(histories())
 def test_instances_never_have_more_than_their_gpu_and_tenants_never_more_than_their_instance(history):
     for snapshot in replay(history):
-        for card_ in snapshot.gpus:
-            mine = [one for one in snapshot.instances if one.gpu == card_.gpu.uuid]
+        for gpu_ in snapshot.gpus:
+            mine = [one for one in snapshot.instances if one.gpu == gpu_.gpu.uuid]
             for what in ("busy_seconds", "energy"):
-                parts_, total = [getattr(one, what) for one in mine], getattr(card_, what)
+                parts_, total = [getattr(one, what) for one in mine], getattr(gpu_, what)
                 measured = [part for part in parts_ if part is not None]
                 if total is not None:
                     assert sum(measured) <= total + 1e-6
@@ -234,7 +234,7 @@ def test_instances_never_have_more_than_their_gpu_and_tenants_never_more_than_th
 
 
 @given(histories())
-def test_every_container_stands_once_on_a_card(history):
+def test_every_container_stands_once_on_a_gpu(history):
     for snapshot in replay(history):
         places = [(u.key, u.gpu, u.mig) for u in snapshot.containers]
         assert len(places) == len(set(places))
@@ -268,7 +268,7 @@ def test_the_same_history_gives_the_same_snapshots(history):
 
 
 def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
-    gpu = card(used=10 * GIB, processes=(process(1, 3 * GIB), process(2, 2 * GIB)))
+    gpu = make_gpu(used=10 * GIB, processes=(process(1, 3 * GIB), process(2, 2 * GIB)))
     seen = readings(gpu, owners=[owner(1, "a"), owner(2)], pods=[pod("a")])
     split = NodeTracker(node="n", window=60).conclude(seen, ratio=1.0).complete().ledgers[0].memory
     assert (split.containers, split.system, split.unattributed, split.free) == (3 * GIB, 3 * GIB, 5 * GIB, 69 * GIB)
@@ -278,7 +278,7 @@ def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
 def test_a_driver_reload_neither_loses_nor_invents_energy():
     mind = NodeTracker(node="n", window=60)
     totals = [
-        mind.conclude(readings(card(energy=energy), at=at), ratio=1.0).complete().gpus[0].energy
+        mind.conclude(readings(make_gpu(energy=energy), at=at), ratio=1.0).complete().gpus[0].energy
         for at, energy in enumerate((1000.0, 1300.0, 5.0, 25.0), start=1)
     ]
     assert totals == [0.0, 300.0, 300.0, 320.0]
@@ -289,7 +289,7 @@ def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
     who = {"owners": [owner(1, "a"), owner(2, "b")], "pods": [pod("a"), pod("b")]}
 
     def draw(energy, at, sm_a, sm_b):
-        gpu = card(
+        gpu = make_gpu(
             used=4 * GIB,
             utilization=sm_a + sm_b,
             energy=energy,
@@ -303,18 +303,18 @@ def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
     assert draw(200.0, 3.0, 0.0, 0.0) == pytest.approx({"a": 100.0, "b": 100.0})
 
 
-def test_an_idle_card_that_nobody_holds_keeps_its_energy_unattributed():
+def test_an_idle_gpu_that_nobody_holds_keeps_its_energy_unattributed():
     mind = NodeTracker(node="n", window=60)
-    mind.conclude(readings(card(energy=10.0), at=1.0), ratio=1.0)
-    split = mind.conclude(readings(card(energy=70.0), at=2.0), ratio=1.0).complete().ledgers[0].energy
+    mind.conclude(readings(make_gpu(energy=10.0), at=1.0), ratio=1.0)
+    split = mind.conclude(readings(make_gpu(energy=70.0), at=2.0), ratio=1.0).complete().ledgers[0].energy
     assert (split.total, split.unattributed) == (60.0, 60.0)
 
 
 def test_what_an_ended_container_used_stays_in_the_books():
     mind = NodeTracker(node="n", window=60)
-    gpu = card(used=GIB, utilization=0.5, energy=0.0, processes=(process(1, GIB, 0.5),))
+    gpu = make_gpu(used=GIB, utilization=0.5, energy=0.0, processes=(process(1, GIB, 0.5),))
     who = {"owners": [owner(1, "a")], "pods": [pod("a")], "grants": [grant("a", A)]}
     mind.conclude(readings(gpu, at=0.0, **who), ratio=1.0)
     mind.conclude(readings(gpu, at=10.0, **who), ratio=1.0)
-    split = mind.conclude(readings(card(), at=11.0), ratio=1.0).complete().ledgers[0].sm_seconds
+    split = mind.conclude(readings(make_gpu(), at=11.0), ratio=1.0).complete().ledgers[0].sm_seconds
     assert (split.ended, split.containers) == (5.0, 0)

@@ -9,9 +9,9 @@ from tests.logic.node.builders import (
     M2,
     A,
     B,
-    card,
     grant,
     instance,
+    make_gpu,
     owner,
     pod,
     process,
@@ -37,7 +37,7 @@ def profile(source="gpm", **busy):
 
 
 def cut(*instances, **more):
-    return card(A, mig_enabled=True, utilization=None, processes=None, instances=instances, **more)
+    return make_gpu(A, mig_enabled=True, utilization=None, processes=None, instances=instances, **more)
 
 
 seen = readings
@@ -150,7 +150,7 @@ def test_a_tenant_without_a_process_has_its_busy_time_without_profiling_too():
 
 
 def test_the_busy_time_of_a_gpu_without_mig_does_not_need_profiling():
-    gpu = card(used=GIB, utilization=0.5, processes=(process(1, GIB, 0.5),))
+    gpu = make_gpu(used=GIB, utilization=0.5, processes=(process(1, GIB, 0.5),))
     who = {"owners": [owner(1, "a")], "pods": [pod("a")]}
     samples = [seen(gpu, at=at, profile=Profile(), **who) for at in (0.0, 10.0)]
     blind = replace(gpu, utilization=None, processes=(process(1, GIB),))
@@ -228,7 +228,7 @@ def test_values_from_before_an_instance_was_replaced_are_not_the_new_ones():
     reading = ActivityReading(source="dcgm", places={(A, 3): Activity(sm=0.5), (A, 5): Activity(sm=0.4)})
     replacements.look_at([two_instances()], 10.0)
     assert replacements.own(reading, 9.0) == reading  # the agent has just started
-    silent = card(A, health="unresponsive")
+    silent = make_gpu(A, health="unresponsive")
     replacements.look_at([silent], 15.0)
     other = cut(instance("MIG-new", gi=3), instance(M2, gi=5))
     replacements.look_at([other], 20.0)
@@ -292,14 +292,14 @@ def test_a_profile_says_how_much_of_the_gpu_an_instance_is(profile, model, share
 
 
 def test_what_the_driver_measured_of_a_containers_processes_is_measured_up_to_what_is_nobodys():
-    gpu = card(used=5 * GIB, utilization=0.5, processes=(process(1, 3 * GIB, 0.4),))
+    gpu = make_gpu(used=5 * GIB, utilization=0.5, processes=(process(1, 3 * GIB, 0.4),))
     row = rows(conclude(seen(gpu, profile=Profile(), owners=[owner(1, "a")], pods=[pod("a")])))["a"]
     assert (row.memory_certainty, row.memory_error) == ("measured", 2 * GIB)
     assert (row.sm_certainty, row.sm_error) == ("measured", pytest.approx(0.11))
 
 
 def test_the_rest_that_the_only_holder_gets_is_derived_and_may_be_off_by_that_rest():
-    gpu = card(used=5 * GIB, utilization=0.5, processes=(process(1, 3 * GIB, 0.4),))
+    gpu = make_gpu(used=5 * GIB, utilization=0.5, processes=(process(1, 3 * GIB, 0.4),))
     who = {"owners": [owner(1, "a")], "pods": [pod("a")], "grants": [grant("a", A)]}
     row = rows(conclude(seen(gpu, profile=Profile(), **who)))["a"]
     assert (row.memory, row.memory_certainty, row.memory_error) == (5 * GIB, "derived", 2 * GIB)
@@ -307,7 +307,7 @@ def test_the_rest_that_the_only_holder_gets_is_derived_and_may_be_off_by_that_re
 
 
 def test_figures_of_the_driver_that_contradict_each_other_may_be_off_by_all_that_is_in_use():
-    gpu = card(used=2 * GIB, utilization=0.3, processes=(process(1, 2 * GIB, 0.3), process(2, 2 * GIB, 0.3)))
+    gpu = make_gpu(used=2 * GIB, utilization=0.3, processes=(process(1, 2 * GIB, 0.3), process(2, 2 * GIB, 0.3)))
     who = {"owners": [owner(1, "a"), owner(2, "b")], "pods": [pod("a"), pod("b")]}
     row = rows(conclude(seen(gpu, profile=Profile(), **who)))["a"]
     assert (row.memory, row.memory_certainty, row.memory_error) == (GIB, "shared-out", GIB)
@@ -315,7 +315,7 @@ def test_figures_of_the_driver_that_contradict_each_other_may_be_off_by_all_that
 
 
 def test_claims_that_were_cut_in_proportion_may_be_off_by_what_the_driver_leaves_over():
-    gpu = card(used=40 * GIB, utilization=0.9, processes=(process(1, 30 * GIB, 0.5),))
+    gpu = make_gpu(used=40 * GIB, utilization=0.9, processes=(process(1, 30 * GIB, 0.5),))
     pods = [pod("a"), *(pod(name, shares=[share(memory=20 * GIB)]) for name in "bc")]
     regions = [region("b", slot(0, 5 * GIB, 0.2)), region("c", slot(0, 15 * GIB, 0.6))]
     readings = seen(gpu, profile=Profile(), owners=[owner(1, "a")], pods=pods, regions=regions)

@@ -35,7 +35,7 @@ def at(turn: int) -> float:
     return START + WINDOW + turn * EVERY
 
 
-def card(number: int, label: str) -> GpuUse:
+def one_gpu(number: int, label: str) -> GpuUse:
     """I idle, H idle and holding memory, B busy, U unknown, - gone, ? the GPU does not report."""
     if label in "-?":
         return gpu(number, last_seen=1.0 if label == "?" else None)
@@ -43,10 +43,10 @@ def card(number: int, label: str) -> GpuUse:
     return gpu(number, use)
 
 
-def seen(turn: int, *cards: GpuUse) -> Analysis:
+def seen(turn: int, *gpus: GpuUse) -> Analysis:
     end = at(turn)
     window = Window(begin=end - WINDOW, end=end, interval=15.0)
-    return Analysis(number=turn + 1, started=end, seconds=0.1, window=window, gpus=cards)
+    return Analysis(number=turn + 1, started=end, seconds=0.1, window=window, gpus=gpus)
 
 
 def replayed(histories: list[str], policy: Policy = POLICY, *, busy_within: float = 3600.0, stop: bool = False):
@@ -56,7 +56,7 @@ def replayed(histories: list[str], policy: Policy = POLICY, *, busy_within: floa
     replay = Replay(policy, begin=START, end=end, busy_within=busy_within, stop=stop)
     for turn in range(length):
         if histories[0][turn] != " ":
-            replay.follow(seen(turn, *(card(number, text[turn]) for number, text in enumerate(histories)), *FREE))
+            replay.follow(seen(turn, *(one_gpu(number, text[turn]) for number, text in enumerate(histories)), *FREE))
     replay.close(end)
     return replay.outcome()
 
@@ -257,8 +257,8 @@ def test_a_part_of_a_gpu(limits, expected):
 
 
 def test_mig_instances_are_equal_parts_and_gpus_add_up():
-    cards = [gpu(0, tenant("a", "idle"), mig="1"), gpu(0, tenant("b", "idle"), mig="2"), gpu(1, tenant("a", "idle"))]
-    assert parts(cards, {"uid-a", "uid-b"}) == {"uid-a": 1.5, "uid-b": 0.5}
+    gpus = [gpu(0, tenant("a", "idle"), mig="1"), gpu(0, tenant("b", "idle"), mig="2"), gpu(1, tenant("a", "idle"))]
+    assert parts(gpus, {"uid-a", "uid-b"}) == {"uid-a": 1.5, "uid-b": 0.5}
 
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(1, 30)), max_size=20))

@@ -377,9 +377,9 @@ def test_a_sentence_names_five_idle_pods_and_counts_the_rest():
 
 @pytest.mark.parametrize("kind", ["smaller", "relax", "end", "move"])
 def test_remedies_are_told_in_both_languages(kind):
-    cards = [gpu("A", 0, memory=10000 * MIB), gpu("B", 1, memory=10000 * MIB, cordoned=True)]
+    gpus = [gpu("A", 0, memory=10000 * MIB), gpu("B", 1, memory=10000 * MIB, cordoned=True)]
     made = state(
-        [node("n", *cards), node("m", gpu("C", memory=6000 * MIB))],
+        [node("n", *gpus), node("m", gpu("C", memory=6000 * MIB))],
         [holder("p", "n", share("A", 5000))],
     )
     remedies = [one for one in fit(made, request(ask(9000)), idle=["uid-p"]).remedies if one.kind == kind]

@@ -38,7 +38,7 @@ def chosen(made, wanted, policies=None):
     return [one.uuid for one in found.gpus]
 
 
-def cards(count, **more):
+def gpus(count, **more):
     return [gpu(f"GPU-{index}", index, **more) for index in range(count)]
 
 
@@ -57,7 +57,7 @@ def test_binpack_takes_the_fullest_node_and_spread_the_emptiest():
 
 
 def test_the_score_is_ten_times_the_sum_of_the_allocated_shares():
-    made = state([node("a", *cards(2))], [holder("p", "a", share("GPU-0", 8000, 30))])
+    made = state([node("a", *gpus(2))], [holder("p", "a", share("GPU-0", 8000, 30))])
     found = place(made, request(), ["a"])
     assert f"{found.score:.2f}" == "2.49"  # as HAMi's record has it
     assert {name: round(value, 3) for name, value in found.terms.items()} == {
@@ -101,7 +101,7 @@ def test_a_node_of_another_vendor_has_no_gpu_for_the_pod():
 def uneven():
     """GPU 1 is the fullest, GPU 2 has fewer pods, GPU 0 is idle."""
     pods = [holder("p", "n", share("GPU-1", 30000)), holder("q", "n", share("GPU-2", 10000))]
-    return state([node("n", *cards(3))], pods)
+    return state([node("n", *gpus(3))], pods)
 
 
 def test_spread_takes_the_emptiest_gpu_and_binpack_the_fullest():
@@ -123,7 +123,7 @@ def test_equal_gpus_without_an_index_are_taken_from_the_last_uuid_on():
 
 def test_weights_change_which_gpu_is_the_fullest():
     pods = [holder("p", "n", share("GPU-0", 40000)), holder("q", "n", share("GPU-1", 1000, 80))]
-    made = state([node("n", *cards(2))], pods)
+    made = state([node("n", *gpus(2))], pods)
     assert chosen(made, request(gpu_policy=("binpack",), weights=GpuWeights(0, 0, 1))) == ["GPU-0"]
     assert chosen(made, request(gpu_policy=("binpack",), weights=GpuWeights(0, 1, 0))) == ["GPU-1"]
 
@@ -167,7 +167,7 @@ def links():
 
 
 def test_topology_takes_the_best_linked_group_and_for_one_gpu_the_worst_linked():
-    made = state([node("n", *cards(4), pair_scores=links())])
+    made = state([node("n", *gpus(4), pair_scores=links())])
     topology = {"gpu_policy": ("topology-aware",)}
     assert set(chosen(made, request(ask(count=2), **topology))) == {"GPU-2", "GPU-3"}
     assert chosen(made, request(ask(count=1), **topology)) == ["GPU-0"]
@@ -315,7 +315,7 @@ def test_a_quota_refuses_in_the_handbooks_words_with_what_was_requested_and_is_l
 
 
 def test_a_quota_counts_all_gpus_and_containers_of_a_pod():
-    made = state([node("n", *cards(2))], quotas=[quota(gpumem=10000, gpucores=50)])
+    made = state([node("n", *gpus(2))], quotas=[quota(gpumem=10000, gpucores=50)])
     assert only(made, request(ask(6000, count=2))).code == "SCHED_QUOTA_EXCEEDED"
     assert only(made, request(ask(6000), ask(6000, index=1))).code == "SCHED_QUOTA_EXCEEDED"
     cores = only(made, request(ask(100, cores=60)))

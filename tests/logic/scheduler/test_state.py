@@ -249,10 +249,10 @@ def events(random):
         kind = random.choice(("node", "pod", "pod", "pod", "quota", "gone"))
         name = f"n{random.randrange(2)}"
         if kind == "node":
-            cards = [
+            all_gpus = [
                 worlds.some_device(random, f"GPU-{name[1]}{index}", index) for index in range(random.randint(0, 3))
             ]
-            found.append(NodeSet(node(name, *cards)))
+            found.append(NodeSet(node(name, *all_gpus)))
         elif kind == "pod":
             shares = [
                 share(random.choice(uuids), random.choice(worlds.SIZES), 10, container=at, init=random.random() < 0.3)

@@ -134,19 +134,17 @@ def some_device(random, uuid, index, *, plain=False):
 def some_nodes(random, *, most=3, plain=False):
     found = []
     for at in range(random.randint(1, most)):
-        cards = tuple(
+        gpus = tuple(
             some_device(random, f"GPU-{at}{index}", index, plain=plain) for index in range(random.randint(0, 4))
         )
         if random.random() < 0.3:  # all alike, as most real nodes are
-            cards = tuple(replace(cards[0], id=one.id, index=one.index, numa=one.numa) for one in cards)
-        links = {
-            one.id: {other.id: random.choice((10, 50, 200)) for other in cards if other is not one} for one in cards
-        }
+            gpus = tuple(replace(gpus[0], id=one.id, index=one.index, numa=one.numa) for one in gpus)
+        links = {one.id: {other.id: random.choice((10, 50, 200)) for other in gpus if other is not one} for one in gpus}
         offered = {"nvidia.com/gpu": 0} if not plain and random.random() < 0.05 else {}
         found.append(
             NodeState(
                 name=f"n{at}",
-                devices=cards,
+                devices=gpus,
                 pair_scores=links if random.random() < 0.5 else {},
                 allocatable=offered,
             )
@@ -245,8 +243,8 @@ def equal_state(random, *, nodes=4):
     for name in names:
         size, slots, count = random.choice((8000, 16000)), random.randint(1, 4), random.randint(1, 5)
         uuids = [f"GPU-{name}-{index}" for index in range(count)]
-        cards = [gpu(uuid, index, memory=size * MIB, slots=slots, numa=index % 2) for index, uuid in enumerate(uuids)]
-        made.apply(NodeSet(node(name, *cards)))
+        gpus = [gpu(uuid, index, memory=size * MIB, slots=slots, numa=index % 2) for index, uuid in enumerate(uuids)]
+        made.apply(NodeSet(node(name, *gpus)))
         for uuid in uuids:
             for at in range(random.randint(0, slots)):
                 held = share(uuid, random.choice(SIZES), random.choice((0, 10, 40)))

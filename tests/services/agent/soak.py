@@ -51,7 +51,7 @@ def _number(*metrics: Metric) -> int:
 
 # What the formula of docs/metrics-agent.md calls "at the most" and a GPU in MIG mode, or a container there, does not
 # have: the driver tells how busy neither of them is.
-MISSING_ON_A_MIG_CARD = _number(
+MISSING_ON_A_MIG_GPU = _number(
     *(m.GPU_UTILIZATION, m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION_MAX, m.GPU_BUSY, m.GPU_SM_LEDGER),
     *(m.GPU_MEMORY_CONTROLLER, m.GPU_MEMORY_CONTROLLER_MEAN, m.GPU_MEMORY_CONTROLLER_MAX),
     *(m.GPU_ENCODER, m.GPU_DECODER, m.GPU_JPEG, m.GPU_OFA),
@@ -221,10 +221,10 @@ class World:
         return json.dumps({"kind": "PodList", "items": [self._pod(t) for t in self.tenants.values()]}).encode()
 
     def _pod(self, tenant: Tenant) -> dict:
-        card = gpu_uuid(tenant.slot)
-        notes = {"hami.io/vgpu-devices-allocated": f"{card},NVIDIA,4096,50:;"}
+        gpu = gpu_uuid(tenant.slot)
+        notes = {"hami.io/vgpu-devices-allocated": f"{gpu},NVIDIA,4096,50:;"}
         if tenant.instance is not None:
-            entry = {"containerIndex": 0, "deviceIndex": 0, "gpuUUID": card, "profile": "1g.10gb"}
+            entry = {"containerIndex": 0, "deviceIndex": 0, "gpuUUID": gpu, "profile": "1g.10gb"}
             entry |= {"migUUID": self.instances[tenant.instance], "gpuInstanceID": tenant.instance + 1}
             entry |= {"computeInstanceID": 0, "placement": {"start": tenant.instance, "size": 1}}
             notes["hami.io/vgpu-mig-allocations"] = json.dumps([entry])
@@ -288,7 +288,7 @@ class World:
         things = {"gpu": len(SHARED) + 1, "mig": instances, "container": tenants, "pod": tenants}
         things |= {"vgpu": tenants - instances, "holding": instances, "host": tenants, "source": SOURCES, "node": 1}
         reasons = bool(self.half_written) + self.counted
-        missing = MISSING_ON_A_MIG_CARD + ABSENT_SOURCES * MISSING_OF_AN_ABSENT_SOURCE
+        missing = MISSING_ON_A_MIG_GPU + ABSENT_SOURCES * MISSING_OF_AN_ABSENT_SOURCE
         missing += SOURCES_WITHOUT_ERROR * _number(m.SOURCE_ERROR)
         missing += MISSING_IN_AN_INSTANCE * instances + MISSING_OF_A_GPU * things["gpu"]
         missing += MISSING_OF_AN_INSTANCE * instances + MISSING_OF_A_CONTAINER * tenants
@@ -395,8 +395,8 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "zeros": len(mind._history.zeros) - processes,
         "regions": len(mind._history.regions) - containers,
         "listings": len(sampler._region_files._choices) - containers - 1,
-        "cards": len(sampler.nvml._cards) - 3,
-        "quiet calls": sum(len(card.quiet) for card in sampler.nvml._cards),
+        "gpus": len(sampler.nvml._gpus) - 3,
+        "quiet calls": sum(len(gpu.quiet) for gpu in sampler.nvml._gpus),
         "told": len(sampler._tell._told) - SOURCES - 3 - 1,
         "cgroups": len(sampler._host_reader._cgroups._places)
         + len(sampler._host_reader._cgroups._unfound)

@@ -190,7 +190,7 @@ def test_a_hung_driver_is_named_and_neither_a_scrape_nor_other_sources_wait_for_
         agent.until(lambda page: page.one(m.SOURCE_UP.name, source="nvml") == 1 and page.has(m.GPU_POWER.name))
 
 
-def test_a_call_that_hangs_in_one_card_costs_that_card_only(node):
+def test_a_call_that_hangs_in_one_gpu_costs_that_gpu_only(node):
     with hurried(node) as agent:
         agent.until(lambda page: page.has(m.GPU_POWER.name, gpu_uuid=B))
         node.nvml.hang("nvmlDeviceGetPowerUsage", slot=1).write()
@@ -204,7 +204,7 @@ def test_a_call_that_hangs_in_one_card_costs_that_card_only(node):
         agent.until(lambda page: page.one(m.GPU_HEALTH.name, gpu_uuid=B, health="ok") == 1)
 
 
-def test_a_lost_card_keeps_its_name_and_the_others_their_numbers(node):
+def test_a_lost_gpu_keeps_its_name_and_the_others_their_numbers(node):
     with node.agent() as agent:
         agent.until(lambda page: page.has(m.GPU_UTILIZATION.name, gpu_uuid=A))
         node.nvml.lost(0).write()
@@ -387,7 +387,7 @@ def test_hamis_limit_goes_before_the_ratio(node):
     assert page.one("pod_total_gpu_memory", pod="train") == 40960
 
 
-def test_one_card_without_rights_does_not_end_the_others(node):
+def test_one_gpu_without_rights_does_not_end_the_others(node):
     node.nvml.fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION, slot=1)
     assert Samples.of(node.once()).has(m.GPU_UTILIZATION.name, gpu_uuid=A)
 

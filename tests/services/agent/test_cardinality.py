@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.logic.node.builders import A, B, card, instance, readings
+from tests.logic.node.builders import A, B, instance, make_gpu, readings
 from tests.native.scenario import GIB, gpu_uuid
 from tests.services.agent.noderoot import NodeRoot
 from vgpuscope.catalog import node as m
@@ -125,11 +125,11 @@ class Node:
         self._tracker = NodeTracker(node="n1", window=60.0)
         self._renderer = Renderer(m.METRICS, (*DEFAULT_FAMILIES, "dcgm"))
         self._at = 1000.0
-        self.cut = card(uuid=B, index=1, mig_enabled=True, processes=None, instances=(instance(MIG, gi=1, ci=1),))
+        self.cut = make_gpu(uuid=B, index=1, mig_enabled=True, processes=None, instances=(instance(MIG, gi=1, ci=1),))
 
     def page(self, pods, *gpus, **more):
         self._at += 1
-        read = readings(*(gpus or (card(), self.cut)), at=self._at, pods=pods, **more)
+        read = readings(*(gpus or (make_gpu(), self.cut)), at=self._at, pods=pods, **more)
         snapshot = self._tracker.conclude(read, ratio=1.0).complete()
         return self._renderer.render(node_samples(snapshot, build=BUILD, self_use=SelfUse())).text().decode()
 
@@ -157,6 +157,6 @@ def test_instances_of_a_gpu_that_stopped_answering_keep_their_series():
     node = Node()
     held = pod(**{INSTANCES: instances(1, mig=MIG)})
     before = {one for one in series(node.page(held)) if one.startswith(("hami_mig_device_info", "MigInfo"))}
-    silent = card(uuid=B, index=1, health="unresponsive", mig_enabled=True, processes=None)
+    silent = make_gpu(uuid=B, index=1, health="unresponsive", mig_enabled=True, processes=None)
     assert before
-    assert before <= series(node.page(held, card(), silent))
+    assert before <= series(node.page(held, make_gpu(), silent))

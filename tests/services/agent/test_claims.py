@@ -22,7 +22,7 @@ def granted(claim, device="gpu-0", **more):
 
 
 def published(*names, node="n1", **more):
-    devices = tuple(DraDevice(name=name, card=f"{UUID}{name}", uuid=f"{UUID}{name}", node=node) for name in names)
+    devices = tuple(DraDevice(name=name, gpu=f"{UUID}{name}", uuid=f"{UUID}{name}", node=node) for name in names)
     return SliceState(**{"name": "s", "driver": DRIVER, "pool": "n1", "devices": devices, **more})
 
 

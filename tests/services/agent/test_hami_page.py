@@ -9,7 +9,7 @@ from tests.services.agent.noderoot import NodeRoot, Samples
 
 FIXTURES = TESTS / "fixtures"
 RECORDED = FIXTURES / "monitor" / "hami_monitor_metrics_legacy_false.prom"
-CARDS = (
+GPUS = (
     "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76",
     "GPU-03cd1cf6-11f6-5ecc-feb0-af07406e1838",
     "GPU-e290caca-2f0c-9582-acab-67a142b61ffa",
@@ -17,7 +17,7 @@ CARDS = (
 MIG = {
     "containerIndex": 0,
     "deviceIndex": 0,
-    "gpuUUID": CARDS[0],
+    "gpuUUID": GPUS[0],
     "profile": "1g.10gb",
     "placement": {"start": 6, "size": 1},
     "migUUID": "MIG-1f2e3d4c-0000-1111-2222-333344445555",
@@ -42,7 +42,7 @@ def assignment(name: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     node = NodeRoot(tmp_path_factory.mktemp("node"))
-    for i, uuid in enumerate(CARDS):
+    for i, uuid in enumerate(GPUS):
         memory = {"memory_total": 80 * 2**30, "memory_used": 3145728000 + i * 2**20, "memory_reserved": 0}
         node.nvml.gpu(
             i,

@@ -152,14 +152,14 @@ def test_the_gpu_id_is_the_drivers_index_not_the_pods(node):
 
 
 # 7. NVIDIA_VISIBLE_DEVICES=all showed 0; a GPU given twice halved the memory and doubled the SM use
-def test_a_pod_that_sees_all_cards_without_being_given_one_is_shown(node):
+def test_a_pod_that_sees_all_gpus_without_being_given_one_is_shown(node):
     busy(node, 12, "privileged", sm=30)
     page = Samples.of(node.once("--families", "pod"))
     assert page.one("pod_gpu_sm_util", pod="privileged") == 30
     assert page.one("pod_gpu_memory_used", pod="privileged") == 1024
 
 
-def test_two_replicas_of_one_card_neither_halve_nor_double(node):
+def test_two_replicas_of_one_gpu_neither_halve_nor_double(node):
     busy(node, 12, "train", memory=GIB, sm=24)
     with kubelet(node.path / "kubelet.sock", given("train", f"{A}::0", f"{A}::1")) as path:
         page = Samples.of(node.once("--families", "pod,native", "--podresources-socket", str(path)))
@@ -168,7 +168,7 @@ def test_two_replicas_of_one_card_neither_halve_nor_double(node):
     assert page.one(m.GPU_MODE.name, gpu_uuid=A, mode="time-slicing") == 1
 
 
-def test_a_whole_card_carries_its_holders_name_and_no_second_series(node):
+def test_a_whole_gpu_carries_its_holders_name_and_no_second_series(node):
     busy(node, 12, "train", memory=GIB, sm=45)
     with kubelet(node.path / "kubelet.sock", given("train", A)) as path:
         page = Samples.of(node.once("--families", "all", "--podresources-socket", str(path)))
@@ -178,13 +178,13 @@ def test_a_whole_card_carries_its_holders_name_and_no_second_series(node):
 
 
 # 8. one lost GPU ended the cycle; GPU 0's total stood for all; SM use above 100; one container per pod
-def test_a_lost_card_before_the_others_ends_nothing(node):
+def test_a_lost_gpu_before_the_others_ends_nothing(node):
     busy(node, 12, "train", slot=1)
     node.nvml.lost(0)
     assert Samples.of(node.once("--families", "pod")).one("pod_gpu_memory_used", pod="train", gpu_id="1") == 1024
 
 
-def test_the_total_is_that_of_the_pods_own_card(node):
+def test_the_total_is_that_of_the_pods_own_gpu(node):
     busy(node, 12, "small", slot=0)
     busy(node, 13, "large", slot=1)
     page = Samples.of(node.once("--families", "pod", "--ratio", "2"))
@@ -192,7 +192,7 @@ def test_the_total_is_that_of_the_pods_own_card(node):
     assert page.one("pod_total_gpu_memory", pod="large") == 40960
 
 
-def test_a_pod_never_uses_more_than_its_card(node):
+def test_a_pod_never_uses_more_than_its_gpu(node):
     node.nvml.gpu(0, utilization=100)
     busy(node, 12, "train", sm=90)
     busy(node, 13, "other", sm=80)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.fuzz import survives
-from tests.logic.node.builders import GIB, A, card, grant, owner, pod, process, sample, share
+from tests.logic.node.builders import GIB, A, grant, make_gpu, owner, pod, process, sample, share
 from tests.paths import TESTS
 from vgpuscope.catalog import node as catalog
 from vgpuscope.config import AgentConfig
@@ -232,7 +232,7 @@ def test_any_region_that_is_read_can_be_shown(name):
         rest = whole[len(start) : layout.head_length(layout.process_count(end))]
         region = ContainerRegion(pod_uid="uid-a", container="main", region=decode(layout, start + rest, end))
         snapshot = sample(
-            card(uuid, used=9 * GIB, processes=(process(1, memory=GIB), process(2, memory=GIB))),
+            make_gpu(uuid, used=9 * GIB, processes=(process(1, memory=GIB), process(2, memory=GIB))),
             regions=(region,),
             owners=(owner(1, "a"), owner(2, "b")),
             pods=(pod("a", shares=(share(gpu=uuid),)), pod("b")),

@@ -19,13 +19,13 @@ def past(histories: dict[str, str], *, end: float) -> list[Analysis]:
 
 
 def _analysis(end: float, labels: dict[str, str], turn: int) -> Analysis:
-    cards = tuple(_card(number, name, label) for number, (name, label) in enumerate(labels.items()))
+    gpus = tuple(_gpu(number, name, label) for number, (name, label) in enumerate(labels.items()))
     free = tuple(GpuUse(gpu_id=f"GPU-free-{number}", hostname="free") for number in range(40))
     window = Window(begin=end - WINDOW, end=end, interval=15.0)
-    return Analysis(number=turn + 1, started=end, seconds=0.1, window=window, gpus=cards + free)
+    return Analysis(number=turn + 1, started=end, seconds=0.1, window=window, gpus=gpus + free)
 
 
-def _card(number: int, name: str, label: str) -> GpuUse:
+def _gpu(number: int, name: str, label: str) -> GpuUse:
     namespace, _, pod = name.partition("/")
     uses: tuple[TenantUse, ...] = ()
     if label != "-":

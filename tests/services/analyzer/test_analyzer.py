@@ -288,7 +288,7 @@ async def test_what_was_stored_long_ago_is_shown_but_proves_nothing():
 
 # ── what is shown to Prometheus ──────────────────────────────────────────────────────────────────────────────────
 
-SEED_CARD = {
+SEED_GPU = {
     "gpu_core_utilization",
     "gpu_memory_used_mb",
     "gpu_memory_usage_percent",
@@ -321,11 +321,11 @@ async def test_every_name_of_gpu_oour_is_there_with_its_labels():
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
         page = await analyzer.metrics()
-    assert names(page) >= SEED_CARD | SEED_FLEET
-    card = f'gpu_id="{uuid(0)}",pod="train-0",namespace="ml",hostname="node-0"'
-    assert f"gpu_core_utilization{{{card}}} 95.0\n" in page
-    assert f'gpu_memory_total_mb{{{card},model="NVIDIA A100-SXM4-80GB"}} 81920.0\n' in page
-    assert f'gpu_utilization_score{{{card},model="NVIDIA A100-SXM4-80GB",status="high"}} 74.4\n' in page
+    assert names(page) >= SEED_GPU | SEED_FLEET
+    gpu = f'gpu_id="{uuid(0)}",pod="train-0",namespace="ml",hostname="node-0"'
+    assert f"gpu_core_utilization{{{gpu}}} 95.0\n" in page
+    assert f'gpu_memory_total_mb{{{gpu},model="NVIDIA A100-SXM4-80GB"}} 81920.0\n' in page
+    assert f'gpu_utilization_score{{{gpu},model="NVIDIA A100-SXM4-80GB",status="high"}} 74.4\n' in page
 
 
 async def test_series_of_pods_and_states_that_are_gone_are_gone_and_a_gpu_that_is_missed_is_unknown():
@@ -687,8 +687,8 @@ async def test_a_result_survives_a_kill(process, tmp_path):
 
 async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(process):
     page = (TESTS / "golden" / "node.prom").read_bytes()
-    cards = set(re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode()))
-    assert cards
+    gpus = set(re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode()))
+    assert gpus
 
     class Agent(Numbers):
         def text(self):
@@ -708,7 +708,7 @@ async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(proce
                 return health["status"] == "healthy" and health["source"] == "own scrapes of 1 targets"
 
             async def all_known():
-                return {row["gpu_id"] for row in (await client.get("/results")).json()} == cards
+                return {row["gpu_id"] for row in (await client.get("/results")).json()} == gpus
 
             await until(well)
             await until(all_known)

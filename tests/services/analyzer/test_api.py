@@ -105,7 +105,7 @@ async def test_what_was_not_measured_is_null(fleet):
     assert (row["status"], row["verdict"], row["pod"]) == ("unknown", "unknown", "")
 
 
-async def test_a_shared_card_is_one_row_with_several_tenants(fleet):
+async def test_a_shared_gpu_is_one_row_with_several_tenants(fleet):
     (row,) = [row for row in await fleet.json("/results") if row["gpu_id"] == uuid(2)]
     assert row["shared"] is True
     assert [(one["namespace"], one["pod"]) for one in row["tenants"]] == [("team-a", "web-a"), ("team-b", "web-b")]

@@ -137,19 +137,19 @@ def parts(reading):
     return [fault.part for fault in reading.faults]
 
 
-def by_card(reading):
+def by_gpu(reading):
     return {track.gpu_id: track for track in reading.tracks}
 
 
-def samples(reading, card="GPU-1"):
-    found = by_card(reading).get(card)
+def samples(reading, gpu="GPU-1"):
+    found = by_gpu(reading).get(gpu)
     return found.terms["gpu_util"].samples if found else 0
 
 
 async def test_every_scrape_is_a_sample():
     async with exporters(page()) as (one,), source(one.url) as made:
         reading = await reading_when(made, lambda r: samples(r) >= 3 and not r.faults)
-    stat = by_card(reading)["GPU-1"].terms["gpu_util"]
+    stat = by_gpu(reading)["GPU-1"].terms["gpu_util"]
     assert (stat.mean, stat.max, stat.p95) == (0.5, 0.5, 0.5)
     assert stat.samples <= len(one.asked)
     assert (reading.window.interval, reading.schemas, reading.faults) == (INTERVAL, ("vgpuscope",), ())
@@ -225,7 +225,7 @@ async def test_a_target_that_falls_leaves_a_gap_and_comes_back():
         one.status = "200 OK"
         before = samples(down)
         back = await reading_when(made, lambda r: not r.faults and samples(r) > before)
-    assert by_card(back)["GPU-1"].terms["gpu_util"].mean == 1.0
+    assert by_gpu(back)["GPU-1"].terms["gpu_util"].mean == 1.0
     assert samples(back) < len(one.asked) - 2
 
 
@@ -248,7 +248,7 @@ async def test_a_page_that_cannot_be_had_is_a_fault_and_no_sample(monkeypatch, s
             setattr(bad, name, value)
         told = lambda r: parts(r) == [bad.url] and said in r.faults[0].message  # noqa: E731
         reading = await reading_when(made, lambda r: told(r) and samples(r, "GPU-2") >= 2)
-    assert set(by_card(reading)) == {"GPU-2"}
+    assert set(by_gpu(reading)) == {"GPU-2"}
 
 
 async def test_packed_pages_are_unpacked():
@@ -262,7 +262,7 @@ async def test_a_page_that_is_packed_piece_by_piece_is_read_to_its_end():
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with exporters(page()) as (one,), source(one.url) as made:
         one.answer = lambda _: head + body
-        assert set(by_card(await reading_when(made, lambda r: samples(r, "GPU-2")))) == {"GPU-1", "GPU-2"}
+        assert set(by_gpu(await reading_when(made, lambda r: samples(r, "GPU-2")))) == {"GPU-1", "GPU-2"}
 
 
 @pytest.mark.parametrize(
@@ -313,13 +313,13 @@ async def test_a_target_that_left_is_no_fault_and_its_samples_stay_until_they_ar
         exporters(page(), page("GPU-2")) as (one, other),
         source(one.url, other.url, clock=lambda: time.time() + ahead[0]) as made,
     ):
-        await reading_when(made, lambda r: set(by_card(r)) == both)
+        await reading_when(made, lambda r: set(by_gpu(r)) == both)
         made.wanted.remove(one.url)
         one.status = "503 Gone"
         left = await reading_when(made, lambda r: r.source == "own scrapes of 1 targets" and not r.faults)
-        assert set(by_card(left)) == both
+        assert set(by_gpu(left)) == both
         ahead[0] = 100.0
-        await reading_when(made, lambda r: set(by_card(r)) == {"GPU-2"}, ahead=100.0)
+        await reading_when(made, lambda r: set(by_gpu(r)) == {"GPU-2"}, ahead=100.0)
         await until(lambda: len(made._known) == 1)
 
 
@@ -414,7 +414,7 @@ async def test_nothing_at_all_is_source_down_and_says_why():
         await read("127.0.0.1:1")
 
 
-async def test_a_fleet_without_cards_is_an_empty_reading():
+async def test_a_fleet_without_gpus_is_an_empty_reading():
     async with exporters(b"other 1\n") as (one,), source(one.url) as made:
         reading = await reading_when(made, lambda r: True)
     assert (reading.tracks, reading.faults) == ((), ())

@@ -223,7 +223,7 @@ async def test_victoriametrics_may_be_told_to_deny_partial_answers():
 # ── Thanos ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_cards_that_are_not_in_the_missing_store_are_judged():
+async def test_gpus_that_are_not_in_the_missing_store_are_judged():
     answers = Recorded(THANOS)
     async with SpoilingServer(answers) as server, source(server) as prometheus:
         await read(prometheus, THANOS)
@@ -239,14 +239,14 @@ async def test_thanos_names_the_store_that_is_missing():
 
 
 @both_ways
-async def test_cards_of_a_store_that_thanos_forgot_are_gone_and_not_idle(samples):
+async def test_gpus_of_a_store_that_thanos_forgot_are_gone_and_not_idle(samples):
     reading = await read_once(THANOS, "one store stopped and forgotten", samples=samples)
     assert reading.faults == ()
     assert verdicts(reading) == {"in_use": {"busy-1", "busy-3"}, "idle": {"idle-1"}, "unknown": set()}
 
 
 @both_ways
-async def test_cards_that_come_back_bring_their_metrics_along(samples):
+async def test_gpus_that_come_back_bring_their_metrics_along(samples):
     answers = Recorded(THANOS, "one store stopped and forgotten")
     async with SpoilingServer(answers) as server, source(server, samples=samples) as prometheus:
         await read(prometheus, THANOS)

@@ -13,7 +13,7 @@ from tests.loopclock import forward
 from tests.services.analyzer.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from tests.sources.proxy import refusing_proxy
 from vgpuscope.catalog import node as m
-from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, INSTANCES
+from vgpuscope.knowledge.exporters import CONTAINERS, DCGM, GPUS, INSTANCES
 from vgpuscope.logic.fleet.queries import record_name
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
@@ -37,8 +37,8 @@ def about(value):
 
 def labels(number: int = 0, **more: str) -> dict[str, str]:
     tenant = {"pod": f"train-{number}", "namespace": "ml", "container": "main"}
-    card = {"UUID": f"GPU-{number:08d}", "gpu": str(number), "modelName": "NVIDIA A100", "Hostname": "node-1"}
-    return {**card, **tenant, "job": "dcgm", **more}
+    gpu = {"UUID": f"GPU-{number:08d}", "gpu": str(number), "modelName": "NVIDIA A100", "Hostname": "node-1"}
+    return {**gpu, **tenant, "job": "dcgm", **more}
 
 
 def add(engine, number=0, *, count=FULL, until=END, more=None, **values):
@@ -142,7 +142,7 @@ async def test_a_burst_on_the_memory_of_an_instance_is_read_beside_the_zeros_for
     assert bare(track.terms["dram_active"]) == Stat(mean=about(0.02), max=0.4, samples=FULL)
 
 
-async def test_the_number_of_requests_does_not_depend_on_the_number_of_cards(engine, either):
+async def test_the_number_of_requests_does_not_depend_on_the_number_of_gpus(engine, either):
     add(engine)
     alone = await read(either)
     for number in range(1, 300):
@@ -181,8 +181,8 @@ async def test_profiling_video_and_limits_are_read_where_they_exist(engine, eith
     assert track.terms["mem_total"].mean == 80_500 * MIB
 
 
-async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_own(engine, either):
-    card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
+async def test_our_own_agent_gives_gpus_instances_and_what_is_the_containers_own(engine, either):
+    gpu = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
     for metric, value in (
         (m.GPU_UTILIZATION, 0.5),
         (m.GPU_UTILIZATION_MEAN, 0.4),
@@ -191,12 +191,12 @@ async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_ow
         (m.GPU_MEMORY_TOTAL, 8e9),
         (m.GPU_POWER_LIMIT, 300.0),
     ):
-        engine.add(metric.name, [value] * FULL, **card)
-    engine.add(m.GPU_INFO.name, [1] * FULL, **card, gpu_index="3", model="NVIDIA A10")
-    instance = card | {"mig_uuid": "MIG-1"}
+        engine.add(metric.name, [value] * FULL, **gpu)
+    engine.add(m.GPU_INFO.name, [1] * FULL, **gpu, gpu_index="3", model="NVIDIA A10")
+    instance = gpu | {"mig_uuid": "MIG-1"}
     engine.add(m.MIG_MEMORY_USED.name, [1e9] * FULL, **instance)
     engine.add(m.MIG_INFO.name, [1] * FULL, **instance, profile="1g.5gb")
-    tenant = card | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
+    tenant = gpu | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
     for metric, value in ((m.CONTAINER_PROCESSES, 2), (m.CONTAINER_SM, 0.2), (m.CONTAINER_SM_MAX, 0.7)):
         engine.add(metric.name, [value] * FULL, **tenant)
     reading = await read(either)
@@ -241,7 +241,7 @@ async def test_the_time_zone_changes_nothing(engine, either, zone, monkeypatch):
 # ── whose GPU it is ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_handover_splits_the_card_at_its_moment(engine, either):
+async def test_a_handover_splits_the_gpu_at_its_moment(engine, either):
     add(engine, gpu_util=0.0, count=30, until=END - 300, more={"pod": "before"})
     add(engine, gpu_util=95.0, count=10, more={"pod": "after"})
     tracks = by_pod(await read(either))
@@ -277,7 +277,7 @@ async def test_mig_instances_are_apart(engine, either):
     assert found == {("GI-1", "3g.40gb"): 0.95, ("GI-2", "3g.40gb"): 0.0}
 
 
-async def test_a_card_that_pods_share_needs_no_closer_look(engine, either):
+async def test_a_gpu_that_pods_share_needs_no_closer_look(engine, either):
     for pod in "abcd":
         add(engine, more={"pod": pod})
     reading = await read(either)
@@ -306,7 +306,7 @@ async def test_with_honor_labels_off_a_pod_of_the_same_name_is_another_by_its_ui
     assert {track.tenant.pod_uid for track in (await read(either)).tracks} == {"old", "new"}
 
 
-async def test_an_exporter_on_free_cards_only_is_recognised_by_its_name(engine, either):
+async def test_an_exporter_on_free_gpus_only_is_recognised_by_its_name(engine, either):
     add(engine, 0, more={"pod": "nvidia-dcgm-exporter-abcde", "container": "x"})
     add(engine, 1, more={"pod": "gpu-metrics-1", "container": "x", "job": "monitoring/gpu-metrics"})
     assert [track.tenant for track in (await read(either)).tracks] == [None, None]
@@ -334,14 +334,14 @@ async def test_the_condition_is_in_every_query_for_dcgm_and_raw_samples_too(engi
     assert set(by_pod(reading)) == {"train-0"}
 
 
-async def test_the_condition_on_pods_does_not_hide_our_cards(engine, either):
+async def test_the_condition_on_pods_does_not_hide_our_gpus(engine, either):
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="n", gpu_uuid="GPU-a", cluster="a")
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="n", gpu_uuid="GPU-b", cluster="b")
     reading = await read(either, condition='{pod!="",namespace=~"ml",cluster="a"}')
     assert [track.gpu_id for track in reading.tracks] == ["GPU-a"]
 
 
-async def test_a_restarted_exporter_makes_no_second_card_and_no_gap(engine, either):
+async def test_a_restarted_exporter_makes_no_second_gpu_and_no_gap(engine, either):
     add(engine, gpu_util=90.0, count=30, until=END - 300, more={"instance": "10.0.0.1:9400"})
     add(engine, gpu_util=10.0, count=10, more={"instance": "10.0.0.2:9400"})
     [track] = (await read(either)).tracks
@@ -427,7 +427,7 @@ def scraped(engine, number: int = 0, *, every: int, without: range = range(0), *
         engine.series.append(({"__name__": name, **labels(number, **more)}, samples))
 
 
-async def test_a_restart_of_prometheus_is_a_hole_in_every_card(engine, either):
+async def test_a_restart_of_prometheus_is_a_hole_in_every_gpu(engine, either):
     for number in range(30):
         scraped(engine, number, every=15, without=range(151, 451))
     reading = await read(either)
@@ -483,7 +483,7 @@ def add_everything(engine, *, agents: int) -> None:
         where = {"node": f"n{number}", "gpu_uuid": f"GPU-{number:08d}", "job": "agents", "instance": f"n{number}:9394"}
         names = {"namespace": "ml", "pod": f"train-{number}", "container": "main", "pod_uid": str(number)}
         for group, more in (
-            (CARDS, {}),
+            (GPUS, {}),
             (INSTANCES, {"mig_uuid": f"MIG-{number}"}),
             (CONTAINERS, names | {"mig_uuid": ""}),
         ):
@@ -551,13 +551,13 @@ async def test_an_engine_without_a_known_metric_is_said_to_have_none(engine, eit
 
 
 async def test_health_xids_targets_and_states_of_containers_are_read(engine, either):
-    card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents", "instance": "n1:9394"}
-    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
+    gpu = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents", "instance": "n1:9394"}
+    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **gpu)
     for health in ("ok", "lost"):
-        engine.add(m.GPU_HEALTH.name, [float(health == "lost")] * FULL, **card, health=health)
-    engine.add(m.GPU_XIDS.name, [0.0] * 10 + [1.0] * 10, **card, xid="79")
-    engine.add(m.GPU_XIDS.name, [3.0] * 60, **card, xid="31")  # of long ago
-    tenant = card | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
+        engine.add(m.GPU_HEALTH.name, [float(health == "lost")] * FULL, **gpu, health=health)
+    engine.add(m.GPU_XIDS.name, [0.0] * 10 + [1.0] * 10, **gpu, xid="79")
+    engine.add(m.GPU_XIDS.name, [3.0] * 60, **gpu, xid="31")  # of long ago
+    tenant = gpu | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
     engine.add(m.CONTAINER_PROCESSES.name, [0.0] * FULL, **tenant)
     for state in ("not-started", "active"):
         engine.add(m.CONTAINER_STATE.name, [float(state == "not-started")] * FULL, **tenant, state=state)
@@ -573,8 +573,8 @@ async def test_health_xids_targets_and_states_of_containers_are_read(engine, eit
 
 async def test_an_agent_whose_page_is_frozen_has_seen_nothing(engine, either):
     for number in range(2):
-        card = {"node": f"n{number}", "gpu_uuid": f"GPU-{number}", "job": "agents", "instance": f"n{number}:9394"}
-        engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
+        gpu = {"node": f"n{number}", "gpu_uuid": f"GPU-{number}", "job": "agents", "instance": f"n{number}:9394"}
+        engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **gpu)
         clock = [END - 800.0 if number else END - STEP * (FULL - 1 - at) for at in range(FULL)]
         engine.add(m.SAMPLE_TIME.name, clock, job="agents", instance=f"n{number}:9394")
     reading = await read(either)
@@ -583,10 +583,10 @@ async def test_an_agent_whose_page_is_frozen_has_seen_nothing(engine, either):
 
 
 async def test_counters_are_read_as_rates(engine, either):
-    card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
-    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
-    engine.add(m.GPU_ENERGY.name, [1e6 + 266 * STEP * at for at in range(FULL)], **card)
-    engine.add(m.GPU_PCIE_RECEIVED.name, [5e8 * STEP * at for at in range(FULL)], **card)
+    gpu = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
+    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **gpu)
+    engine.add(m.GPU_ENERGY.name, [1e6 + 266 * STEP * at for at in range(FULL)], **gpu)
+    engine.add(m.GPU_PCIE_RECEIVED.name, [5e8 * STEP * at for at in range(FULL)], **gpu)
     [track] = (await read(either)).tracks
     assert (track.terms["energy"].mean, track.terms["pcie_in"].mean) == (266.0, 5e8)
 
@@ -618,7 +618,7 @@ async def test_rules_that_are_no_longer_evaluated_are_not_believed(engine, serve
     assert reading.faults == ()
 
 
-async def test_rules_that_do_not_know_every_card_are_not_made_use_of(engine, server):
+async def test_rules_that_do_not_know_every_gpu_are_not_made_use_of(engine, server):
     add(engine)
     add(engine, 1)
     record(engine)
@@ -666,7 +666,7 @@ async def test_a_false_sample_of_any_term_is_dropped(engine, either, name, false
 
 
 @pytest.mark.parametrize("false", [math.nan, BLANK])
-async def test_a_card_that_never_says_anything_true_is_not_measured_and_not_looked_at(engine, either, false):
+async def test_a_gpu_that_never_says_anything_true_is_not_measured_and_not_looked_at(engine, either, false):
     add(engine, gpu_util=false)
     [track] = (await read(either)).tracks
     assert bare(track.terms["gpu_util"]) == Stat(dropped=20)
@@ -683,7 +683,7 @@ async def test_more_false_series_than_can_be_looked_at_are_left_out_by_name(engi
     assert [(f.code, f.part.split()[0]) for f in reading.faults] == [("SAMPLES_REFUSED", "gpu_util")]
 
 
-async def test_raw_samples_of_many_cards_are_asked_for_in_queries_that_every_engine_takes(engine, server):
+async def test_raw_samples_of_many_gpus_are_asked_for_in_queries_that_every_engine_takes(engine, server):
     for number in range(600):
         engine.add(UTIL, [BLANK] + [95.0] * 19, **labels(number))
     reading = await read(server, closer=500)
@@ -709,7 +709,7 @@ async def test_few_samples_are_asked_for_themselves_and_many_as_statistics(engin
 
 
 @pytest.mark.parametrize(("step", "requests"), [(STEP, (7, 7)), (STEP / 6, (7, 5))])
-async def test_samples_of_many_cards_are_asked_for_once_it_is_known_that_each_has_few(engine, server, step, requests):
+async def test_samples_of_many_gpus_are_asked_for_once_it_is_known_that_each_has_few(engine, server, step, requests):
     for number in range(40):
         for name, value in SIX.items():
             engine.add(name, [value] * int(WINDOW / step), step=step, **labels(number))

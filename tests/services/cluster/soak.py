@@ -43,9 +43,9 @@ class World:
         self.now += 1
         where = self.random.choice(self._names)
         namespace = f"run-{number // 2}" if number % 4 else "ml"
-        name, card = f"job-{number}", f"GPU-{where}-{self.random.randrange(8)}"
+        name, gpu = f"job-{number}", f"GPU-{where}-{self.random.randrange(8)}"
         waits = pod(name, namespace=namespace, containers=[f"step-{number}"], limits={"nvidia.com/gpu": "1"})
-        given = holder(name, where, card, memory=1000 + number % 77, namespace=namespace, containers=[f"step-{number}"])
+        given = holder(name, where, gpu, memory=1000 + number % 77, namespace=namespace, containers=[f"step-{number}"])
         self.tell("ADDED", waits, uid=f"pod-{number}")
         if number % 5 == 0:
             self.refused(waits, number)

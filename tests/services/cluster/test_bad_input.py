@@ -263,11 +263,11 @@ def but_quotas(page):
 
 
 def test_labels_are_escaped_whatever_is_in_them(api, running):
-    card = 'GPU-"\n\\\x00é中'
-    api.put(noted(GOOD_NODE, register=json.dumps([{"id": card, "devmem": 7, "type": 'a"b', "health": True}])))
+    gpu = 'GPU-"\n\\\x00é中'
+    api.put(noted(GOOD_NODE, register=json.dumps([{"id": gpu, "devmem": 7, "type": 'a"b', "health": True}])))
     page = running.until(lambda page: page.has(m.DEVICE_INFO.name, node="bad"))
     [(labels, _)] = page.named(m.DEVICE_INFO.name, node="bad")
-    assert (labels["gpu_uuid"], labels["type"]) == (card, 'a"b')
+    assert (labels["gpu_uuid"], labels["type"]) == (gpu, 'a"b')
     assert promtool_check_of_our_own(running) == (0, "")
 
 

@@ -33,7 +33,7 @@ from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung
 from vgpuscope.sources.node.nvml.calls import Counter, Garbage
 from vgpuscope.sources.node.nvml.driver import Nvml
-from vgpuscope.sources.node.nvml.gpu import read_card
+from vgpuscope.sources.node.nvml.gpu import read_gpu
 
 NOW = 1_800_000_000.0
 US = int(NOW * 1e6)
@@ -144,7 +144,7 @@ def test_an_error_count_that_could_not_be_read_is_asked_for_again_at_the_next_sa
     assert every_second(nvml, clock, 1) == [(3, 1, 5, 400.0)]
 
 
-def test_a_card_that_comes_back_shows_its_new_error_counts_at_once(node, nvml, clock):
+def test_a_gpu_that_comes_back_shows_its_new_error_counts_at_once(node, nvml, clock):
     node.gpu(0, ecc_corrected=3, ecc_uncorrected=1, remap_uncorrected=5, power_limit=400_000).write()
     every_second(nvml, clock, 1)
     node.lost(0).write()
@@ -201,13 +201,13 @@ def test_every_value_comes_in_base_units(node, nvml):
     )
 
 
-def test_a_card_that_supports_nothing_is_still_listed(node, nvml):
+def test_a_gpu_that_supports_nothing_is_still_listed(node, nvml):
     absent = dict.fromkeys(("power", "energy", "temperature", "sm_clock", "throttle", "fan", "utilization"))
     node.gpu(0, memory_total=None, mig_mode=None, serial=None, pci="00000000:00:00.0", **absent).write()
-    card = nvml.read().gpus[0]
-    assert card.health == "ok"
-    assert (card.memory, card.power, card.energy, card.temperature, card.utilization) == (None,) * 5
-    assert (card.sm_clock, card.throttle, card.mig_enabled, card.serial, card.pci_bus_id) == (None,) * 5
+    one_gpu = nvml.read().gpus[0]
+    assert one_gpu.health == "ok"
+    assert (one_gpu.memory, one_gpu.power, one_gpu.energy, one_gpu.temperature, one_gpu.utilization) == (None,) * 5
+    assert (one_gpu.sm_clock, one_gpu.throttle, one_gpu.mig_enabled, one_gpu.serial, one_gpu.pci_bus_id) == (None,) * 5
 
 
 def test_an_unsupported_call_is_not_repeated_for_a_minute(node, nvml, clock, calls):
@@ -225,8 +225,8 @@ def test_an_unsupported_call_is_not_repeated_for_a_minute(node, nvml, clock, cal
 def test_an_unknown_error_costs_one_value_of_one_sample(node, nvml, calls):
     node.fail("nvmlDeviceGetPowerUsage", UNKNOWN, slot=0).write()
     begun = calls("nvmlInitWithFlags")
-    card = nvml.read().gpus[0]
-    assert (card.health, card.power, card.temperature) == ("ok", None, 55.0)
+    one_gpu = nvml.read().gpus[0]
+    assert (one_gpu.health, one_gpu.power, one_gpu.temperature) == ("ok", None, 55.0)
     node.heal().write()
     assert nvml.read().gpus[0].power == 250.0
     assert calls("nvmlInitWithFlags") == begun + 1
@@ -235,8 +235,8 @@ def test_an_unknown_error_costs_one_value_of_one_sample(node, nvml, calls):
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID_ARGUMENT])
 def test_field_values_that_the_driver_lacks_are_not_asked_for_again(node, nvml, clock, calls, code):
     node.gpu(0, memory_temperature=None, pcie_sent=None, pcie_received=None, field_code=code).remove(1).write()
-    card = nvml.read().gpus[0]
-    assert (card.memory_temperature, card.pcie_sent, card.pcie_received) == (None, None, None)
+    one_gpu = nvml.read().gpus[0]
+    assert (one_gpu.memory_temperature, one_gpu.pcie_sent, one_gpu.pcie_received) == (None, None, None)
     before = calls("nvmlDeviceGetFieldValues")
     clock.forward(1)
     nvml.read()
@@ -254,10 +254,10 @@ def test_older_drivers_are_asked_by_older_names(node, nvml):
     for name in (*newer, *lists, "nvmlDeviceGetProcessesUtilizationInfo"):
         node.fail(name, FUNCTION_NOT_FOUND)
     node.process(0, 7).sample(0, 7, sm=9, at=US - 10).gpu(0, throttle=1).write()
-    card = nvml.read().gpus[0]
-    assert card.memory == Memory(total=80 * GIB, used=9 * GIB, free=71 * GIB, reserved=None)
-    assert (card.temperature, card.throttle) == (55.0, frozenset({"idle"}))
-    assert by_pid(card)[7].sm == 0.09
+    one_gpu = nvml.read().gpus[0]
+    assert one_gpu.memory == Memory(total=80 * GIB, used=9 * GIB, free=71 * GIB, reserved=None)
+    assert (one_gpu.temperature, one_gpu.throttle) == (55.0, frozenset({"idle"}))
+    assert by_pid(one_gpu)[7].sm == 0.09
 
 
 def test_a_moment_without_memory_v2_does_not_mix_in_v1(node, nvml):
@@ -463,16 +463,16 @@ def test_a_sample_from_the_future_does_not_hide_those_that_follow(node, nvml, cl
 def test_instances_are_found_behind_holes(node, nvml):
     node.mig(0, 2, gi=3).mig(0, 5, gi=9, profile="3g.40gb", slices=3, memory_total=40 * GIB, memory_used=2 * GIB)
     node.process(0, 7, gi=9, ci=0, memory=GIB).write()
-    card = nvml.read().gpus[0]
-    assert (card.mig_enabled, card.utilization, card.encoder, card.power) == (True, None, None, 250.0)
-    assert [(i.index, i.uuid, i.gpu_instance, i.profile, i.slices) for i in card.instances] == [
+    one_gpu = nvml.read().gpus[0]
+    assert (one_gpu.mig_enabled, one_gpu.utilization, one_gpu.encoder, one_gpu.power) == (True, None, None, 250.0)
+    assert [(i.index, i.uuid, i.gpu_instance, i.profile, i.slices) for i in one_gpu.instances] == [
         (2, mig_uuid(0, 2), 3, "1g.10gb", 1),
         (5, mig_uuid(0, 5), 9, "3g.40gb", 3),
     ]
-    assert card.instances[0].processes == ()
-    assert card.instances[1].memory == Memory(total=40 * GIB, used=2 * GIB, free=38 * GIB, reserved=0)
-    assert card.instances[1].processes == card.processes
-    assert card.processes == (
+    assert one_gpu.instances[0].processes == ()
+    assert one_gpu.instances[1].memory == Memory(total=40 * GIB, used=2 * GIB, free=38 * GIB, reserved=0)
+    assert one_gpu.instances[1].processes == one_gpu.processes
+    assert one_gpu.processes == (
         GpuProcess(pid=7, kinds=frozenset({"compute"}), memory=GIB, gpu_instance=9, compute_instance=0),
     )
 
@@ -505,23 +505,23 @@ def test_an_instance_that_was_replaced_is_not_taken_for_the_old_one(node, nvml):
 
 def test_an_instance_that_dies_while_we_look_leaves_the_others(node, nvml):
     node.mig(0, 1, gi=3).mig(0, 2, gi=4).fail("nvmlDeviceGetGpuInstanceId", 2, slot=0, mig=1).write()
-    card = nvml.read().gpus[0]
-    assert (card.health, [i.index for i in card.instances]) == ("ok", [2])
+    one_gpu = nvml.read().gpus[0]
+    assert (one_gpu.health, [i.index for i in one_gpu.instances]) == ("ok", [2])
 
 
-def test_instances_tell_their_processes_when_the_card_may_not(node, nvml):
+def test_instances_tell_their_processes_when_the_gpu_may_not(node, nvml):
     node.mig(0, 1, gi=3).process(0, 7, gi=3, ci=0)
     for kind in ("Compute", "Graphics", "MPSCompute"):
         for version in ("v2", "v3"):
             name = f"nvmlDeviceGet{kind}RunningProcesses_{version}"
             node.fail(name, NO_PERMISSION, slot=0).fail(name, 0, slot=0, mig=1)
     node.write()
-    card = nvml.read().gpus[0]
-    assert card.processes is None
-    assert [p.pid for p in card.instances[0].processes] == [7]
+    one_gpu = nvml.read().gpus[0]
+    assert one_gpu.processes is None
+    assert [p.pid for p in one_gpu.instances[0].processes] == [7]
 
 
-def test_the_place_of_an_instance_on_its_card_is_asked_for_once(node, nvml, calls):
+def test_the_place_of_an_instance_on_its_gpu_is_asked_for_once(node, nvml, calls):
     node.mig(0, 1, gi=11, placed=(19, 4)).mig(0, 2, gi=12, placed=(19, 5)).write()
     before = calls("nvmlGpuInstanceGetInfo")
     places = [[(i.profile_id, i.start) for i in nvml.read().gpus[0].instances] for _ in range(3)]
@@ -531,9 +531,9 @@ def test_the_place_of_an_instance_on_its_card_is_asked_for_once(node, nvml, call
 
 def test_an_instance_whose_place_the_driver_does_not_tell_is_shown_without_it(node, nvml):
     node.mig(0, 1, gi=11, placed=(19, 4)).fail("nvmlDeviceGetGpuInstanceById", NO_PERMISSION, slot=0).write()
-    card = nvml.read().gpus[0]
-    assert [(i.uuid, i.profile_id, i.start) for i in card.instances] == [(mig_uuid(0, 1), None, None)]
-    assert card.health == "ok"
+    one_gpu = nvml.read().gpus[0]
+    assert [(i.uuid, i.profile_id, i.start) for i in one_gpu.instances] == [(mig_uuid(0, 1), None, None)]
+    assert one_gpu.health == "ok"
 
 
 def test_utilisation_is_back_when_mig_is_turned_off(node, nvml, clock):
@@ -541,14 +541,14 @@ def test_utilisation_is_back_when_mig_is_turned_off(node, nvml, clock):
     assert nvml.read().gpus[0].utilization is None
     node.unmig(0, 1).gpu(0, mig_mode=0).write()
     clock.forward(1)
-    card = nvml.read().gpus[0]
-    assert (card.mig_enabled, card.instances, card.utilization) == (False, (), 0.4)
+    one_gpu = nvml.read().gpus[0]
+    assert (one_gpu.mig_enabled, one_gpu.instances, one_gpu.utilization) == (False, (), 0.4)
 
 
 # -- GPUs that fail ------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_card_keeps_its_identity_and_leaves_the_others_readable(node, nvml):
+def test_a_lost_gpu_keeps_its_identity_and_leaves_the_others_readable(node, nvml):
     node.write()
     before = nvml.read().gpus[0]
     node.lost(0).write()
@@ -565,7 +565,7 @@ def test_a_lost_card_keeps_its_identity_and_leaves_the_others_readable(node, nvm
     assert (other.health, other.power) == ("ok", 250.0)
 
 
-def test_a_lost_card_is_asked_again_slowly_and_comes_back(node, nvml, clock, calls):
+def test_a_lost_gpu_is_asked_again_slowly_and_comes_back(node, nvml, clock, calls):
     node.write()
     nvml.read()
     node.lost(0).write()
@@ -579,12 +579,12 @@ def test_a_lost_card_is_asked_again_slowly_and_comes_back(node, nvml, clock, cal
     assert [(gpu.health, gpu.energy) for gpu in nvml.read().gpus] == [("ok", 0.007), ("ok", 5000.0)]
 
 
-def test_a_card_lost_before_we_came_is_shown_without_a_name(node, nvml):
+def test_a_gpu_lost_before_we_came_is_shown_without_a_name(node, nvml):
     node.lost(1).write()
     assert [(gpu.uuid, gpu.health) for gpu in nvml.read().gpus] == [(gpu_uuid(0), "ok"), ("unknown-1", "lost")]
 
 
-def test_a_node_whose_only_card_is_lost_says_so_and_tries_the_library_anew(node, nvml, clock, calls):
+def test_a_node_whose_only_gpu_is_lost_says_so_and_tries_the_library_anew(node, nvml, clock, calls):
     node.remove(1).write()
     nvml.read()
     begun = calls("nvmlInitWithFlags")
@@ -598,19 +598,19 @@ def test_a_node_whose_only_card_is_lost_says_so_and_tries_the_library_anew(node,
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok"]
 
 
-def test_a_card_that_needs_a_reset_says_so(node, nvml):
+def test_a_gpu_that_needs_a_reset_says_so(node, nvml):
     node.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, slot=1).write()
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok", "reset-required"]
 
 
-def test_a_card_of_which_every_call_fails_is_an_error_of_that_card_alone(node, nvml):
+def test_a_gpu_of_which_every_call_fails_is_an_error_of_that_gpu_alone(node, nvml):
     node.write()
     nvml.read()
     node.fail("*", UNKNOWN, slot=1).write()
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok", "error"]
 
 
-def test_a_card_we_may_not_see_is_left_out(node, nvml, clock, calls):
+def test_a_gpu_we_may_not_see_is_left_out(node, nvml, clock, calls):
     node.fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION, slot=0).write()
     assert [(gpu.uuid, gpu.index) for gpu in nvml.read().gpus] == [(gpu_uuid(1), 1)]
     asked = calls("nvmlDeviceGetHandleByIndex_v2")
@@ -619,7 +619,7 @@ def test_a_card_we_may_not_see_is_left_out(node, nvml, clock, calls):
     assert calls("nvmlDeviceGetHandleByIndex_v2") == asked
 
 
-def test_a_card_we_knew_and_may_not_see_any_more_says_so(node, nvml, clock):
+def test_a_gpu_we_knew_and_may_not_see_any_more_says_so(node, nvml, clock):
     node.write()
     nvml.read()
     node.fail("*", NO_PERMISSION, slot=0).write()
@@ -630,7 +630,7 @@ def test_a_card_we_knew_and_may_not_see_any_more_says_so(node, nvml, clock):
     ]
 
 
-def test_a_card_whose_every_call_is_forbidden_stays_forbidden(node, nvml, clock):
+def test_a_gpu_whose_every_call_is_forbidden_stays_forbidden(node, nvml, clock):
     node.write()
     nvml.read()
     node.fail("*", NO_PERMISSION, slot=0).write()
@@ -639,7 +639,7 @@ def test_a_card_whose_every_call_is_forbidden_stays_forbidden(node, nvml, clock)
         clock.forward(1)
 
 
-def test_a_card_that_was_pulled_out_is_gone_and_the_others_keep_their_names(node, nvml):
+def test_a_gpu_that_was_pulled_out_is_gone_and_the_others_keep_their_names(node, nvml):
     node.gpu(2).write()
     nvml.read()
     node.remove(0).write()
@@ -650,14 +650,14 @@ def test_a_card_that_was_pulled_out_is_gone_and_the_others_keep_their_names(node
     assert [gpu.uuid for gpu in nvml.identities()] == [gpu_uuid(1), gpu_uuid(2)]
 
 
-def test_a_card_that_was_put_in_appears(node, nvml):
+def test_a_gpu_that_was_put_in_appears(node, nvml):
     node.write()
     nvml.read()
     node.gpu(2).write()
     assert [gpu.uuid for gpu in nvml.read().gpus] == [gpu_uuid(slot) for slot in range(3)]
 
 
-def test_a_card_that_was_swapped_is_noticed_within_a_minute(node, nvml, clock):
+def test_a_gpu_that_was_swapped_is_noticed_within_a_minute(node, nvml, clock):
     node.write()
     nvml.read()
     node.gpu(1, uuid="GPU-other").write()
@@ -687,7 +687,7 @@ def test_a_hanging_call_can_be_named_and_the_read_goes_on_when_it_returns(node, 
     assert nvml.doing is None
 
 
-def test_a_card_in_which_a_call_hangs_is_left_behind_and_comes_back(node, nvml):
+def test_a_gpu_in_which_a_call_hangs_is_left_behind_and_comes_back(node, nvml):
     node.hang("nvmlDeviceGetPowerUsage", slot=1).write()
     lost: list[Exception] = []
 
@@ -710,7 +710,7 @@ def test_a_card_in_which_a_call_hangs_is_left_behind_and_comes_back(node, nvml):
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok", "ok"]
 
 
-def test_a_hang_that_is_not_one_cards_leaves_nobody_behind(node, nvml):
+def test_a_hang_that_is_not_one_gpus_leaves_nobody_behind(node, nvml):
     node.write()
     nvml.read()
     node.hang("nvmlDeviceGetCount_v2").write()
@@ -795,7 +795,7 @@ def test_a_driver_that_stays_away_for_days_is_still_only_absent(node, nvml, cloc
         clock.forward(61)
 
 
-def test_a_card_that_stays_lost_for_days_is_still_only_lost(node, nvml, clock):
+def test_a_gpu_that_stays_lost_for_days_is_still_only_lost(node, nvml, clock):
     node.write()
     nvml.read()
     node.lost(0).write()
@@ -804,7 +804,7 @@ def test_a_card_that_stays_lost_for_days_is_still_only_lost(node, nvml, clock):
         clock.forward(61)
 
 
-def test_when_every_call_fails_on_every_card_the_library_is_begun_anew(node, nvml, clock, calls):
+def test_when_every_call_fails_on_every_gpu_the_library_is_begun_anew(node, nvml, clock, calls):
     node.write()
     nvml.read()
     begun = calls("nvmlInitWithFlags")
@@ -885,11 +885,11 @@ def xids(reading: DeviceReading) -> dict[tuple[str, int], int]:
     return {(x.gpu, x.xid): x.count for x in reading.xids}
 
 
-def registered(calls: Callable[[str], int], since: int, cards: int) -> Callable[[], bool]:
-    return lambda: calls("nvmlDeviceRegisterEvents") >= since + cards
+def registered(calls: Callable[[str], int], since: int, gpus: int) -> Callable[[], bool]:
+    return lambda: calls("nvmlDeviceRegisterEvents") >= since + gpus
 
 
-def test_xids_are_counted_per_card(node, nvml, calls, listener):
+def test_xids_are_counted_per_gpu(node, nvml, calls, listener):
     before = calls("nvmlDeviceRegisterEvents")
     node.xid(0, 13).write()  # before anyone listened: not ours
     assert nvml.read().xids == ()
@@ -917,7 +917,7 @@ def test_xids_are_heard_after_a_reload_and_add_up(node, nvml, calls, listener, c
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
-def test_a_card_that_reports_no_events_leaves_the_others_audible(node, nvml, calls, listener, code):
+def test_a_gpu_that_reports_no_events_leaves_the_others_audible(node, nvml, calls, listener, code):
     node.fail("nvmlDeviceRegisterEvents", code, slot=0).write()
     before = calls("nvmlDeviceRegisterEvents")
     nvml.read()
@@ -927,7 +927,7 @@ def test_a_card_that_reports_no_events_leaves_the_others_audible(node, nvml, cal
     until(lambda: xids(nvml.read()) == {(gpu_uuid(1), 74): 1})
 
 
-def test_a_card_that_came_back_is_heard_again(node, nvml, calls, listener, clock):
+def test_a_gpu_that_came_back_is_heard_again(node, nvml, calls, listener, clock):
     node.write()
     nvml.read()
     before = calls("nvmlDeviceRegisterEvents")
@@ -1012,12 +1012,12 @@ def test_an_unexpected_error_in_one_gpu_is_its_own_with_its_name(node, nvml, mon
     told = []
     nvml.unexpected = lambda unit, error: told.append((unit, type(error)))
 
-    def broken(calls, card, clock):
-        if card.uuid == gpu_uuid(0):
+    def broken(calls, one_gpu, clock):
+        if one_gpu.uuid == gpu_uuid(0):
             raise ZeroDivisionError("a broken promise of our own")
-        return read_card(calls, card, clock)
+        return read_gpu(calls, one_gpu, clock)
 
-    monkeypatch.setattr("vgpuscope.sources.node.nvml.driver.read_card", broken)
+    monkeypatch.setattr("vgpuscope.sources.node.nvml.driver.read_gpu", broken)
     health = {gpu.uuid: gpu.health for gpu in nvml.read().gpus}
     assert health == {gpu_uuid(0): "error", gpu_uuid(1): "ok"}
     assert told == [(f"GPU {gpu_uuid(0)}", ZeroDivisionError)]

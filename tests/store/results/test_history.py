@@ -84,7 +84,7 @@ async def test_a_new_store_has_nothing(path):
             assert await points(store, step=step, **ALL) == []
 
 
-async def test_a_card_keeps_its_numbers(path):
+async def test_a_gpu_keeps_its_numbers(path):
     use = gpu(
         score=Score(value=41.25),
         status="normal",
@@ -117,9 +117,9 @@ async def test_power_energy_and_allocation_are_kept_for_gpus_and_pods(path):
     async with history(path) as store:
         await store.save(analysis(NOON, *uses))
         await store.save(analysis(NOON + 600, *uses, number=2))
-        cards = await points(store, step="hour", **ALL)
+        gpus = await points(store, step="hour", **ALL)
         pods = {p.pod: p for p in await points(store, step="hour", **ALL, namespace="ml")}
-    shared, alone, instance = cards
+    shared, alone, instance = gpus
     assert (shared.power, shared.power_max, shared.energy) == (250.5, 390.0, 250.5 * 1200)
     assert (shared.memory_allocated, shared.cores_allocated) == (60 * GIB, 100)
     assert (alone.power, alone.power_max, alone.energy, alone.memory_allocated) == (80.0, None, 80.0 * 1200, None)
@@ -140,7 +140,7 @@ async def test_what_was_not_measured_comes_back_as_not_measured(path):
             assert point.by_status == point.by_verdict == point.by_class == {"unknown": 600}
 
 
-async def test_cards_and_pods_are_asked_for_apart(path):
+async def test_gpus_and_pods_are_asked_for_apart(path):
     shared = gpu(0, tenants=(tenant("a", owner="Job/a"), tenant("b", namespace="web")))
     async with history(path) as store:
         await store.save(analysis(NOON, shared, gpu(1, mig="GI-1")))
@@ -158,17 +158,17 @@ async def test_cards_and_pods_are_asked_for_apart(path):
     assert a.owner == "Job/a"
 
 
-async def test_a_card_that_is_listed_twice_is_stored_once(path):
+async def test_a_gpu_that_is_listed_twice_is_stored_once(path):
     async with history(path) as store:
         await store.save(analysis(NOON, gpu(status="low"), gpu(status="idle"), gpu(1)))
         assert [p.status for p in await points(store, step="analysis", **ALL)] == ["low", "unknown"]
 
 
-async def test_a_pod_that_shares_a_card_has_no_score_of_its_own(path):
-    card = gpu(score=Score(value=50.0), status="normal", tenants=(tenant("a"), tenant("b")))
+async def test_a_pod_that_shares_a_gpu_has_no_score_of_its_own(path):
+    one_gpu = gpu(score=Score(value=50.0), status="normal", tenants=(tenant("a"), tenant("b")))
     alone = gpu(1, score=Score(value=50.0), status="normal", tenants=(tenant("c"),))
     async with history(path) as store:
-        await store.save(analysis(NOON, card, alone))
+        await store.save(analysis(NOON, one_gpu, alone))
         found = {p.pod: (p.score, p.status) for p in await points(store, step="analysis", **ALL, namespace="ml")}
     assert found == {"a": (None, "unknown"), "b": (None, "unknown"), "c": (50.0, "normal")}
 
@@ -231,7 +231,7 @@ async def test_no_second_is_counted_twice_in_whatever_order_analyses_come(tmp_pa
     assert found <= len(covered)
 
 
-async def test_a_pod_is_charged_for_the_time_in_which_it_had_the_card(path):
+async def test_a_pod_is_charged_for_the_time_in_which_it_had_the_gpu(path):
     use = gpu(
         tenants=(tenant("new", since=NOON - 100),),
         former=(tenant("old", since=NOON - 500, until=NOON - 200), tenant("gone", until=NOON - 650)),
@@ -239,18 +239,18 @@ async def test_a_pod_is_charged_for_the_time_in_which_it_had_the_card(path):
     async with history(path) as store:
         await store.save(analysis(NOON, use))
         found = {p.pod: p.held_seconds for p in await points(store, step="hour", **ALL, namespace="ml")}
-        [card] = await points(store, step="hour", **ALL)
+        [one_gpu] = await points(store, step="hour", **ALL)
     assert found == {"new": 100, "old": 300}
-    assert (card.seconds, card.held_seconds) == (600, 400)
+    assert (one_gpu.seconds, one_gpu.held_seconds) == (600, 400)
 
 
-async def test_time_in_which_two_pods_had_a_card_is_the_cards_time_once(path):
+async def test_time_in_which_two_pods_had_a_gpu_is_the_gpus_time_once(path):
     use = gpu(tenants=(tenant("a", since=NOON - 300), tenant("b", since=NOON - 200)))
     async with history(path) as store:
         await store.save(analysis(NOON, use))
-        [card] = await points(store, step="hour", **ALL)
+        [one_gpu] = await points(store, step="hour", **ALL)
         pods = {p.pod: p.held_seconds for p in await points(store, step="hour", **ALL, namespace="ml")}
-    assert (card.held_seconds, pods) == (300, {"a": 300, "b": 200})
+    assert (one_gpu.held_seconds, pods) == (300, {"a": 300, "b": 200})
 
 
 # ── once ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ async def test_what_is_saved_between_two_pages_does_not_shift_the_next_one(tmp_p
         await store.save(analysis(NOON - 600, gpu(0), number=9))  # before all that was read
         second = await store.page(HistorySelection(**wanted, cursor=first.cursor))
     assert [(p.time - NOON, p.gpu_id[-1]) for p in (*first.points, *second.points)] == [
-        (60 * number, card) for number in range(3) for card in "01"
+        (60 * number, one_gpu) for number in range(3) for one_gpu in "01"
     ]
 
 

@@ -26,7 +26,7 @@ def points(draw) -> list[HistoryPoint]:
         measured, score, st.integers(0, 600).map(float), st.sampled_from(("idle", "low", "normal", "high", "unknown"))
     )
     made = st.builds(
-        lambda time, card, rest: point(float(time), gpu_id=card, **rest),
+        lambda time, gpu, rest: point(float(time), gpu_id=gpu, **rest),
         st.integers(0, 3 * DAY),
         st.sampled_from(("GPU-1", "GPU-2")),
         one,
@@ -86,6 +86,6 @@ def test_it_does_not_matter_how_the_parts_are_cut(found, cut):
         assert (parts.samples, parts.score_min, parts.by_status) == (whole.samples, whole.score_min, whole.by_status)
 
 
-def test_cards_of_one_namespace_add_up_at_each_time():
-    cards = [point(time, gpu_id=f"GPU-{n}", namespace="ml", held_seconds=300.0) for time in (0, 300) for n in range(4)]
-    assert [(p.time, p.held_seconds) for p in together(cards, by=lambda p: p.namespace)] == [(0, 1200), (300, 1200)]
+def test_gpus_of_one_namespace_add_up_at_each_time():
+    gpus = [point(time, gpu_id=f"GPU-{n}", namespace="ml", held_seconds=300.0) for time in (0, 300) for n in range(4)]
+    assert [(p.time, p.held_seconds) for p in together(gpus, by=lambda p: p.namespace)] == [(0, 1200), (300, 1200)]

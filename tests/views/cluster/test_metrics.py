@@ -13,7 +13,7 @@ from vgpuscope.views.exposition.page import Renderer
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 GIB = 2**30
-CARD = RegisteredDevice(id="GPU-a", vendor="NVIDIA", slots=7, memory=80 * GIB, cores=100, type="A100", healthy=True)
+GPU = RegisteredDevice(id="GPU-a", vendor="NVIDIA", slots=7, memory=80 * GIB, cores=100, type="A100", healthy=True)
 
 
 def given(index=0, name="main", memory=GIB, cores=10):
@@ -24,7 +24,7 @@ def given(index=0, name="main", memory=GIB, cores=10):
 
 def ledger(*assignments, **more):
     made = ClusterLedger()
-    made.set_node(NodeState(name="n1", devices=(CARD,)))
+    made.set_node(NodeState(name="n1", devices=(GPU,)))
     place: dict[str, Any] = {"node": "n1", "assigned_node": "n1", "phase": "Running"}
     made.set_pod(PodState(uid="u1", namespace="ml", name="p", assignments=assignments, **place, **more))
     return made
@@ -34,7 +34,7 @@ def values(samples, metric):
     return [(s.row, s.value, s.extra) for s in samples if s.metric is metric and s.value is not None]
 
 
-def test_a_container_that_was_given_a_card_twice_has_one_series_with_the_sum():
+def test_a_container_that_was_given_a_gpu_twice_has_one_series_with_the_sum():
     found = values(node_samples(ledger(given(), given()).node("n1")), m.HOLDER_MEMORY)
     assert [(row.container, value) for row, value, _ in found if row.as_container] == [("main", 2 * GIB)]
 

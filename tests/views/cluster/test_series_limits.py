@@ -154,24 +154,24 @@ def count(found, metric):
 
 
 def test_a_node_has_series_for_no_more_devices_than_the_limit():
-    cards = [made.device(f"GPU-{i:03}", i) for i in range(NODE_DEVICES.most + 3)]
-    beyond = made.pod("p", made.given(cards[-1].id))
-    found, left = rows(*cards, beyond)
+    all_gpus = [made.device(f"GPU-{i:03}", i) for i in range(NODE_DEVICES.most + 3)]
+    beyond = made.pod("p", made.given(all_gpus[-1].id))
+    found, left = rows(*all_gpus, beyond)
     assert (count(found, m.DEVICE_INFO), left) == (NODE_DEVICES.most, {"node-limit": 4})
     assert count(found, m.HOLDER_MEMORY) == 0
 
 
 def test_a_container_has_series_for_no_more_devices_than_the_limit():
-    cards = [made.device(f"GPU-{i:03}", i) for i in range(CONTAINER_DEVICES.most + 3)]
-    greedy = made.pod("greedy", *(made.given(card.id) for card in cards))
-    found, left = rows(*cards, greedy, made.pod("small", made.given(cards[-1].id)))
+    all_gpus = [made.device(f"GPU-{i:03}", i) for i in range(CONTAINER_DEVICES.most + 3)]
+    greedy = made.pod("greedy", *(made.given(one_gpu.id) for one_gpu in all_gpus))
+    found, left = rows(*all_gpus, greedy, made.pod("small", made.given(all_gpus[-1].id)))
     assert (count(found, m.HOLDER_MEMORY), left) == (CONTAINER_DEVICES.most + 1, {"container-limit": 3})
 
 
 def test_a_node_has_series_for_no_more_allocations_than_the_limit():
-    cards = [made.device(f"GPU-{i:03}", i) for i in range(CONTAINER_DEVICES.most)]
-    pods = [made.pod(f"p{i}", *(made.given(card.id) for card in cards)) for i in range(65)]
-    found, left = rows(*cards, *pods)
+    all_gpus = [made.device(f"GPU-{i:03}", i) for i in range(CONTAINER_DEVICES.most)]
+    pods = [made.pod(f"p{i}", *(made.given(one_gpu.id) for one_gpu in all_gpus)) for i in range(65)]
+    found, left = rows(*all_gpus, *pods)
     assert count(found, m.HOLDER_MEMORY) == NODE_HOLDERS.most
     assert left == {"node-limit": 65 * CONTAINER_DEVICES.most - NODE_HOLDERS.most}
 
@@ -186,21 +186,21 @@ def test_a_node_has_series_for_no_more_counted_resources_than_the_limit():
 
 
 def test_a_hundred_containers_on_each_of_sixteen_gpus_are_below_every_limit():
-    cards = [made.device(f"GPU-{i}", i) for i in range(16)]
-    pods = [made.pod(f"p{i}-{j}", made.given(card.id)) for i, card in enumerate(cards) for j in range(100)]
-    found, left = rows(*cards, *pods)
+    all_gpus = [made.device(f"GPU-{i}", i) for i in range(16)]
+    pods = [made.pod(f"p{i}-{j}", made.given(one_gpu.id)) for i, one_gpu in enumerate(all_gpus) for j in range(100)]
+    found, left = rows(*all_gpus, *pods)
     assert (count(found, m.HOLDER_MEMORY), left) == (1600, {})
 
 
 def test_a_pod_that_rewrites_its_instances_shows_the_first_ones_and_takes_none_from_its_neighbour():
-    samples, card = NodeSamples(), made.device()
+    samples, one_gpu = NodeSamples(), made.device()
     own = made.instance(start=0, mig="MIG-own", gpu_instance=1, compute_instance=0)
     honest = made.pod("honest", made.given(), instances=(own,))
     seen = set()
     for number in range(POD_INSTANCES.most + 5):
         fake = made.instance(start=1, mig=f"MIG-{number}", gpu_instance=2, compute_instance=0)
         copy = made.pod("attacker", made.given(), instances=(fake, own))
-        found = samples.of(made.settled(card, honest, copy))
+        found = samples.of(made.settled(one_gpu, honest, copy))
         shown = {row.mig_uuid for row in found if isinstance(row, HeldInstanceLabels)}
         assert "MIG-own" in shown
         seen |= shown

@@ -100,7 +100,7 @@ def evidence(stat, **more):
     return judge({"gpu_util": stat}, **{**given, **more})[2]
 
 
-def test_an_idle_card_is_explained_with_its_numbers():
+def test_an_idle_gpu_is_explained_with_its_numbers():
     idle = evidence(Stat(mean=0.012, max=0.04, samples=18))
     assert sentences(idle, "en") == (
         "Idle: no work was seen in 10 min. Highest GPU utilisation: 4 % (mean 1.2 %); all other activity stayed below "

@@ -16,14 +16,14 @@ from vgpuscope.model.histogram import Histogram
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.metrics import (
-    CARD_METRICS,
     FLEET_METRICS,
+    GPU_METRICS,
     AnalyzerHealth,
     AnalyzerPage,
     GpusPage,
-    cards_page,
     fleet_samples,
     gpu_samples,
+    gpus_page,
 )
 from vgpuscope.views.fleet.results.results import rows, stats
 
@@ -48,7 +48,7 @@ def read(page: bytes) -> dict:
 
 @given(fleets.analyses())
 def test_any_fleet_is_a_page_that_reads_back(analysis):
-    page = cards_page(analysis.gpus)
+    page = gpus_page(analysis.gpus)
     expected = [s for gpu in analysis.gpus for s in gpu_samples(gpu) if s.value is not None]
     found = read(page.text())
     assert {name for name, _ in found} == {sample.metric.name for sample in expected}
@@ -57,25 +57,25 @@ def test_any_fleet_is_a_page_that_reads_back(analysis):
 
 def test_a_fleet_too_large_to_keep_as_text_is_unpacked_when_asked_for():
     gpus = fleets.fleet(fleets.NOON, 600).gpus
-    small, large = cards_page(gpus), cards_page(gpus, plain_most=100_000)
+    small, large = gpus_page(gpus), gpus_page(gpus, plain_most=100_000)
     assert large._plain is None
     assert large.text() == small.text()
     assert large.gzipped() == small.gzipped()
 
 
-def test_a_name_stands_once_however_many_cards_there_are():
-    text = cards_page(fleets.fleet(fleets.NOON, 600).gpus).text()
-    for metric in CARD_METRICS:
+def test_a_name_stands_once_however_many_gpus_there_are():
+    text = gpus_page(fleets.fleet(fleets.NOON, 600).gpus).text()
+    for metric in GPU_METRICS:
         assert text.count(f"# TYPE {metric.name} gauge\n".encode()) == 1
 
 
-def test_a_card_of_no_model_is_of_an_unknown_one_as_gpu_oour_says():
+def test_a_gpu_of_no_model_is_of_an_unknown_one_as_gpu_oour_says():
     gpu = fleets.gpu(0, model="", score=Score(value=1.0))
-    assert b'model="unknown"' in cards_page([gpu]).text()
+    assert b'model="unknown"' in gpus_page([gpu]).text()
 
 
 def test_one_of_the_verdicts_is_one_and_the_others_are_nothing():
-    found = read(cards_page([fleets.gpu(0, verdict="idle")]).text())
+    found = read(gpus_page([fleets.gpu(0, verdict="idle")]).text())
     said = {dict(labels)["verdict"]: value for (name, labels), value in found.items() if name.endswith("er_verdict")}
     assert said == {"in_use": 0, "idle": 1, "unknown": 0}
 
@@ -99,21 +99,21 @@ def _fleet(analysis) -> bytes:
     return AnalyzerPage(GpusPage(), page).text()
 
 
-def test_a_card_has_as_many_series_as_the_table_says():
+def test_a_gpu_has_as_many_series_as_the_table_says():
     gpu = fleets.fleet(fleets.NOON, 1).gpus[0]
-    shown = len(read(cards_page([gpu], end=fleets.NOON).text()))
-    scopes: tuple[Scope, ...] = ("card", "subject", "tenant", "gpupod")
+    shown = len(read(gpus_page([gpu], end=fleets.NOON).text()))
+    scopes: tuple[Scope, ...] = ("gpu-of-pod", "subject", "tenant", "gpupod")
     assert shown == sum(series_per(scope, catalog.METRICS, catalog.FAMILIES) for scope in scopes)
     assert {metric.scope for metric in catalog.METRICS} == ANALYZER_SCOPES.keys()
 
 
 def test_the_time_a_page_takes_grows_with_the_fleet_and_no_faster():
-    def took(cards: int) -> float:
-        gpus = fleets.fleet(fleets.NOON, cards).gpus
+    def took(all_gpus: int) -> float:
+        gpus = fleets.fleet(fleets.NOON, all_gpus).gpus
         best = float("inf")
         for _ in range(3):
             began = time.process_time()
-            cards_page(gpus)
+            gpus_page(gpus)
             best = min(best, time.process_time() - began)
         return best
 
@@ -158,7 +158,7 @@ IDLE = {"status": "idle", "verdict": "idle", "use_class": "idle-held", "idle_sin
 
 
 def test_sums_by_namespace_over_a_shared_gpu_are_those_of_its_tenants():
-    page = cards_page([shared(part("w", "train", 0.7, 26, 55.0), part("n", "nb", 0, 20, 7.1, **IDLE))])
+    page = gpus_page([shared(part("w", "train", 0.7, 26, 55.0), part("n", "nb", 0, 20, 7.1, **IDLE))])
     assert summed(page, "gpu_utilization_score", "namespace") == {"train": 55.0, "nb": 7.1}
     assert summed(page, "gpu_core_utilization", "namespace") == {"train": 70.0, "nb": 0.0}
     assert summed(page, "gpu_memory_used_mb", "namespace") == {"train": 26 * 1024, "nb": 20 * 1024}
@@ -168,7 +168,7 @@ def test_sums_by_namespace_over_a_shared_gpu_are_those_of_its_tenants():
 
 
 def test_figures_of_the_whole_gpu_are_not_any_tenants():
-    page = cards_page([shared(part("w", "train", 0.7, 26, 55.0), part("n", "nb", 0, 20, 7.1, **IDLE))])
+    page = gpus_page([shared(part("w", "train", 0.7, 26, 55.0), part("n", "nb", 0, 20, 7.1, **IDLE))])
     for name in ("gpu_power_usage_watts", "gpu_sm_clock_mhz", "gpu_memory_copy_utilization", "gpu_memory_total_mb"):
         assert series(page, name) == {}
     ours = {name: [*series(page, f"vgpuscope_analyzer_gpu_{name}").values()] for name in GPU_FIGURES}
@@ -187,14 +187,14 @@ GPU_FIGURES = {
 
 
 def test_the_memory_of_a_tenant_is_its_limit():
-    page = cards_page(
+    page = gpus_page(
         [shared(part("w", "train", 0.7, 26, 55.0), part("n", "nb", 0, 20, 7.1, memory_limit=24 * fleets.GIB))]
     )
     assert summed(page, "gpu_memory_total_mb", "pod") == {"n": 24 * 1024}
 
 
 def test_containers_of_one_pod_on_a_shared_gpu_are_one_series():
-    page = cards_page(
+    page = gpus_page(
         [
             shared(
                 part("w", "train", 0.7, 26, 55.0, container="main", status="normal"),
@@ -210,21 +210,19 @@ def test_containers_of_one_pod_on_a_shared_gpu_are_one_series():
 
 
 def test_a_gpu_that_one_pod_has_keeps_the_gpus_numbers_under_that_pod():
-    page = cards_page(
-        [shared(part("w", "a", 0.7, 26, 55.0, container="x"), part("w", "a", 0.1, 1, 5.0, container="y"))]
-    )
+    page = gpus_page([shared(part("w", "a", 0.7, 26, 55.0, container="x"), part("w", "a", 0.1, 1, 5.0, container="y"))])
     assert summed(page, "gpu_utilization_score", "pod") == {"w": 63.3}
     assert summed(page, "gpu_power_usage_watts", "namespace") == {"a": 250.0}
 
 
 def test_tenants_without_numbers_have_no_series_of_numbers():
-    page = cards_page([shared(fleets.tenant("a"), fleets.tenant("b", namespace="other"))])
+    page = gpus_page([shared(fleets.tenant("a"), fleets.tenant("b", namespace="other"))])
     assert series(page, "gpu_utilization_score") == {}
     assert summed(page, "vgpuscope_analyzer_tenant_class_info", "pod") == {"a": 1, "b": 1}
 
 
 def test_a_tenants_class_and_idle_time_name_pod_namespace_and_owner():
-    page = cards_page(
+    page = gpus_page(
         [
             shared(
                 part("w", "train", 0.7, 26, 55.0, verdict="in_use", use_class="busy"),
@@ -245,23 +243,23 @@ def test_a_pod_is_idle_only_since_all_of_its_containers_are():
         part("n", "nb", 0, 20, 7.1, container="a", **IDLE),
         part("n", "nb", 0, 0, 0.0, container="b", **(IDLE | {"idle_since": fleets.NOON - 60, "use_class": "idle"})),
     )
-    page = cards_page([shared(*both)], end=fleets.NOON)
+    page = gpus_page([shared(*both)], end=fleets.NOON)
     assert summed(page, "vgpuscope_analyzer_tenant_idle_seconds", "pod") == {"n": 60}
     (labels,) = series(page, "vgpuscope_analyzer_tenant_class_info")
     assert dict(labels)["class"] == "idle-held"
     worked = part("n", "nb", 0.5, 1, 40.0, container="b", verdict="in_use", use_class="busy")
-    page = cards_page([shared(both[0], worked)], end=fleets.NOON)
+    page = gpus_page([shared(both[0], worked)], end=fleets.NOON)
     assert summed(page, "vgpuscope_analyzer_tenant_idle_seconds", "pod") == {"n": 0}
 
 
 def test_an_unknown_tenant_has_no_idle_time():
-    page = cards_page([shared(part("n", "nb", 0, 20, 7.1, verdict="unknown", idle_since=1.0))], end=fleets.NOON)
+    page = gpus_page([shared(part("n", "nb", 0, 20, 7.1, verdict="unknown", idle_since=1.0))], end=fleets.NOON)
     assert series(page, "vgpuscope_analyzer_tenant_idle_seconds") == {}
 
 
 @given(fleets.analyses())
 def test_no_page_has_the_same_series_twice(analysis):
-    page = cards_page((*analysis.gpus, *analysis.gpus), end=analysis.window.end).text().decode()
+    page = gpus_page((*analysis.gpus, *analysis.gpus), end=analysis.window.end).text().decode()
     found = [line.rpartition(" ")[0] for line in page.split("\n") if line and not line.startswith("#")]
     assert sorted(found) == sorted(set(found))
 

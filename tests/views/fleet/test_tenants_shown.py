@@ -46,9 +46,9 @@ def shared(number: int):
         ),
         tenant(f"empty-{number}", "batch", 0.0, use_class="idle", terms=terms(0, 0), **idle),
     )
-    card = {"gpu_util": Stat(mean=0.7), "mem_used": Stat(mean=46.0 * GIB), "mem_total": Stat(mean=80.0 * GIB)}
+    one_gpu = {"gpu_util": Stat(mean=0.7), "mem_used": Stat(mean=46.0 * GIB), "mem_total": Stat(mean=80.0 * GIB)}
     state = {"score": Score(value=63.3), "status": "normal", "verdict": "in_use", "use_class": "busy"}
-    return fleets.gpu(number, gpu_index=str(number % 8), terms=card, tenants=tenants, **state)
+    return fleets.gpu(number, gpu_index=str(number % 8), terms=one_gpu, tenants=tenants, **state)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.logic.node.builders import GIB, M1, M2, A, B, card, grant, instance, owner, pod, process, sample
+from tests.logic.node.builders import GIB, M1, M2, A, B, grant, instance, make_gpu, owner, pod, process, sample
 from tests.views.node.test_metrics import series, text, values
 from vgpuscope.logic.node.profiling import Measured, Profile
 from vgpuscope.model.activity import Activity
@@ -39,11 +39,11 @@ DCGM = {
 
 
 def whole(profile=None):
-    return sample(card(A), profile=profile or Profile(places={(A, None): Measured(ALL, "gpm")}))
+    return sample(make_gpu(A), profile=profile or Profile(places={(A, None): Measured(ALL, "gpm")}))
 
 
 def cut(activity=ALL, **more):
-    gpu = card(
+    gpu = make_gpu(
         A,
         mig_enabled=True,
         utilization=None,
@@ -79,7 +79,9 @@ def test_a_field_that_was_not_measured_has_no_series():
 
 def test_the_page_says_where_the_values_come_from_or_why_there_are_none():
     snapshot = sample(
-        card(A), card(B, 1), profile=Profile(places={(A, None): Measured(ALL, "dcgm")}, blind={B: "disturbs-memory"})
+        make_gpu(A),
+        make_gpu(B, 1),
+        profile=Profile(places={(A, None): Measured(ALL, "dcgm")}, blind={B: "disturbs-memory"}),
     )
     name = "vgpuscope_gpu_profiling_info"
     assert values(snapshot, name, gpu_uuid=A, source="dcgm") == [1]
@@ -104,7 +106,7 @@ def test_top_shows_an_instances_busy_time_and_how_sure_a_tenants_figure_is():
 def test_top_says_that_profiling_was_switched_off():
     from vgpuscope.views.node.top.notes import notices
 
-    snapshot = sample(card(A), profile=Profile(blind={A: "hung"}))
+    snapshot = sample(make_gpu(A), profile=Profile(blind={A: "hung"}))
     assert any("profiling is switched off" in line.plain for line in notices(snapshot))
     quiet = replace(snapshot, gpus=tuple(replace(one, activity_blind="unsupported") for one in snapshot.gpus))
     assert notices(quiet) == []

@@ -12,9 +12,9 @@ from tests.logic.node.builders import (
     M2,
     A,
     B,
-    card,
     grant,
     instance,
+    make_gpu,
     owner,
     pod,
     process,
@@ -129,10 +129,10 @@ holdings = st.builds(
 
 
 @st.composite
-def cards(draw, uuid):
+def all_gpus(draw, uuid):
     instances = [instance(mig, gi=draw(st.integers(1, 2)), ci=ci, index=ci) for ci, mig in enumerate((M1, M2))]
     mig = draw(st.booleans())
-    gpu = card(
+    gpu = make_gpu(
         uuid, draw(st.integers(0, 1)), mig_enabled=mig, energy=7.0, power=9.0, instances=instances if mig else ()
     )
     return GpuUsage(gpu=gpu, mode="mig" if mig else "hami", holder=draw(st.none() | keys), energy=3.0)
@@ -143,7 +143,7 @@ snapshots = st.builds(
     at=st.just(1000.0),
     node=st.just("n1"),
     ratio=st.just(1.0),
-    gpus=st.tuples(cards(A), cards(B)),
+    gpus=st.tuples(all_gpus(A), all_gpus(B)),
     containers=st.lists(containers, max_size=6).map(tuple),
     pods=st.lists(pods, max_size=4).map(tuple),
     vgpus=st.lists(vgpus, max_size=5).map(tuple),
@@ -159,9 +159,9 @@ def test_no_page_ever_holds_the_same_series_twice(snapshot):
 
 
 # ── what a merged series says ────────────────────────────────────────────────────────────────────────────────────
-def mig_card(*instances):
+def mig_gpu(*instances):
     used = sum({i.gpu_instance: i.memory.used for i in instances}.values())
-    return card(used=used, mig_enabled=True, utilization=None, processes=None, instances=instances)
+    return make_gpu(used=used, mig_enabled=True, utilization=None, processes=None, instances=instances)
 
 
 def two_instances(*second):
@@ -169,7 +169,7 @@ def two_instances(*second):
     one = instance(M1, gi=1, used=2 * GIB, processes=(process(1, 2 * GIB),))
     two = instance(M2, gi=2, used=3 * GIB if second else 0, processes=second, index=1)
     return sample(
-        mig_card(one, two),
+        mig_gpu(one, two),
         owners=[owner(1, "a"), owner(2, "a")],
         pods=[pod("a")],
         grants=[grant("a", M1), grant("a", M2)],
@@ -202,14 +202,14 @@ def test_a_sum_of_which_a_part_is_not_known_is_absent():
 def test_compute_instances_of_one_gpu_instance_show_its_memory_once_in_dcgm_names():
     one = instance(M1, gi=1, ci=0, used=5 * GIB)
     two = instance(M2, gi=1, ci=1, used=5 * GIB, index=1)
-    assert values(sample(mig_card(one, two)), "DCGM_FI_DEV_FB_USED", GPU_I_ID="1") == [5 * GIB / MIB]
+    assert values(sample(mig_gpu(one, two)), "DCGM_FI_DEV_FB_USED", GPU_I_ID="1") == [5 * GIB / MIB]
 
 
 def replaced_pod():
     """A pod that was deleted by force and still runs, beside the one of the same name that replaced it."""
     old = pod("web-0", shares=[share(memory=4 * GIB)])
     new = replace(old, uid="uid-new")
-    gpu = card(used=3 * GIB, utilization=0.5, processes=(process(1, GIB, 0.1), process(2, 2 * GIB, 0.4)))
+    gpu = make_gpu(used=3 * GIB, utilization=0.5, processes=(process(1, GIB, 0.1), process(2, 2 * GIB, 0.4)))
     regions = [
         region("web-0", slot(1, GIB, 0.1), limit=4 * GIB, last_kernel=990),
         replace(region("web-0", slot(2, 2 * GIB, 0.4), limit=4 * GIB, last_kernel=999), pod_uid="uid-new"),
@@ -218,7 +218,7 @@ def replaced_pod():
     return sample(gpu, owners=owners, pods=[old, new], regions=regions)
 
 
-def test_two_pods_of_one_name_on_a_card_are_one_series_where_the_uid_is_not_a_label():
+def test_two_pods_of_one_name_on_a_gpu_are_one_series_where_the_uid_is_not_a_label():
     snapshot = replaced_pod()
     assert values(snapshot, "pod_gpu_memory_used", pod="web-0") == [3 * GIB / MIB]
     assert values(snapshot, "pod_gpu_sm_util", pod="web-0") == [50.0]
@@ -284,18 +284,18 @@ TENANT = {"owners": [owner(1, "a")], "pods": [pod("a")]}
 MIG_MODE = {**MEASURED, **dict.fromkeys(ENGINES), "mig_enabled": True, "processes": None}
 HELD = instance(M1, gi=1, used=GIB, processes=(process(1, GIB),))
 
-WHOLE_CARDS = {
-    "free": sample(card(**MEASURED)),
-    "exclusive": sample(card(**MEASURED, **BUSY), **TENANT, grants=[grant("a", A)]),
-    "exclusive, not started": sample(card(**MEASURED), pods=[pod("a")], grants=[grant("a", A)]),
-    "hami": sample(card(**MEASURED, **BUSY), **TENANT, regions=[region("a", slot(1, GIB, 0.1))]),
-    "time-slicing": sample(card(**MEASURED, **BUSY), **TENANT, grants=[grant("a", f"{A}::0")]),
-    "unallocated": sample(card(**MEASURED, **BUSY), **TENANT),
+WHOLE_GPUS = {
+    "free": sample(make_gpu(**MEASURED)),
+    "exclusive": sample(make_gpu(**MEASURED, **BUSY), **TENANT, grants=[grant("a", A)]),
+    "exclusive, not started": sample(make_gpu(**MEASURED), pods=[pod("a")], grants=[grant("a", A)]),
+    "hami": sample(make_gpu(**MEASURED, **BUSY), **TENANT, regions=[region("a", slot(1, GIB, 0.1))]),
+    "time-slicing": sample(make_gpu(**MEASURED, **BUSY), **TENANT, grants=[grant("a", f"{A}::0")]),
+    "unallocated": sample(make_gpu(**MEASURED, **BUSY), **TENANT),
 }
-MIG_CARDS = {
-    "mig": sample(card(**MIG_MODE, instances=(HELD,)), **TENANT, grants=[grant("a", M1)]),
-    "mig, free": sample(card(**MIG_MODE, instances=(instance(M1, gi=1),))),
-    "mig, not cut": sample(card(**MIG_MODE)),
+MIG_GPUS = {
+    "mig": sample(make_gpu(**MIG_MODE, instances=(HELD,)), **TENANT, grants=[grant("a", M1)]),
+    "mig, free": sample(make_gpu(**MIG_MODE, instances=(instance(M1, gi=1),))),
+    "mig, not cut": sample(make_gpu(**MIG_MODE)),
 }
 
 
@@ -305,26 +305,26 @@ def shown(snapshot):
     return {line.split("{")[0] for line in page.splitlines() if not line.startswith("#")}
 
 
-@pytest.mark.parametrize("snapshot", WHOLE_CARDS.values(), ids=WHOLE_CARDS)
-def test_every_card_has_every_device_wide_dcgm_field_with_or_without_a_pod(snapshot):
+@pytest.mark.parametrize("snapshot", WHOLE_GPUS.values(), ids=WHOLE_GPUS)
+def test_every_gpu_has_every_device_wide_dcgm_field_with_or_without_a_pod(snapshot):
     assert shown(snapshot) == DEVICE_WIDE
     assert 5000.0 in values(snapshot, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", UUID=A)
 
 
-@pytest.mark.parametrize("snapshot", MIG_CARDS.values(), ids=MIG_CARDS)
-def test_a_card_in_mig_mode_lacks_only_what_the_driver_does_not_report_there(snapshot):
+@pytest.mark.parametrize("snapshot", MIG_GPUS.values(), ids=MIG_GPUS)
+def test_a_gpu_in_mig_mode_lacks_only_what_the_driver_does_not_report_there(snapshot):
     assert shown(snapshot) == DEVICE_WIDE - OF_ENGINES
     assert 5000.0 in values(snapshot, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", UUID=A)
 
 
-def test_all_names_of_hami_for_the_memory_in_use_on_a_card_count_what_the_driver_reserves():
-    gpu = card(memory=Memory(total=80 * GIB, used=5 * GIB, free=74 * GIB, reserved=GIB))
+def test_all_names_of_hami_for_the_memory_in_use_on_a_gpu_count_what_the_driver_reserves():
+    gpu = make_gpu(memory=Memory(total=80 * GIB, used=5 * GIB, free=74 * GIB, reserved=GIB))
     names = ("hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage", "hami_gpu_memory_used_bytes")
     assert [values(sample(gpu), name) for name in names] == [[6 * GIB]] * 3
 
 
 def test_an_xid_carries_what_nvidia_advises_and_whether_it_is_fatal():
-    found = replace(sample(card()), xids=tuple(XidCount(gpu=A, xid=xid, count=1) for xid in (13, 109, 999)))
+    found = replace(sample(make_gpu()), xids=tuple(XidCount(gpu=A, xid=xid, count=1) for xid in (13, 109, 999)))
     labels = [dict(have) for name, have, _ in series(text(found)) if name == "vgpuscope_gpu_xid_errors_total"]
     said = {one["xid"]: (one["action"], one.get("fatal")) for one in labels}
     assert said == {"13": ("restart-app", "false"), "109": ("reset-gpu", "true"), "999": ("unknown", None)}

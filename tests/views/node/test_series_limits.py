@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.logic.node.builders import GIB, M1, A, B, card, instance, pod, region, sample, share, slot
+from tests.logic.node.builders import GIB, M1, A, B, instance, make_gpu, pod, region, sample, share, slot
 from tools.writers.series import series_per
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.limits import NODE_CONTAINERS, NODE_VGPUS
@@ -43,10 +43,10 @@ tenants = st.lists(st.tuples(shares, migs, devices), max_size=3)
 
 def node(found, *, driver=True, **more):
     """Two GPUs, one of them cut, and tenants that write their annotations and regions as they like."""
-    cut = card(uuid=B, index=1, mig_enabled=True, processes=None, instances=(instance(M1, gi=1),))
+    cut = make_gpu(uuid=B, index=1, mig_enabled=True, processes=None, instances=(instance(M1, gi=1),))
     pods = [pod(f"p{i}", shares=shares, migs=tuple(migs)) for i, (shares, migs, _) in enumerate(found)]
     regions = [forged(f"p{i}", named) for i, (_, _, named) in enumerate(found)]
-    return sample(*((card(used=9 * GIB), cut) if driver else ()), pods=pods, regions=regions, **more)
+    return sample(*((make_gpu(used=9 * GIB), cut) if driver else ()), pods=pods, regions=regions, **more)
 
 
 def forged(name, named):
@@ -90,7 +90,7 @@ def test_without_a_driver_the_number_of_devices_is_limited_too(found):
 
 @given(st.lists(st.sampled_from((A, B)), max_size=4))
 def test_honest_tenants_lose_nothing(held):
-    whole = [card(used=9 * GIB), card(uuid=B, index=1, used=9 * GIB)]
+    whole = [make_gpu(used=9 * GIB), make_gpu(uuid=B, index=1, used=9 * GIB)]
     pods = [pod(f"p{i}", shares=[share(gpu=gpu)]) for i, gpu in enumerate(held)]
     seen = sample(*whole, pods=pods, regions=[region(f"p{i}", slot(0, GIB), uuid=gpu) for i, gpu in enumerate(held)])
     lines = page(seen)
@@ -107,7 +107,7 @@ def without(lines):
 
 
 def test_beyond_the_limit_containers_are_counted_and_have_no_series():
-    seen = sample(card(), pods=[pod("a", shares=[share()])], regions=[region("a", slot(0, GIB))])
+    seen = sample(make_gpu(), pods=[pod("a", shares=[share()])], regions=[region("a", slot(0, GIB))])
     many = structs.replace(
         seen,
         containers=seen.containers * (NODE_CONTAINERS.most + 3),
@@ -128,7 +128,7 @@ def test_a_mig_instance_with_a_number_beyond_the_limit_is_counted():
 
 
 def test_an_annotation_with_devices_that_the_node_does_not_have_is_named_below_the_table():
-    seen = sample(card(), pods=[pod("a", shares=[share(gpu="GPU-x"), share(gpu="GPU-y"), share()])])
+    seen = sample(make_gpu(), pods=[pod("a", shares=[share(gpu="GPU-x"), share(gpu="GPU-y"), share()])])
     (unknown,) = seen.unknown_devices
     assert (unknown.key.pod, unknown.devices, unknown.example) == ("a", 2, "GPU-x")
     (line,) = [text.plain for text in notices(seen)]

@@ -82,9 +82,9 @@ def _devices(key: str, segment: str) -> Iterator[AssignedDevice]:
         found = _DEVICE.fullmatch(device)
         if found is None or found.end(2) > _LONGEST:
             raise AnnotationMalformed(f"{key}: {device[:80]!r} is not uuid,type,memory,cores")
-        card, word, mib, cores = found.groups()
-        if card:
-            yield AssignedDevice(card, word, int(mib), int(cores))
+        gpu, word, mib, cores = found.groups()
+        if gpu:
+            yield AssignedDevice(gpu, word, int(mib), int(cores))
 
 
 def _holders(

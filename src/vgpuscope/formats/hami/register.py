@@ -93,8 +93,8 @@ def _listed(text: str) -> set[str]:
 def _of_vendor(
     vendor: Vendor, *, annotations: Mapping[str, str], capacity: Mapping[str, int], node: str
 ) -> Iterable[RegisteredDevice]:
-    if vendor.cards is not None:
-        return list(_counted(vendor, vendor.cards, capacity=capacity, node=node)) if capacity else ()
+    if vendor.gpus is not None:
+        return list(_counted(vendor, vendor.gpus, capacity=capacity, node=node)) if capacity else ()
     key = next((key for key in vendor.registers if key in annotations), None)
     text = annotations[key].strip() if key else ""
     if key is None or not text:
@@ -337,29 +337,29 @@ def _amount(value: object) -> int:
 
 
 def _counted(
-    vendor: Vendor, cards: DerivedGpus, *, capacity: Mapping[str, int], node: str
+    vendor: Vendor, gpus: DerivedGpus, *, capacity: Mapping[str, int], node: str
 ) -> Iterator[RegisteredDevice]:
-    counted = capacity.get(cards.counted_in, 0)
-    number = -(-counted // cards.per_card)
+    counted = capacity.get(gpus.counted_in, 0)
+    number = -(-counted // gpus.per_gpu)
     if number > _MOST:
-        raise AnnotationMalformed(f"{cards.counted_in}: {counted} of it would be more than {_MOST} cards")
-    slots, cores, memory = cards.slots, cards.cores, cards.memory
+        raise AnnotationMalformed(f"{gpus.counted_in}: {counted} of it would be more than {_MOST} GPUs")
+    slots, cores, memory = gpus.slots, gpus.cores, gpus.memory
     if vendor.core_unit == "mask" and number > 0:
         slots = min(capacity.get(vendor.core or "", 0) // number, 32)
         cores = (1 << slots) - 1
     if vendor.memory and vendor.memory_unit and counted > 0:
-        in_mib = capacity.get(vendor.memory, 0) * (vendor.memory_unit // MIB) * cards.per_card // counted
+        in_mib = capacity.get(vendor.memory, 0) * (vendor.memory_unit // MIB) * gpus.per_gpu // counted
         memory = min(in_mib, _INT32) * MIB
     for index in range(number):
         yield RegisteredDevice(
-            id=intern(f"{node}-{cards.name}-{index}"),
+            id=intern(f"{node}-{gpus.name}-{index}"),
             vendor=vendor.word,
             index=index,
             slots=slots,
             memory=memory,
             cores=cores,
             type=vendor.word,
-            numa=index * cards.numa_nodes // number,
+            numa=index * gpus.numa_nodes // number,
             mode="",
             healthy=True,
         )

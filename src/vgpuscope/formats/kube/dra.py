@@ -220,7 +220,7 @@ def _device(reader: _Reader, *, node: str) -> DraDevice:
     healthy, cordoned = _state(reader.device)
     return DraDevice(
         name=intern(reader.name),
-        card=_card(reader, parent or uuid),
+        gpu=_gpu(reader, parent or uuid),
         part=part,
         node=node,
         uuid=uuid,
@@ -240,7 +240,7 @@ def _device(reader: _Reader, *, node: str) -> DraDevice:
     )
 
 
-def _card(reader: _Reader, uuid: str) -> str:
+def _gpu(reader: _Reader, uuid: str) -> str:
     """What all parts of one GPU have in common: the counters they draw from, the GPU's UUID, or its PCI address."""
     counters = [one.counter_set for one in reader.device.consumes_counters or () if one.counter_set]
     return intern(counters[0] if counters else uuid or reader.text(*_PCI) or reader.name)

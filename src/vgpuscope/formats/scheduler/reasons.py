@@ -110,7 +110,7 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"([0-9]{1,9}) (?:nodes (?=[A-Z]))?(.+)", re.DOTALL)
-_CARDS = re.compile(r"([0-9]{1,6}/[0-9]{1,6}) (.+)", re.DOTALL)
+_GPUS = re.compile(r"([0-9]{1,6}/[0-9]{1,6}) (.+)", re.DOTALL)
 _NODE_LINE = re.compile(r"\s*(?P<quote><?)(?P<node>[a-z0-9][a-z0-9.-]{0,252})>?:\s(?P<rest>.+)")
 _MARKS = re.compile(r"[][(){}]|, |\. ")
 _BEGINS = re.compile(r"node[ (]|insufficient |not enough ", re.IGNORECASE)
@@ -170,7 +170,7 @@ def _line(line: str, *, whole: bool) -> Iterator[_Phrase]:
         counted = _COUNTED.match(piece)
         if counted:
             begins = _Phrase(counted[2], int(counted[1]))
-        elif last is None or _CARDS.match(piece) or _BEGINS.match(piece):
+        elif last is None or _GPUS.match(piece) or _BEGINS.match(piece):
             begins = _Phrase(piece, last.count if last else None)
         else:
             if len(last.text) < _DETAIL:
@@ -215,13 +215,13 @@ _UNMET = re.compile(r"([0-9]{1,9}) nodes do not meet")
 
 
 def _reason(phrase: _Phrase) -> Reason:
-    cards = _CARDS.match(phrase.text)
-    text, names = _without_names(cards[2] if cards else phrase.text)
+    gpus = _GPUS.match(phrase.text)
+    text, names = _without_names(gpus[2] if gpus else phrase.text)
     return Reason(
         code=code_of(text) or OTHER,
         nodes=(phrase.node,) if phrase.node else names,
         node_count=len(names) or None if phrase.count is None else phrase.count,
-        cards=cards[1] if cards else "",
+        cards=gpus[1] if gpus else "",
         detail=_detail(text),
     )
 

@@ -29,12 +29,12 @@ class _Sums:
     def __init__(self) -> None:
         self.parts: dict[str, list[int]] = {}
 
-    def add(self, part: str, cards: int, slots: int, memory: Bytes, cores: int) -> None:
+    def add(self, part: str, gpus: int, slots: int, memory: Bytes, cores: int) -> None:
         sums = self.parts.get(part)
         if sums is None:
-            self.parts[part] = [cards, slots, memory, cores]
+            self.parts[part] = [gpus, slots, memory, cores]
         else:
-            sums[0] += cards
+            sums[0] += gpus
             sums[1] += slots
             sums[2] += memory
             sums[3] += cores
@@ -72,10 +72,10 @@ class _Sums:
 
 def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capacity, ...]]:
     """The capacity of one node: in total, and for each GPU type."""
-    cards: dict[_TypeKey, list[DeviceLedger]] = {}
+    gpus: dict[_TypeKey, list[DeviceLedger]] = {}
     for one in devices:
-        cards.setdefault((one.device.vendor, one.device.type), []).append(one)
-    types = tuple(_capacity(key, cards[key]) for key in sorted(cards))
+        gpus.setdefault((one.device.vendor, one.device.type), []).append(one)
+    types = tuple(_capacity(key, gpus[key]) for key in sorted(gpus))
     if len(types) == 1:
         return structs.replace(types[0], vendor="", type=""), types
     sums = _Sums()

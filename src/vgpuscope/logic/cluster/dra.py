@@ -34,13 +34,13 @@ class DraIndex:
     def __init__(
         self,
         *,
-        keep_cards: Callable[[str, tuple[RegisteredDevice, ...]], None],
+        keep_gpus: Callable[[str, tuple[RegisteredDevice, ...]], None],
         keep_share: Callable[[PodUID, ClaimShare | None], None],
         keep_pod: Callable[[PodState], None],
         drop_pod: Callable[[PodUID], None],
     ) -> None:
         """`keep_pod` and `drop_pod` are called for claims that no pod uses."""
-        self._keep_cards, self._keep_share = keep_cards, keep_share
+        self._keep_gpus, self._keep_share = keep_gpus, keep_share
         self._keep_pod, self._drop_pod = keep_pod, drop_pod
         self._using: set[PodUID] = set()  # pods that refer to claims and have not ended
         self._slices: dict[PoolKey, dict[str, SliceState]] = {}
@@ -144,7 +144,7 @@ class DraIndex:
         old, slices = self._pools.pop(key, None), self._slices.get(key)
         if slices:
             self._pools[key] = make_pool(key, slices.values())
-        before, after = ({card.node for card in pool.cards} if pool else set() for pool in (old, self._pools.get(key)))
+        before, after = ({gpu.node for gpu in pool.gpus} if pool else set() for pool in (old, self._pools.get(key)))
         for name in before - after:
             _discard(self._at, name, key)
         for name in after:
@@ -179,7 +179,7 @@ class DraIndex:
 
     def _tell_nodes(self, names: Iterable[str]) -> None:
         for name in names:
-            self._keep_cards(name, self._cards(name))
+            self._keep_gpus(name, self._gpus(name))
 
     def _stand_in(self, uid: str) -> None:
         """Represent the claim as a pod as long as no pod uses it."""
@@ -206,29 +206,29 @@ class DraIndex:
         found = self._find(one)
         return found[0].node if found else ""
 
-    def _cards(self, name: str) -> tuple[RegisteredDevice, ...]:
+    def _gpus(self, name: str) -> tuple[RegisteredDevice, ...]:
         """The GPUs on a node, each once: if two pools publish the same GPU, the first pool is used."""
-        cards = chain.from_iterable(self._pools[key].cards for key in sorted(self._at.get(name, ())))
+        gpus = chain.from_iterable(self._pools[key].gpus for key in sorted(self._at.get(name, ())))
         found: dict[DeviceUUID, RegisteredDevice] = {}
-        for card in cards:
-            if card.node == name and card.registered.id not in found:
-                found[card.registered.id] = self._registered(card)
+        for gpu in gpus:
+            if gpu.node == name and gpu.registered.id not in found:
+                found[gpu.registered.id] = self._registered(gpu)
         return tuple(found.values())
 
-    def _registered(self, card: DraGpu) -> RegisteredDevice:
+    def _registered(self, gpu: DraGpu) -> RegisteredDevice:
         """The GPU with its allocations: each pod that shares a claim takes a slot, so slots are added if needed."""
-        devices = self._in.get(card.pool)
+        devices = self._in.get(gpu.pool)
         if not devices:
-            return card.registered
+            return gpu.registered
         held = parts = 0
-        for device in card.devices:
+        for device in gpu.devices:
             for uid, times in devices.get(device.name, {}).items():
                 held += times * max(1, len(self._users(self._claims[uid])))
                 parts += device.part
-        mode = "mig" if parts else card.registered.mode
-        if held <= card.registered.slots and mode == card.registered.mode:
-            return card.registered
-        return structs.replace(card.registered, slots=max(held, card.registered.slots), mode=mode)
+        mode = "mig" if parts else gpu.registered.mode
+        if held <= gpu.registered.slots and mode == gpu.registered.mode:
+            return gpu.registered
+        return structs.replace(gpu.registered, slots=max(held, gpu.registered.slots), mode=mode)
 
     def _share_of(self, pod: PodUID) -> ClaimShare | None:
         """The devices that a pod holds through all its claims; None: no devices, or the pod cannot use claims."""
@@ -260,16 +260,16 @@ class DraIndex:
                     gone, memory = synthetic_id(one.driver, one.pool, one.device), _part_of(one.memory or 0, rank, of)
                     assignments.append(_assignment(one, gone, memory, 0))
                 continue
-            device, card = found
+            device, gpu = found
             if not device.node:
                 continue
             node = node or device.node
-            memory, cores = _part_of(_memory(one, device), rank, of), _part_of(_cores(one, device, card), rank, of)
-            assignments.append(_assignment(one, card.registered.id, memory, cores))
+            memory, cores = _part_of(_memory(one, device), rank, of), _part_of(_cores(one, device, gpu), rank, of)
+            assignments.append(_assignment(one, gpu.registered.id, memory, cores))
             if (
                 device.part and device.profile and device.size and device.slots == 1 and rank == 0
             ):  # an instance is held once
-                instances.append(_instance(device, card.registered.id))
+                instances.append(_instance(device, gpu.registered.id))
         return ClaimShare(tuple(assignments), tuple(instances), node)
 
     def _vanished(self, one: ClaimedDevice) -> bool:
@@ -292,10 +292,10 @@ def _assignment(one: ClaimedDevice, device: DeviceUUID, memory: int, cores: int)
     )
 
 
-def _instance(device: DraDevice, card: DeviceUUID) -> HeldInstance:
+def _instance(device: DraDevice, gpu: DeviceUUID) -> HeldInstance:
     return HeldInstance(
         container_index=0,
-        device=card,
+        device=gpu,
         profile=device.profile,
         start=device.start,
         size=device.size,
@@ -307,10 +307,10 @@ def _memory(one: ClaimedDevice, device: DraDevice) -> int:
     return device.memory if one.memory is None else one.memory
 
 
-def _cores(one: ClaimedDevice, device: DraDevice, card: DraGpu) -> int:
+def _cores(one: ClaimedDevice, device: DraDevice, gpu: DraGpu) -> int:
     """Percent of the GPU; 0: not limited, or unknown."""
     if device.part:
-        return round(100 * device.processors / card.processors) if card.processors else 0
+        return round(100 * device.processors / gpu.processors) if gpu.processors else 0
     if one.cores is not None and device.cores:
         return -(-100 * one.cores // device.cores)
     return 100 if device.slots == 1 else 0

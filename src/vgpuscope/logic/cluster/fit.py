@@ -32,7 +32,7 @@ class _Wish(Struct, frozen=True):
     cores: int  # percent
 
 
-class _Card(Struct, frozen=True):
+class _Gpu(Struct, frozen=True):
     node: str
     one: DeviceLedger
 
@@ -81,14 +81,14 @@ def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[W
 
 def _of_vendor(vendor: Vendor, requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[Words]:
     count = requests.get(vendor.count, 0)
-    cards = [_Card(node.name, one) for node in nodes for one in node.devices if one.device.vendor == vendor.word]
-    if not count or not cards:
+    gpus = [_Gpu(node.name, one) for node in nodes for one in node.devices if one.device.vendor == vendor.word]
+    if not count or not gpus:
         return
-    usable = [card for card in cards if card.one.lost is None]
+    usable = [gpu for gpu in gpus if gpu.one.lost is None]
     if count > 1:
         yield from _several(count, usable)
     elif vendor.core_unit == "percent" and vendor.memory_counted:
-        yield from _single(_wish(vendor, requests), cards, usable)
+        yield from _single(_wish(vendor, requests), gpus, usable)
 
 
 def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
@@ -101,11 +101,11 @@ def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
     )
 
 
-def _several(count: int, usable: list[_Card]) -> Iterator[Words]:
+def _several(count: int, usable: list[_Gpu]) -> Iterator[Words]:
     """Advice for several GPUs: each one takes a slot, and all GPUs of a pod are on one node."""
     slots: dict[str, int] = {}
-    for card in usable:
-        slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
+    for gpu in usable:
+        slots[gpu.node] = slots.get(gpu.node, 0) + gpu.one.slots_free
     best = max(slots, key=lambda node: (slots[node], node), default=None)
     if best is None:
         yield Words(
@@ -119,25 +119,25 @@ def _several(count: int, usable: list[_Card]) -> Iterator[Words]:
         )
 
 
-def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[Words]:
-    short = list(_too_small(wish, [card for card in usable if card.one.slots_free]))
+def _single(wish: _Wish, gpus: list[_Gpu], usable: list[_Gpu]) -> Iterator[Words]:
+    short = list(_too_small(wish, [gpu for gpu in usable if gpu.one.slots_free]))
     yield from short
-    roomy = [card for card in usable if _has_room(card.one, wish)]
+    roomy = [gpu for gpu in usable if _has_room(gpu.one, wish)]
     if roomy and not short:
-        card = roomy[0]
-        memory, cores, scaled = f"{card.one.memory_free / _GIB:.1f} GiB", min(100, card.one.cores_free), _scaled(card)
+        gpu = roomy[0]
+        memory, cores, scaled = f"{gpu.one.memory_free / _GIB:.1f} GiB", min(100, gpu.one.cores_free), _scaled(gpu)
         yield _ROOM + Words(
-            f"{_named(card)} has a free slot, {memory}{scaled.en} and {cores}% of its cores free.",
-            f"{_named(card)} 有空闲份数，空闲显存 {memory}{scaled.zh}，空闲算力 {cores}%。",
+            f"{_named(gpu)} has a free slot, {memory}{scaled.en} and {cores}% of its cores free.",
+            f"{_named(gpu)} 有空闲份数，空闲显存 {memory}{scaled.zh}，空闲算力 {cores}%。",
         )
-    for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
+    for gpu in [gpu for gpu in gpus if gpu.one.lost and _has_room(gpu.one, wish)][:3] if not roomy else ():
         yield Words(
-            f"{_named(card)} would have room, but accepts no pods: {card.one.lost}.",
-            f"{_named(card)} 的容量足够，但不接受 Pod：{LOST_ZH.get(card.one.lost or 'cordoned', card.one.lost)}。",
+            f"{_named(gpu)} would have room, but accepts no pods: {gpu.one.lost}.",
+            f"{_named(gpu)} 的容量足够，但不接受 Pod：{LOST_ZH.get(gpu.one.lost or 'cordoned', gpu.one.lost)}。",
         )
 
 
-def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[Words]:
+def _too_small(wish: _Wish, usable: list[_Gpu]) -> Iterator[Words]:
     """One sentence for each resource of which no GPU has enough.
 
     For a MIG GPU the free amount is an upper bound.
@@ -146,7 +146,7 @@ def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[Words]:
         yield Words("No GPU in service has a free slot.", "可用的 GPU 都没有空闲份数。")
         return
     if wish.memory is not None:
-        most = max(usable, key=lambda card: card.one.memory_free)
+        most = max(usable, key=lambda gpu: gpu.one.memory_free)
         if most.one.memory_free < wish.memory:
             asked, free, missing = _sizes(wish.memory, most.one.memory_free)
             scaled, name = _scaled(most), _named(most)
@@ -156,7 +156,7 @@ def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[Words]:
                 f"Pod 在一张 GPU 上申请 {asked}；最大的空闲显存是 {name} 的 {free}{scaled.zh}，缺少 {missing}。",
             )
     if wish.cores:
-        most = max(usable, key=lambda card: _cores(card.one))
+        most = max(usable, key=lambda gpu: _cores(gpu.one))
         if _cores(most.one) < wish.cores:
             most_free = _cores(most.one)
             missing = f"{wish.cores - most_free}%"
@@ -187,13 +187,13 @@ def _cores(one: DeviceLedger) -> int:
     return min(one.cores_free, 100 if alone else 99)
 
 
-def _named(card: _Card) -> str:
-    return f"{card.node} GPU {card.one.device.index}"
+def _named(gpu: _Gpu) -> str:
+    return f"{gpu.node} GPU {gpu.one.device.index}"
 
 
-def _scaled(card: _Card) -> Words:
+def _scaled(gpu: _Gpu) -> Words:
     """The memory scaling, which explains why more memory can be free than the GPU has."""
-    scaling = card.one.device.memory_scaling
+    scaling = gpu.one.device.memory_scaling
     return Words(f" with memory scaling ×{scaling:.3g}", f"（显存超分 ×{scaling:.3g}）") if scaling else NO_WORDS
 
 

@@ -6,10 +6,10 @@ from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.dra import ClaimShare
 
 
-def joined_node(node: NodeState, cards: tuple[RegisteredDevice, ...]) -> NodeState:
+def joined_node(node: NodeState, gpus: tuple[RegisteredDevice, ...]) -> NodeState:
     """The node with the GPUs that DRA drivers publish on it; HAMi's registration of the same GPU takes precedence."""
     known = {device.id for device in node.devices}
-    more = tuple(card for card in cards if card.id not in known)
+    more = tuple(gpu for gpu in gpus if gpu.id not in known)
     return structs.replace(node, devices=(*node.devices, *more)) if more else node
 
 

@@ -35,7 +35,7 @@ class ClusterLedger(ClusterObjects):
         super().__init__()
         self._patience = patience
         self._parts: dict[PodUID, PodLedgerPart] = {}  # a cache, filled when a node's ledger is computed
-        self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
+        self._gpus: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
         self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
         # By node: pods that are bound or assigned to it. A dict keeps the order of the list, so sorting is cheap.
         self._at: dict[str, dict[PodUID, None]] = {}
@@ -46,13 +46,13 @@ class ClusterLedger(ClusterObjects):
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def set_cards(self, name: str, cards: tuple[RegisteredDevice, ...]) -> None:
+    def set_gpus(self, name: str, gpus: tuple[RegisteredDevice, ...]) -> None:
         """DRA drivers publish these GPUs on a node; the node itself may still be unknown."""
-        if self._cards.get(name, ()) == cards:
+        if self._gpus.get(name, ()) == gpus:
             return
-        self._cards[name] = cards
-        if not cards:
-            del self._cards[name]
+        self._gpus[name] = gpus
+        if not gpus:
+            del self._gpus[name]
         if name in self._nodes:
             self._changed_nodes.add(name)
 
@@ -103,8 +103,8 @@ class ClusterLedger(ClusterObjects):
 
     def node_state(self, name: str) -> NodeState | None:
         """The latest state of a node, with the GPUs that DRA drivers publish on it."""
-        node, cards = self._nodes.get(name), self._cards.get(name)
-        return joined_node(node, cards) if node and cards else node
+        node, gpus = self._nodes.get(name), self._gpus.get(name)
+        return joined_node(node, gpus) if node and gpus else node
 
     def pod(self, uid: PodUID) -> PodState | None:
         """The latest state of a pod, with the devices of its ResourceClaims."""

@@ -82,7 +82,7 @@ class ClusterState:
     def _dra_index(self) -> DraIndex:
         if self._dra is None:
             self._dra = DraIndex(
-                keep_cards=self._ledger.set_cards,
+                keep_gpus=self._ledger.set_gpus,
                 keep_share=self._ledger.set_share,
                 keep_pod=self._ledger.set_pod,
                 drop_pod=self._ledger.drop_pod,

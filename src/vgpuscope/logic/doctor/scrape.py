@@ -182,13 +182,11 @@ def clusters_without_label(facts: DoctorFacts) -> CheckOutcome:
     shown = [one for one in named(series, DCGM_UTILIZATION, m.GPU_INFO.name) if one.labels.get("gpu", _index(one))]
     if not shown:
         return nothing(series, DCGM_UTILIZATION)
-    by_card = grouped(shown, lambda one: (_place(one), _host(one), one.labels.get("gpu", _index(one))))
+    by_gpu = grouped(shown, lambda one: (_place(one), _host(one), one.labels.get("gpu", _index(one))))
     twice = {
-        host
-        for (_, host, _), found in by_card.items()
-        if host and len({gpu_of(one.labels) for one in found} - {""}) > 1
+        host for (_, host, _), found in by_gpu.items() if host and len({gpu_of(one.labels) for one in found} - {""}) > 1
     }
-    return failed(twice, count=len(twice)) if twice else passed(count=len(by_card))
+    return failed(twice, count=len(twice)) if twice else passed(count=len(by_gpu))
 
 
 def interval_long(facts: DoctorFacts) -> CheckOutcome:

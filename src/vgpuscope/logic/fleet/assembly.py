@@ -60,17 +60,17 @@ def assemble(
         partial=reading.partial,
         faults=tuple(fault for fault in reading.faults if fault.terms),
     )
-    cards: dict[DeviceUUID, list[Track]] = {}
+    gpus: dict[DeviceUUID, list[Track]] = {}
     for track in reading.tracks:
-        cards.setdefault(track.gpu_id, []).append(track)
-    units = [unit for tracks in cards.values() for unit in units_of(tracks, context)]
+        gpus.setdefault(track.gpu_id, []).append(track)
+    units = [unit for tracks in gpus.values() for unit in units_of(tracks, context)]
     found: list[GpuUse] = []
     for at in range(0, len(units), _BLOCK):
         found += conclude_all(units[at : at + _BLOCK], context)
     return tuple(sorted(found, key=_order))
 
 
-def card_key(use: GpuUse) -> Key:
+def gpu_key(use: GpuUse) -> Key:
     """The key of a GPU or MIG instance, by which one analysis remembers it for the next."""
     return (use.gpu_id, use.mig)
 
@@ -84,7 +84,7 @@ def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, PreviousVerdict] 
     """The `previous` argument of the next analysis; `before` is the one that this analysis had."""
     previous: dict[Key, PreviousVerdict] = {}
     for use in uses:
-        key = card_key(use)
+        key = gpu_key(use)
         previous[key] = _past(use, before.get(key, NEW))
         for one in use.tenants:
             key = tenant_key(use, one.tenant)
@@ -183,11 +183,11 @@ def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
     return {
         name: stat
         for name, stat in terms.items()
-        if name not in _OF_CARDS and (name not in _ONLY_ABOVE_ZERO or highest(stat) > 0)
+        if name not in _OF_GPUS and (name not in _ONLY_ABOVE_ZERO or highest(stat) > 0)
     }
 
 
-_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
+_OF_GPUS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 _ONLY_ABOVE_ZERO: frozenset[Term] = frozenset({"gpu_util", "mem_copy"})
 
 

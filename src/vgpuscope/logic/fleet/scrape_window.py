@@ -199,10 +199,10 @@ class Pages:
     def _track(self, row: "_Row", low: int, high: int, span: "_Span", percents: frozenset[str]) -> Track:
         where = row.place
         more = self._more.get((where.gpu_id, where.mig)) or _NOTHING
-        card = self._more.get((where.gpu_id, "")) or _NOTHING
+        gpu = self._more.get((where.gpu_id, "")) or _NOTHING
         first, last = row.span(low, high)
         return Track(
-            **completed(where, more, card)._asdict(),
+            **completed(where, more, gpu)._asdict(),
             schema=row.layout.group.schema,
             own=row.layout.group.kind == "container",
             terms=row.terms(low, high, span, percents),

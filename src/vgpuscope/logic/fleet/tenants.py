@@ -14,26 +14,26 @@ from vgpuscope.model.quantity import Bytes, Ratio
 Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
-def tenant_uses(case: JudgedGpu, card: Concluded, found: Score, context: AnalysisContext) -> tuple[TenantUse, ...]:
-    """The current tenants of the GPU. `card` is the conclusion about the GPU, `found` its score."""
+def tenant_uses(case: JudgedGpu, gpu: Concluded, found: Score, context: AnalysisContext) -> tuple[TenantUse, ...]:
+    """The current tenants of the GPU. `gpu` is the conclusion about the GPU, `found` its score."""
     tenancies = case.tenancies
     if len(tenancies) == 1 and not _tells(tenancies[0]):
         lone = Score(value=found.value, confidence=found.confidence)  # the GPU has the terms
-        return (_tenant(tenancies[0], _by_card(tenancies[0], case, card, context), lone, case, context),)
-    if card[2].reasons[0] == "VERDICT_GPU_LOST":
-        return tuple([_tenant(tenancy, card, _NO_SCORE, case, context) for tenancy in tenancies])
-    doubtful = _unexplained(case, card, context)
+        return (_tenant(tenancies[0], _by_gpu(tenancies[0], case, gpu, context), lone, case, context),)
+    if gpu[2].reasons[0] == "VERDICT_GPU_LOST":
+        return tuple([_tenant(tenancy, gpu, _NO_SCORE, case, context) for tenancy in tenancies])
+    doubtful = _unexplained(case, gpu, context)
     uses: list[TenantUse] = []
     for tenancy in tenancies:
         own = _own_score(tenancy, case, context)
         if not _tells(tenancy):
-            concluded = _by_card(tenancy, case, card, context)
+            concluded = _by_gpu(tenancy, case, gpu, context)
         else:
             concluded = _own(tenancy, own, case, context)
             if concluded[0] == "idle" and (doubtful or _may_do_video(tenancy, case, context)):
                 concluded = unknown(concluded[2], "VERDICT_UNEXPLAINED_WORK")
             elif len(tenancies) == 1 and not case.span:
-                concluded = _as_its_card(concluded, card)
+                concluded = _as_its_gpu(concluded, gpu)
         uses.append(_tenant(tenancy, concluded, own, case, context))
     return tuple(uses)
 
@@ -165,7 +165,7 @@ def _own(tenancy: Tenancy, found: Score, case: JudgedGpu, context: AnalysisConte
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
     cpu = own_cpu(tenancy)
     return judge(
-        {name: stat for name, stat in track.terms.items() if name not in _OF_CARDS},
+        {name: stat for name, stat in track.terms.items() if name not in _OF_GPUS},
         window=context.pace(track).window,
         first=track.first,
         last=track.last,
@@ -185,33 +185,33 @@ def _own(tenancy: Tenancy, found: Score, case: JudgedGpu, context: AnalysisConte
     )
 
 
-_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
+_OF_GPUS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 
 
-def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
+def _as_its_gpu(concluded: Concluded, gpu: Concluded) -> Concluded:
     """Unproductive work shows only in the GPU's numbers; it is assigned to the GPU's only tenant."""
     verdict, _, evidence = concluded
-    code = _FRUITLESS.get(card[1])
+    code = _FRUITLESS.get(gpu[1])
     if code is None or verdict != "in_use":
         return concluded
-    seen = card[2]
+    seen = gpu[2]
     reasons = (*(reason for reason in evidence.reasons if reason != "VERDICT_LOW_SCORE"), code)
     its = replace(evidence, reasons=reasons, power_share=seen.power_share, power_limit=seen.power_limit)
-    return verdict, card[1], its
+    return verdict, gpu[1], its
 
 
 _FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproductive": "VERDICT_FEW_SMS"}
 
 
-def _unexplained(case: JudgedGpu, card: Concluded, context: AnalysisContext) -> bool:
+def _unexplained(case: JudgedGpu, gpu: Concluded, context: AnalysisContext) -> bool:
     """Whether the GPU works, or draws power as if it did, and its tenants' own numbers do not show who works.
 
     On some GPUs the driver reports 0 for every process. A process of no known container is missing from all tenants'
     numbers. In these cases a tenant's own numbers do not prove that it is idle.
     """
-    evidence, rules = card[2], context.rules
+    evidence, rules = gpu[2], context.rules
     seen = max(evidence.signal_max or 0.0, evidence.other_max or 0.0)
-    if card[0] != "in_use" and seen < rules.idle_enter:
+    if gpu[0] != "in_use" and seen < rules.idle_enter:
         hot = evidence.power_share is not None and evidence.power_share > rules.power_contradiction
         return hot or evidence.reasons[0] in _DOUBTS
     everybody = (*case.tenancies, *case.gone)
@@ -253,17 +253,17 @@ _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 # ── by the GPU's numbers ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_card(tenancy: Tenancy, case: JudgedGpu, card: Concluded, context: AnalysisContext) -> Concluded:
+def _by_gpu(tenancy: Tenancy, case: JudgedGpu, gpu: Concluded, context: AnalysisContext) -> Concluded:
     """The verdict by the whole GPU's numbers. It applies to an only tenant; to several tenants only if it is idle."""
-    verdict, _, evidence = card
+    verdict, _, evidence = gpu
     if verdict == "unknown":
-        return card
+        return gpu
     window = context.window
     since = tenancy.since if context.later(tenancy.since, case.seen_since) else None
     if since is not None and window.end - since < context.rules.min_coverage * window.seconds:
         return unknown(replace(evidence, held_since=since), "VERDICT_HANDOVER_YOUNG")
     if len(case.tenancies) == 1:
-        return card
+        return gpu
     if verdict == "in_use":
         return unknown(evidence, "VERDICT_SHARED_CARD")
     return _its_idle_class(tenancy, evidence, context)

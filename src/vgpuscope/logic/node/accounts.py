@@ -87,7 +87,7 @@ class Accounts:
         self.window = window
         self.at: float | None = None
         self.containers: dict[ContainerOnGpu, Account] = {}
-        self.cards: dict[DeviceUUID, GpuAccount] = {}
+        self.gpus: dict[DeviceUUID, GpuAccount] = {}
         self.instances: dict[tuple[DeviceUUID, int], InstanceAccount] = {}
         self.ended = 0
         self._windows: dict[_WindowKey, _Window] = {}
@@ -101,12 +101,12 @@ class Accounts:
         self._open_instances(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
-            card = self.cards.setdefault(gpu.uuid, GpuAccount())
+            gpu_account = self.gpus.setdefault(gpu.uuid, GpuAccount())
             for pool in mine:
-                self._add_sm(card, pool, seconds)
+                self._add_sm(gpu_account, pool, seconds)
             if gpu.health == "ok":
-                card.by_instances = bool(gpu.mig_enabled)
-            self._add_energy(card, gpu, mine)
+                gpu_account.by_instances = bool(gpu.mig_enabled)
+            self._add_energy(gpu_account, gpu, mine)
         for pool in pools:
             for row in pool.rows.values():
                 account = self._account(row.place)
@@ -129,10 +129,10 @@ class Accounts:
 
         A counter that stands still means "idle" to rate(), so one that is not being measured must be absent.
         """
-        card = self.cards.get(gpu)
-        if card is None or (card.by_instances and not self._instances_recent(gpu)):
+        gpu_account = self.gpus.get(gpu)
+        if gpu_account is None or (gpu_account.by_instances and not self._instances_recent(gpu)):
             return None
-        return card.busy_seconds
+        return gpu_account.busy_seconds
 
     def instance(self, gpu: DeviceUUID, number: int) -> InstanceAccount | None:
         """The account of a GPU instance; without busy time while that is not measured."""
@@ -154,7 +154,7 @@ class Accounts:
     def _recent(self, at: float | None) -> bool:
         return self.at is not None and at is not None and self.at - at <= _RECENT
 
-    def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
+    def used_by_gpu(self) -> dict[DeviceUUID, list[Account]]:
         """The accounts of the containers that have not ended, by GPU."""
         used: dict[DeviceUUID, list[Account]] = {}
         for place, account in self.containers.items():
@@ -178,9 +178,9 @@ class Accounts:
         for place in gone:
             account = self.containers.pop(place)
             self.ended += 1
-            if (card := self.cards.get(place.gpu)) is not None:
-                card.sm_ended += account.sm_seconds or 0.0
-                card.energy_ended += account.energy or 0.0
+            if (gpu_account := self.gpus.get(place.gpu)) is not None:
+                gpu_account.sm_ended += account.sm_seconds or 0.0
+                gpu_account.energy_ended += account.energy or 0.0
 
     def _open_instances(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
         """An account for each GPU instance; that of a destroyed instance is dropped, even if its number is in use."""
@@ -196,11 +196,11 @@ class Accounts:
                 kept[key].migs = migs
         self.instances = kept
 
-    def _add_sm(self, card: GpuAccount, pool: GpuPool, seconds: Seconds) -> None:
+    def _add_sm(self, gpu_account: GpuAccount, pool: GpuPool, seconds: Seconds) -> None:
         if pool.utilization is not None:
-            card.busy_seconds = (card.busy_seconds or 0.0) + pool.utilization * seconds
-            card.sm_system += pool.system_sm * seconds
-            card.sm_unattributed += pool.unattributed_sm * seconds
+            gpu_account.busy_seconds = (gpu_account.busy_seconds or 0.0) + pool.utilization * seconds
+            gpu_account.sm_system += pool.system_sm * seconds
+            gpu_account.sm_unattributed += pool.unattributed_sm * seconds
             if pool.migs:
                 instance = self.instances[pool.gpu, pool.migs[0].gpu_instance]
                 instance.busy_seconds = (instance.busy_seconds or 0.0) + pool.utilization * seconds
@@ -213,20 +213,20 @@ class Accounts:
             if row.sm is not None and (pool.utilization is not None or row.processes == 0):
                 account.sm_at = self.at  # without a process the busy time does not grow, which needs no counter
 
-    def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
+    def _add_energy(self, gpu_account: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
         """Divide the energy drawn since the last sample. A lower counter was reset: counting continues from it."""
         for pool in pools:
             for row in pool.rows.values():
                 self._account(row.place).power = None
         if gpu.energy is None:
             return  # the energy drawn meanwhile is divided when the GPU answers again
-        before, card.raw_energy = card.raw_energy, gpu.energy
-        card.energy = card.energy or 0.0
+        before, gpu_account.raw_energy = gpu_account.raw_energy, gpu.energy
+        gpu_account.energy = gpu_account.energy or 0.0
         drawn = gpu.energy - before if before is not None and gpu.energy >= before else 0.0
         weights = _weights(gpu, pools)
-        card.energy += drawn
-        card.energy_system += drawn * weights.system
-        card.energy_unattributed += drawn * weights.unattributed
+        gpu_account.energy += drawn
+        gpu_account.energy_system += drawn * weights.system
+        gpu_account.energy_unattributed += drawn * weights.unattributed
         for row, weight, method in weights.rows:
             account = self._account(row.place)
             account.energy = (account.energy or 0.0) + drawn * weight

@@ -111,14 +111,14 @@ def published(slices: Iterable[SliceState], *, node: str) -> Iterator[tuple[Devi
     for one in slices:
         pools.setdefault((one.driver, one.pool), []).append(one)
     for key, content in pools.items():
-        for name, (device, card) in make_pool(key, content).devices.items():
-            found = _published(key[0], device, card)
+        for name, (device, parent) in make_pool(key, content).devices.items():
+            found = _published(key[0], device, parent)
             if device.node == node and found is not None:
                 yield (*key, name), found
 
 
-def _published(driver: str, device: DraDevice, card: DraGpu) -> PublishedDevice | None:
-    gpu = real_id(card)
+def _published(driver: str, device: DraDevice, parent: DraGpu) -> PublishedDevice | None:
+    gpu = real_id(parent)
     if not device.part:
         return PublishedDevice(gpu=gpu, shared=device.slots > 1, hami=is_hami_driver(driver)) if gpu else None
     if not gpu and not device.uuid:

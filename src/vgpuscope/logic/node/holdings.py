@@ -361,7 +361,7 @@ def _place(grant: Grant, gpus: Collection[Gpu]) -> _Granted | None:
     if ref.hami:
         return None
     for gpu in gpus:
-        if not _is_card(ref, gpu):
+        if not _is_gpu(ref, gpu):
             continue
         if ref.mig is None and ref.gpu_instance is None:
             return _Granted(gpu, None, ref.replica)
@@ -415,7 +415,7 @@ def _claimed_instance(name: DraName, instances: Collection[MigInstance]) -> MigI
     return found[0] if len(found) == 1 else None
 
 
-def _is_card(ref: DeviceRef, gpu: Gpu) -> bool:
+def _is_gpu(ref: DeviceRef, gpu: Gpu) -> bool:
     if ref.mig is not None:
         return any(instance.uuid == ref.mig for instance in gpu.instances)
     return gpu.uuid == ref.uuid or (ref.uuid is None and ref.index is not None and gpu.index == ref.index)

@@ -32,15 +32,15 @@ def process_list(
 
 
 def _listed(outline: NodeSnapshot) -> Iterator[_Listed]:
-    for card in outline.gpus:
+    for usage in outline.gpus:
         inside = set()
-        for instance in card.gpu.instances:
+        for instance in usage.gpu.instances:
             for process in instance.processes or ():
                 inside.add(process.pid)
-                yield card.gpu.uuid, instance.uuid, process
-        for process in card.gpu.processes or ():
+                yield usage.gpu.uuid, instance.uuid, process
+        for process in usage.gpu.processes or ():
             if process.pid not in inside:  # a GPU lists the processes of its instances, too
-                yield card.gpu.uuid, None, process
+                yield usage.gpu.uuid, None, process
 
 
 def _use(

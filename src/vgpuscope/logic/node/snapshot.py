@@ -95,7 +95,7 @@ class NodeTracker:
             ratio=ratio,
             driver_version=devices.driver_version if devices else None,
             cuda_version=devices.cuda_version if devices else None,
-            gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid], readings.profile) for gpu in gpus),
+            gpus=tuple(self._gpu_usage(gpu, [p for p in pools if p.gpu == gpu.uuid], readings.profile) for gpu in gpus),
             instances=tuple(self._instances(pools, readings.profile)),
             ledgers=tuple(self._ledgers(gpus, pools)),
             containers=containers,
@@ -177,11 +177,11 @@ class NodeTracker:
             power=account.power if account.power or account.started else None,
         )
 
-    def _card(self, gpu: Gpu, pools: Collection[GpuPool], profile: Profile) -> GpuUsage:
+    def _gpu_usage(self, gpu: Gpu, pools: Collection[GpuPool], profile: Profile) -> GpuUsage:
         rows = [row for pool in pools for row in pool.rows.values()]
         measured = profile.of(gpu.uuid)
         activity = measured.activity if measured else None
-        account = self._accounts.cards.get(gpu.uuid)
+        account = self._accounts.gpus.get(gpu.uuid)
         burst = self._accounts.burst
         return GpuUsage(
             gpu=gpu,
@@ -224,7 +224,7 @@ class NodeTracker:
                 )
 
     def _ledgers(self, gpus: Collection[Gpu], pools: Collection[GpuPool]) -> Iterator[Ledger]:
-        used = self._accounts.used_by_card()
+        used = self._accounts.used_by_gpu()
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
             yield Ledger(
@@ -238,27 +238,27 @@ class NodeTracker:
                     yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
 
     def _sm_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
-        card, total = self._accounts.cards.get(gpu), self._accounts.busy_seconds(gpu)
-        if card is None or total is None:
+        gpu_account, total = self._accounts.gpus.get(gpu), self._accounts.busy_seconds(gpu)
+        if gpu_account is None or total is None:
             return None
         return Split(
             total=total,
             containers=sum(account.sm_seconds or 0.0 for account in used),
-            system=card.sm_system,
-            unattributed=card.sm_unattributed,
-            ended=card.sm_ended,
+            system=gpu_account.sm_system,
+            unattributed=gpu_account.sm_unattributed,
+            ended=gpu_account.sm_ended,
         )
 
     def _energy_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
-        card = self._accounts.cards.get(gpu)
-        if card is None or card.energy is None:
+        gpu_account = self._accounts.gpus.get(gpu)
+        if gpu_account is None or gpu_account.energy is None:
             return None
         return Split(
-            total=card.energy,
+            total=gpu_account.energy,
             containers=sum(account.energy or 0.0 for account in used),
-            system=card.energy_system,
-            unattributed=card.energy_unattributed,
-            ended=card.energy_ended,
+            system=gpu_account.energy_system,
+            unattributed=gpu_account.energy_unattributed,
+            ended=gpu_account.energy_ended,
         )
 
 
@@ -285,7 +285,7 @@ class NodeSample:
         if self._complete is None:
             self._complete = replace(
                 self.outline,
-                pods=tuple(_pods(self.outline.containers, [card.gpu for card in self.outline.gpus])),
+                pods=tuple(_pods(self.outline.containers, [usage.gpu for usage in self.outline.gpus])),
                 vgpus=tuple(_vgpus(self._regions, self._pod_index)),
                 processes=process_list(self.outline, self._owners, self._pools),
             )
@@ -298,8 +298,8 @@ class NodeSample:
 
 def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
     """All pids that the driver lists, on GPUs and in MIG instances."""
-    cards = {p.pid for gpu in gpus for p in gpu.processes or ()}
-    return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
+    whole = {p.pid for gpu in gpus for p in gpu.processes or ()}
+    return whole | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
 
 
 def _state(row: ContainerShare, *, seen: bool, started: bool, sm_max: float | None) -> State:

@@ -236,8 +236,8 @@ class Sampler:
             reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is not None:
             return reading
-        cards = self.nvml.identities()
-        return DeviceReading(at=at, gpus=cards) if cards else None
+        gpus = self.nvml.identities()
+        return DeviceReading(at=at, gpus=gpus) if gpus else None
 
     def _read_regions(self) -> RegionReading:
         return self._region_files.read(self._doubtful)
@@ -300,16 +300,16 @@ class Sampler:
     def _report(self, snapshot: NodeSnapshot, regions: RegionReading | None) -> None:
         """Log each change once."""
         self._tell.sources(snapshot.sources)
-        for card in snapshot.gpus:
-            level = logging.WARNING if card.gpu.health != "ok" else DETAIL
+        for usage in snapshot.gpus:
+            level = logging.WARNING if usage.gpu.health != "ok" else DETAIL
             self._tell.tell(
-                ("gpu", card.gpu.uuid),
-                card.gpu.health,
+                ("gpu", usage.gpu.uuid),
+                usage.gpu.health,
                 level=level,
                 message="gpu health",
-                gpu=card.gpu.uuid,
-                gpu_index=card.gpu.index,
-                health=card.gpu.health,
+                gpu=usage.gpu.uuid,
+                gpu_index=usage.gpu.index,
+                health=usage.gpu.health,
             )
         for refusal in regions.refusals if regions else ():
             self._tell_refusal(refusal)
@@ -366,7 +366,7 @@ def _summarise(snapshot: NodeSnapshot) -> None:
         extra=fields(
             node=snapshot.node,
             gpus=len(snapshot.gpus),
-            unhealthy=sum(card.gpu.health != "ok" for card in snapshot.gpus),
+            unhealthy=sum(usage.gpu.health != "ok" for usage in snapshot.gpus),
             containers=len(snapshot.containers),
             active=sum(usage.state == "active" for usage in snapshot.containers),
             regions=snapshot.regions,
@@ -375,16 +375,16 @@ def _summarise(snapshot: NodeSnapshot) -> None:
     )
     if not log.isEnabledFor(DETAIL):
         return
-    for card in snapshot.gpus:
-        memory = card.gpu.memory
+    for gpu_usage in snapshot.gpus:
+        memory = gpu_usage.gpu.memory
         values = fields(
-            gpu=card.gpu.uuid,
-            mode=card.mode or "free",
-            health=card.gpu.health,
-            utilization=card.gpu.utilization,
+            gpu=gpu_usage.gpu.uuid,
+            mode=gpu_usage.mode or "free",
+            health=gpu_usage.gpu.health,
+            utilization=gpu_usage.gpu.utilization,
             memory_used=memory.used if memory else None,
-            power=card.gpu.power,
-            sharers=card.sharers,
+            power=gpu_usage.gpu.power,
+            sharers=gpu_usage.sharers,
         )
         log.log(DETAIL, "gpu", extra=values)
     for usage in snapshot.containers:

@@ -25,8 +25,8 @@ from vgpuscope.views.fleet.metrics import (
     AnalyzerHealth,
     AnalyzerPage,
     GpusPage,
-    cards_page,
     fleet_samples,
+    gpus_page,
 )
 from vgpuscope.views.reclaim.api import counted
 
@@ -49,13 +49,13 @@ class MetricsPage:
 
     def __init__(self, parts: MetricSources) -> None:
         self._parts = parts
-        self._cards = GpusPage()
+        self._gpus = GpusPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._made_from: tuple[tuple[object, ...], object] = ((), None)
 
     async def show(self, analysis: Analysis) -> None:
         """The page is replaced as a whole: GPUs that are gone from the fleet are gone from it."""
-        self._cards = await asyncio.to_thread(cards_page, analysis.gpus, end=analysis.window.end)
+        self._gpus = await asyncio.to_thread(gpus_page, analysis.gpus, end=analysis.window.end)
 
     def page(self) -> AnalyzerPage:
         """Old results are not shown: a reader would take them for current."""
@@ -67,7 +67,7 @@ class MetricsPage:
         if state != self._made_from[1] or not all(map(operator.is_, of, self._made_from[0])):
             self._fleet.update("fleet", self._samples())
             self._made_from = (of, state)
-        return AnalyzerPage(GpusPage() if one.cycle.old else self._cards, self._fleet)
+        return AnalyzerPage(GpusPage() if one.cycle.old else self._gpus, self._fleet)
 
     def _brakes(self) -> Mapping[Brake, bool]:
         return self._parts.reclaim.brakes(reachable=self._parts.replica.stored is not False)

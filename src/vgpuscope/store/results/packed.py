@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from vgpuscope.model.analysis import Analysis, GpuUse
 
 _LEVEL = 1  # a higher level doubles the time and saves a tenth of the bytes
-_CARDS = 500
+_GPUS = 500
 _READ = 65536
 _ENCODER = msgspec.msgpack.Encoder()
 _HEAD = msgspec.msgpack.Decoder(Analysis)
@@ -43,7 +43,7 @@ def unpack(packed: bytes) -> Analysis:
 
 
 def _some(gpus: tuple[GpuUse, ...]) -> Iterator[tuple[GpuUse, ...]]:
-    return (gpus[at : at + _CARDS] for at in range(0, len(gpus), _CARDS))
+    return (gpus[at : at + _GPUS] for at in range(0, len(gpus), _GPUS))
 
 
 def _pieces(packed: bytes) -> Iterator[bytes]:

@@ -68,11 +68,11 @@ def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
         if name in seen:
             continue  # a duplicate GPU would violate the key and lose the whole analysis
         seen.add(name)
-        yield name, about, _card(gpu, stands_for)
+        yield name, about, _gpu(gpu, stands_for)
         yield from _pods(gpu, name, about, stands_for)
 
 
-def _card(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
+def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
     util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
     seconds = stands_for.end - stands_for.begin
     return StoredResult(

@@ -78,7 +78,7 @@ def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]
 
 def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) -> Iterator[Sample]:
     """The GPU's numbers, with the only pod that has it."""
-    row = _card_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
+    row = _gpu_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
     yield Sample(m.SCORE, row, _points(gpu.score.value), (gpu.status,))
     yield Sample(m.CORE, row, _times(means.get("gpu_util"), 100))
     yield Sample(m.MEMORY_USED, row, _times(means.get("mem_used"), 1 / MIB))
@@ -92,7 +92,7 @@ def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) ->
 def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterator[Sample]:
     """Each pod's own numbers. Power, clock and memory traffic are known for the whole GPU only."""
     for pod in pods:
-        row = _card_row(gpu, pod.namespace, pod.pod)
+        row = _gpu_row(gpu, pod.namespace, pod.pod)
         yield Sample(m.SCORE, row, _points(pod.score), (pod.status,))
         yield Sample(m.CORE, row, _times(pod.util, 100))
         yield Sample(m.MEMORY_USED, row, _times(pod.memory, 1 / MIB))
@@ -101,7 +101,7 @@ def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterat
         yield Sample(m.MEMORY_TOTAL, row, _times(pod.limit, 1 / MIB))
 
 
-def _card_row(gpu: GpuUse, namespace: str, pod: str) -> GpuOfPodLabels:
+def _gpu_row(gpu: GpuUse, namespace: str, pod: str) -> GpuOfPodLabels:
     model = gpu.model or "unknown"  # as in gpu-oour
     return GpuOfPodLabels(
         gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model
@@ -291,9 +291,9 @@ def _fault_counts(analysis: Analysis) -> dict[str, int]:
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-CARD_SCOPES = frozenset({"card", "subject", "tenant", "gpupod"})
-CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope in CARD_SCOPES)
-FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
+GPU_SCOPES = frozenset({"gpu-of-pod", "subject", "tenant", "gpupod"})
+GPU_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope in GPU_SCOPES)
+FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in GPU_SCOPES)
 
 _LEVEL, _GZIP = 1, 31  # most of the gain in a fifth of the time; zlib's value for a gzip member
 _AT_ONCE = 256  # GPUs
@@ -325,26 +325,26 @@ class GpusPage:
 class AnalyzerPage:
     """The page at one moment: metrics of GPUs first, then those of the fleet."""
 
-    def __init__(self, cards: GpusPage, fleet: _Part) -> None:
-        self._cards, self._fleet = cards, fleet
+    def __init__(self, gpus: GpusPage, fleet: _Part) -> None:
+        self._gpus, self._fleet = gpus, fleet
 
     def text(self) -> bytes:
         """Text format 0.0.4."""
-        return self._cards.text() + self._fleet.text()
+        return self._gpus.text() + self._fleet.text()
 
     def openmetrics(self) -> bytes:
         """OpenMetrics 1.0."""
-        return self._cards.text() + self._fleet.openmetrics()
+        return self._gpus.text() + self._fleet.openmetrics()
 
     def gzipped(self, openmetrics: bool) -> bytes:
         """Either form, as concatenated gzip members."""
-        return self._cards.gzipped() + self._fleet.gzipped(openmetrics)
+        return self._gpus.gzipped() + self._fleet.gzipped(openmetrics)
 
 
-def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> GpusPage:
+def gpus_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> GpusPage:
     """All samples of these GPUs, each GPU once; takes a while for a large fleet, but little memory."""
-    kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(CARD_METRICS)}
-    blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in CARD_METRICS}
+    kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(GPU_METRICS)}
+    blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in GPU_METRICS}
     waiting = iter({(gpu.gpu_id, gpu.mig): gpu for gpu in gpus}.values())
     size = 0
     while some := tuple(islice(waiting, _AT_ONCE)):

@@ -12,14 +12,14 @@ from vgpuscope.views.exposition.page import Sample
 _Values = Iterable[tuple[Metric, float | None]]
 
 
-def gpu_activity(row: GpuLabels, card: GpuUsage, instances: Collection[MigUsage]) -> Iterator[Sample]:
+def gpu_activity(row: GpuLabels, gpu: GpuUsage, instances: Collection[MigUsage]) -> Iterator[Sample]:
     """The profiling values of a GPU, and their source."""
-    source = card.activity_source or next((one.activity_source for one in instances if one.activity_source), None)
-    if source or card.activity_blind:
-        yield Sample(m.GPU_PROFILING_INFO, row, 1, (source or "none", card.activity_blind))
-    if card.activity is None:
+    source = gpu.activity_source or next((one.activity_source for one in instances if one.activity_source), None)
+    if source or gpu.activity_blind:
+        yield Sample(m.GPU_PROFILING_INFO, row, 1, (source or "none", gpu.activity_blind))
+    if gpu.activity is None:
         return
-    for metric, value in _of_gpu(card.activity, card.engine_burst, card.sm_active_burst):
+    for metric, value in _of_gpu(gpu.activity, gpu.engine_burst, gpu.sm_active_burst):
         if value is not None:
             yield Sample(metric, row, value)
 

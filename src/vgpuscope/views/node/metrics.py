@@ -60,7 +60,7 @@ class SelfUse(Struct, frozen=True, kw_only=True):
 def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> Iterator[Sample]:
     """Every sample of the agent's page. The samples of one row come together."""
     snapshot, omitted = _within_limits(snapshot)
-    cards = {card.gpu.uuid: _gpu_row(snapshot, card) for card in snapshot.gpus}
+    gpu_rows = {gpu_usage.gpu.uuid: _gpu_row(snapshot, gpu_usage) for gpu_usage in snapshot.gpus}
     ledgers = {(ledger.gpu, ledger.mig): ledger for ledger in snapshot.ledgers}
     used = {one.mig: one for one in snapshot.instances}
     instances: dict[str, list[MigUsage]] = {}
@@ -68,20 +68,20 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
         instances.setdefault(one.gpu, []).append(one)
     yield from _node(snapshot, build, self_use, omitted)
     yield from _sources(snapshot)
-    for card in snapshot.gpus:
-        gpu_row = cards[card.gpu.uuid]
-        yield from _gpu(gpu_row, card, ledgers.get((card.gpu.uuid, None)))
+    for gpu_usage in snapshot.gpus:
+        gpu_row = gpu_rows[gpu_usage.gpu.uuid]
+        yield from _gpu(gpu_row, gpu_usage, ledgers.get((gpu_usage.gpu.uuid, None)))
         yield from _xids(gpu_row, snapshot)
-        yield from gpu_activity(gpu_row, card, instances.get(card.gpu.uuid, ()))
-        for instance in card.gpu.instances:
+        yield from gpu_activity(gpu_row, gpu_usage, instances.get(gpu_usage.gpu.uuid, ()))
+        for instance in gpu_usage.gpu.instances:
             mig_row = _mig_row(gpu_row, instance, snapshot)
-            yield from _mig(mig_row, instance, ledgers.get((card.gpu.uuid, instance.uuid)))
+            yield from _mig(mig_row, instance, ledgers.get((gpu_usage.gpu.uuid, instance.uuid)))
             yield from mig_activity(mig_row, used.get(instance.uuid))
-    shown = {card.gpu.uuid: card for card in snapshot.gpus}
+    shown = {gpu_usage.gpu.uuid: gpu_usage for gpu_usage in snapshot.gpus}
     tenants = Counter(usage.mig for usage in snapshot.containers)
     cpu = {use.key: use.cpu_cores for use in snapshot.host.containers}
     for usage in snapshot.containers:
-        row = _container_row(snapshot.node, usage, cards.get(usage.gpu), shown.get(usage.gpu))
+        row = _container_row(snapshot.node, usage, gpu_rows.get(usage.gpu), shown.get(usage.gpu))
         if usage.mig is not None and tenants[usage.mig] == 1:
             row = row._replace(shared="")
         yield from _container(row, usage)
@@ -127,8 +127,8 @@ def _text(value: int | str | None) -> str:
     return "" if value is None else str(value)
 
 
-def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuLabels:
-    gpu, holder = card.gpu, card.holder
+def _gpu_row(snapshot: NodeSnapshot, gpu_usage: GpuUsage) -> GpuLabels:
+    gpu, holder = gpu_usage.gpu, gpu_usage.holder
     return GpuLabels(
         node=snapshot.node,
         gpu_uuid=gpu.uuid,
@@ -148,22 +148,22 @@ def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuLabels:
     )
 
 
-def _mig_row(card: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> MigLabels:
+def _mig_row(gpu: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> MigLabels:
     holders = [u.key for u in snapshot.containers if u.mig == instance.uuid]
     holder = holders[0] if len(holders) == 1 else None
     return MigLabels(
-        node=card.node,
-        gpu_uuid=card.gpu_uuid,
+        node=gpu.node,
+        gpu_uuid=gpu.gpu_uuid,
         mig_uuid=instance.uuid,
-        gpu_index=card.gpu_index,
+        gpu_index=gpu.gpu_index,
         mig_index=str(instance.index),
         profile=_text(instance.profile),
         gpu_instance=str(instance.gpu_instance),
         compute_instance=str(instance.compute_instance),
-        model=card.model,
-        pci_bus_id=card.pci_bus_id,
-        driver_version=card.driver_version,
-        device=card.device,
+        model=gpu.model,
+        pci_bus_id=gpu.pci_bus_id,
+        driver_version=gpu.driver_version,
+        device=gpu.device,
         namespace=holder.namespace if holder else "",
         pod=holder.pod if holder else "",
         pod_uid=holder.pod_uid if holder else "",
@@ -171,7 +171,7 @@ def _mig_row(card: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> 
     )
 
 
-def _container_row(node: str, usage: ContainerUsage, card: GpuLabels | None, shown: GpuUsage | None) -> ContainerLabels:
+def _container_row(node: str, usage: ContainerUsage, gpu: GpuLabels | None, shown: GpuUsage | None) -> ContainerLabels:
     instance = _instance(usage, shown)
     apart = "1" if usage.key.pod and (shown is None or shown.holder != usage.key) else ""
     return ContainerLabels(
@@ -182,11 +182,11 @@ def _container_row(node: str, usage: ContainerUsage, card: GpuLabels | None, sho
         container=usage.key.container,
         gpu_uuid=usage.gpu,
         mig_uuid=usage.mig or "",
-        gpu_index=card.gpu_index if card else "",
-        model=card.model if card else "",
-        pci_bus_id=card.pci_bus_id if card else "",
-        driver_version=card.driver_version if card else "",
-        device=card.device if card else "",
+        gpu_index=gpu.gpu_index if gpu else "",
+        model=gpu.model if gpu else "",
+        pci_bus_id=gpu.pci_bus_id if gpu else "",
+        driver_version=gpu.driver_version if gpu else "",
+        device=gpu.device if gpu else "",
         profile=_text(instance.profile) if instance else "",
         gpu_instance=str(instance.gpu_instance) if instance else "",
         shared=apart,
@@ -195,10 +195,10 @@ def _container_row(node: str, usage: ContainerUsage, card: GpuLabels | None, sho
     )
 
 
-def _instance(usage: ContainerUsage, card: GpuUsage | None) -> MigInstance | None:
-    if card is None or usage.mig is None:
+def _instance(usage: ContainerUsage, gpu_usage: GpuUsage | None) -> MigInstance | None:
+    if gpu_usage is None or usage.mig is None:
         return None
-    return next((i for i in card.gpu.instances if i.uuid == usage.mig), None)
+    return next((i for i in gpu_usage.gpu.instances if i.uuid == usage.mig), None)
 
 
 # ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,12 +249,12 @@ def _sources(snapshot: NodeSnapshot) -> Iterator[Sample]:
         yield Sample(m.SOURCE_AGE_SECONDS, row, source.age_seconds)
 
 
-def _gpu(row: GpuLabels, card: GpuUsage, ledger: Ledger | None) -> Iterator[Sample]:
-    gpu = card.gpu
+def _gpu(row: GpuLabels, gpu_usage: GpuUsage, ledger: Ledger | None) -> Iterator[Sample]:
+    gpu = gpu_usage.gpu
     yield Sample(m.GPU_INFO, row, 1)
     yield from _one_hot(m.GPU_HEALTH, row, HEALTH, gpu.health)
-    yield from _one_hot(m.GPU_MODE, row, (*MODES, FREE), card.mode or FREE)
-    yield Sample(m.GPU_SHARERS, row, card.sharers)
+    yield from _one_hot(m.GPU_MODE, row, (*MODES, FREE), gpu_usage.mode or FREE)
+    yield Sample(m.GPU_SHARERS, row, gpu_usage.sharers)
     yield Sample(m.GPU_PROCESSES, row, _process_count(gpu))
     if gpu.memory is not None:
         yield Sample(m.GPU_MEMORY_TOTAL, row, gpu.memory.total)
@@ -262,7 +262,7 @@ def _gpu(row: GpuLabels, card: GpuUsage, ledger: Ledger | None) -> Iterator[Samp
         yield Sample(m.GPU_MEMORY_FREE, row, gpu.memory.free)
         yield Sample(m.GPU_MEMORY_RESERVED, row, gpu.memory.reserved)
         yield Sample(m.HOST_MEMORY_USED, row, gpu.memory.used + (gpu.memory.reserved or 0))
-    for metric, value in _measured(card):
+    for metric, value in _measured(gpu_usage):
         yield Sample(metric, row, value)
     if gpu.throttle is not None:
         for reason in THROTTLE_REASONS:
@@ -273,33 +273,33 @@ def _gpu(row: GpuLabels, card: GpuUsage, ledger: Ledger | None) -> Iterator[Samp
         yield from _counter_ledger(m.GPU_ENERGY_LEDGER, row, ledger.energy)
 
 
-def _measured(card: GpuUsage) -> Iterable[tuple[Metric, float | int | None]]:
+def _measured(gpu_usage: GpuUsage) -> Iterable[tuple[Metric, float | int | None]]:
     """The plain numbers of a GPU."""
-    gpu = card.gpu
-    busy, controller = card.utilization_burst, card.memory_controller_burst
+    gpu = gpu_usage.gpu
+    busy, controller = gpu_usage.utilization_burst, gpu_usage.memory_controller_burst
     return (
         (m.GPU_UTILIZATION, gpu.utilization),
         (m.GPU_UTILIZATION_MEAN, busy.mean if busy else None),
         (m.GPU_UTILIZATION_MAX, busy.max if busy else None),
-        (m.GPU_BUSY, card.busy_seconds),
+        (m.GPU_BUSY, gpu_usage.busy_seconds),
         (m.GPU_MEMORY_CONTROLLER, gpu.memory_controller),
         (m.GPU_MEMORY_CONTROLLER_MEAN, controller.mean if controller else None),
         (m.GPU_MEMORY_CONTROLLER_MAX, controller.max if controller else None),
-        (m.GPU_MEMORY_USED_MAX, card.memory_burst.max if card.memory_burst else None),
+        (m.GPU_MEMORY_USED_MAX, gpu_usage.memory_burst.max if gpu_usage.memory_burst else None),
         (m.GPU_ENCODER, gpu.encoder),
         (m.GPU_DECODER, gpu.decoder),
         (m.GPU_JPEG, gpu.jpeg),
         (m.GPU_OFA, gpu.ofa),
         (m.GPU_POWER, gpu.power),
-        (m.GPU_POWER_MEAN, card.power_burst.mean if card.power_burst else None),
-        (m.GPU_POWER_MAX, card.power_burst.max if card.power_burst else None),
+        (m.GPU_POWER_MEAN, gpu_usage.power_burst.mean if gpu_usage.power_burst else None),
+        (m.GPU_POWER_MAX, gpu_usage.power_burst.max if gpu_usage.power_burst else None),
         (m.GPU_POWER_LIMIT, gpu.power_limit),
-        (m.GPU_ENERGY, card.energy),
+        (m.GPU_ENERGY, gpu_usage.energy),
         (m.GPU_TOTAL_ENERGY, None if gpu.energy is None else gpu.energy * 1000),
         (m.GPU_TEMPERATURE, gpu.temperature),
         (m.GPU_MEMORY_TEMPERATURE, gpu.memory_temperature),
         (m.GPU_SM_CLOCK, gpu.sm_clock),
-        (m.GPU_SM_CLOCK_MEAN, card.sm_clock_burst.mean if card.sm_clock_burst else None),
+        (m.GPU_SM_CLOCK_MEAN, gpu_usage.sm_clock_burst.mean if gpu_usage.sm_clock_burst else None),
         (m.GPU_SM_CLOCK_LIMIT, gpu.sm_clock_max),
         (m.GPU_MEMORY_CLOCK, gpu.memory_clock),
         (m.GPU_MEMORY_CLOCK_LIMIT, gpu.memory_clock_max),

@@ -207,15 +207,15 @@ def test_who_shares_the_gpus_that_should_be_exclusive_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("code", "card", "line"),
+    ("code", "gpu", "line"),
     [
         ("SCHED_DEVICE_UNHEALTHY", {"healthy": False}, "n1: GPU 1 (GPU-1) is unhealthy."),
         ("SCHED_DEVICE_CORDONED", {"cordoned": True}, "n1: GPU 1 (GPU-1) is cordoned."),
         ("SCHED_MODE_MISMATCH", {"mode": "mig"}, "n1: GPU 0 is hami-core, GPU 1 is mig."),
     ],
 )
-def test_gpus_that_keep_the_pod_away_are_named(code, card, line):
-    made = ledger([node(device(), device("GPU-1", 1, **card)), node(device("GPU-2"), name="n2")])
+def test_gpus_that_keep_the_pod_away_are_named(code, gpu, line):
+    made = ledger([node(device(), device("GPU-1", 1, **gpu)), node(device("GPU-2"), name="n2")])
     assert line in told(waiting(reason(code), gpu=1), made)[code]
 
 

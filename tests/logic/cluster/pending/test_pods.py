@@ -9,9 +9,9 @@ from msgspec import structs
 
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.logic.cluster.pending.reports import (
-    _COUNTED_CARDS,
+    _COUNTED_GPUS,
     _GENERAL,
-    _LOST_CARDS,
+    _LOST_GPUS,
     _VAGUE,
     MOST_EVENTS,
     MOST_NODES,
@@ -190,13 +190,13 @@ def test_gates_are_no_attempt():
         ([reason(COUNT, 9, "n1", detail="NodeInsufficientDevice"), reason(MEMORY, 1)], MEMORY),
     ],
 )
-def test_what_is_said_of_cards_counts_more_than_what_is_said_of_nodes(said, main):
+def test_what_is_said_of_gpus_counts_more_than_what_is_said_of_nodes(said, main):
     assert only(book(pod(), event(*said))).code == main
     assert only(book(pod(refused=refusal(*said)))).code == main
 
 
 def test_every_code_that_is_weighed_exists():
-    assert BY_CODE.keys() >= _GENERAL | _VAGUE | _LOST_CARDS | {_COUNTED_CARDS}
+    assert BY_CODE.keys() >= _GENERAL | _VAGUE | _LOST_GPUS | {_COUNTED_GPUS}
 
 
 def test_a_pod_of_which_only_its_annotation_says_that_binding_failed_was_tried():

@@ -24,7 +24,7 @@ OOUR_LOW = """\
 """
 
 
-def card(number: int, score: float | None, **more):
+def gpu(number: int, score: float | None, **more):
     terms = {"gpu_util": Stat(mean=0.5, max=0.5)}
     return fleets.gpu(number, **({"score": Score(value=score), "status": "low", "terms": terms} | more))
 
@@ -45,7 +45,7 @@ def shown(*gpus) -> list[str]:
 def oours():
     """The two GPUs of gpu-oour's example."""
     normal, idle = "GPU-03cd1cf6-11f6-5ecc-feb0-af07406e1838", "GPU-abc123-..."
-    yield card(
+    yield gpu(
         0,
         5.2,
         gpu_id=idle,
@@ -54,7 +54,7 @@ def oours():
         terms=used(0.021, 128),
         tenants=(fleets.tenant("idle-pod-xxx", namespace="test"),),
     )
-    yield card(
+    yield gpu(
         1,
         68.4,
         gpu_id=normal,
@@ -91,7 +91,7 @@ def test_the_tenants_of_a_shared_gpu_are_named_with_their_own_numbers():
     worker = own("worker", 0.7, 20000, verdict="in_use", score=Score(value=58.1), status="normal")
     notebook = own("notebook", 0.0, 20480, namespace="lab", verdict="idle", score=Score(value=5.1), status="idle")
     both = (worker, notebook)
-    shared = card(0, 63.3, status="normal", verdict="in_use", tenants=both, terms=used(0.7, 40480))
+    shared = gpu(0, 63.3, status="normal", verdict="in_use", tenants=both, terms=used(0.7, 40480))
     *_, of_gpu, first, second = shown(shared)
     assert of_gpu.split() == ["(2", "tenants)", shared.gpu_id, "63.3%", "70.0%", "40480.0", "normal", "in_use"]
     assert first.split() == ["ml/worker", shared.gpu_id, "58.1%", "70.0%", "20000.0", "normal", "in_use"]
@@ -101,24 +101,24 @@ def test_the_tenants_of_a_shared_gpu_are_named_with_their_own_numbers():
 
 def test_the_tenants_of_a_shared_gpu_are_named_in_the_warning():
     many = tuple(fleets.tenant(name) for name in "abcde")
-    [_, line] = low_lines(rows(fleets.analysis(fleets.NOON, card(0, 5.0, tenants=many))), threshold=20)
+    [_, line] = low_lines(rows(fleets.analysis(fleets.NOON, gpu(0, 5.0, tenants=many))), threshold=20)
     assert line.startswith("  - ml/a, ml/b, ml/c and 2 more (5.0%) - GPU-")
 
 
 def test_two_containers_of_one_pod_are_one_holder():
     both = (fleets.tenant("a"), fleets.tenant("a", container="side"))
-    assert shown(card(0, 1.0, tenants=both))[-1].startswith("ml/a ")
+    assert shown(gpu(0, 1.0, tenants=both))[-1].startswith("ml/a ")
 
 
 def test_many_tenants_take_few_lines():
     many = tuple(fleets.tenant(f"pod-{number}") for number in range(30))
-    lines = shown(card(0, 1.0, tenants=many))
+    lines = shown(gpu(0, 1.0, tenants=many))
     assert len(lines) == 6 + 1 + 8 + 1
     assert "22 more tenants" in lines[-1]
 
 
-def test_an_instance_is_named_with_its_card():
-    assert shown(card(0, 1.0, mig="GI-3"))[-1].split()[2].endswith("/GI-3")
+def test_an_instance_is_named_with_its_gpu():
+    assert shown(gpu(0, 1.0, mig="GI-3"))[-1].split()[2].endswith("/GI-3")
 
 
 def test_an_empty_fleet_has_no_table():
@@ -126,7 +126,7 @@ def test_an_empty_fleet_has_no_table():
 
 
 def test_a_large_fleet_takes_few_lines_and_the_lowest_come_first():
-    many = [card(number, 100 - number / 10) for number in range(900)]
+    many = [gpu(number, 100 - number / 10) for number in range(900)]
     lines = shown(*many)
     assert lines[0] == "Found 900 active GPUs"
     assert len(lines) < 50
@@ -134,8 +134,8 @@ def test_a_large_fleet_takes_few_lines_and_the_lowest_come_first():
     assert "860 more" in lines[-1]
 
 
-def test_low_cards_are_warned_of():
-    made = rows(fleets.analysis(fleets.NOON, card(0, 5.0, tenants=(fleets.tenant("a"),)), card(1, 50.0), fleets.gpu(2)))
+def test_low_gpus_are_warned_of():
+    made = rows(fleets.analysis(fleets.NOON, gpu(0, 5.0, tenants=(fleets.tenant("a"),)), gpu(1, 50.0), fleets.gpu(2)))
     head, line = low_lines(made, threshold=20)
     assert head == "⚠️  Found 1 GPU(s) with utilization below 20%:"
     assert line.startswith("  - ml/a (5.0%) - GPU-00000000")
@@ -150,6 +150,6 @@ def test_any_fleet_can_be_told(analysis):
 
 
 def test_a_gpu_that_is_missed_is_listed_and_not_counted_as_active():
-    lines = shown(card(0, 40.0), card(1, None, last_seen=fleets.NOON - 400, status="unknown", tenants=()))
+    lines = shown(gpu(0, 40.0), gpu(1, None, last_seen=fleets.NOON - 400, status="unknown", tenants=()))
     assert lines[0] == "Found 1 active GPUs"
-    assert len(lines) == len(shown(card(0, 40.0))) + 1
+    assert len(lines) == len(shown(gpu(0, 40.0))) + 1

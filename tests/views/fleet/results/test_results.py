@@ -77,12 +77,12 @@ def test_sums_add_up(analysis):
 
 
 def test_a_score_that_is_not_known_is_not_low():
-    cards = (
+    gpus = (
         fleets.gpu(0),
         fleets.gpu(1, score=Score(value=19.94), status="low"),
         fleets.gpu(2, score=Score(value=0.0), status="unknown"),
     )
-    assert [row.score for row in low(rows(fleets.analysis(fleets.NOON, *cards)), threshold=20)] == [19.9]
+    assert [row.score for row in low(rows(fleets.analysis(fleets.NOON, *gpus)), threshold=20)] == [19.9]
 
 
 @given(fleets.analyses())

@@ -24,7 +24,7 @@ def drawn(*gpus, width: int | None, color: bool = False, only_low: bool = False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def card(number: int = 0, **more):
+def one_gpu(number: int = 0, **more):
     terms = {"gpu_util": Stat(mean=0.5), "mem_used": Stat(mean=4.0 * GIB), "mem_total": Stat(mean=8.0 * GIB)}
     fields = {
         "gpu_index": "0",
@@ -58,7 +58,7 @@ def shared(number: int = 0):
         part("worker-0", "train", 0.7, 2.5, 55.0, verdict="in_use", use_class="busy"),
         part("notebook-carol-0", "notebooks", 0, 1.5, 7.1, memory_limit=2 * GIB, **IDLE),
     )
-    return card(number, tenants=tenants)
+    return one_gpu(number, tenants=tenants)
 
 
 def line_with(text: str, word: str) -> str:
@@ -68,7 +68,7 @@ def line_with(text: str, word: str) -> str:
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
 def test_what_matters_is_there_at_any_width(width):
-    text = drawn(card(), shared(1), width=width)
+    text = drawn(one_gpu(), shared(1), width=width)
     assert all(len(line) <= width for line in text.splitlines())
     for word in ("42", "in_use", "ml/train-0", "node-0", "GPU-00000001", "idle-held", "9 h", "1.5/2.0Gi"):
         assert word in text, text
@@ -86,7 +86,7 @@ def test_the_node_comes_first_and_each_tenant_has_a_line_of_its_own_below_its_gp
 
 
 def test_only_low_names_the_gpu_and_shows_the_idle_tenant_alone():
-    text = drawn(shared(), card(1), width=80, only_low=True)
+    text = drawn(shared(), one_gpu(1), width=80, only_low=True)
     assert "GPU-00000000" in text
     assert "worker-0" not in text
     assert "GPU-00000001" not in text
@@ -95,23 +95,23 @@ def test_only_low_names_the_gpu_and_shows_the_idle_tenant_alone():
 
 
 def test_sums_stand_below_the_table():
-    text = drawn(shared(), card(1), width=80)
+    text = drawn(shared(), one_gpu(1), width=80)
     assert "2 GPUs on 1 node: 2 in use, 0 idle, 0 unknown." in text
     assert "3 tenants: 1 in use, 1 idle (1 holds memory), 1 unknown." in text
 
 
 def test_the_only_tenant_of_a_gpu_does_not_repeat_what_its_gpu_says():
     lone = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="in_use", use_class="busy", memory_limit=6 * GIB)
-    text = drawn(card(tenants=(lone,)), width=80)
+    text = drawn(one_gpu(tenants=(lone,)), width=80)
     assert line_with(text, "ml/train-0").split() == ["ml/train-0", "3.9/6.0Gi"]
     other = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="unknown", use_class="unknown")
-    assert "unknown" in line_with(drawn(card(tenants=(other,)), width=80), "ml/train-0")
+    assert "unknown" in line_with(drawn(one_gpu(tenants=(other,)), width=80), "ml/train-0")
 
 
 def test_long_names_are_folded_and_nothing_is_lost():
     pod = "inference-service-predictor-default-00001-deployment-7d9c5b8f6c-x2x9z"
     lone = fleets.tenant(pod, verdict="in_use")
-    text = drawn(card(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(lone,)), width=80)
+    text = drawn(one_gpu(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(lone,)), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert any(line.startswith("    ") for line in text.splitlines())
     squeezed = "".join(text.split())
@@ -120,8 +120,8 @@ def test_long_names_are_folded_and_nothing_is_lost():
 
 
 def test_a_name_is_cut_between_its_words():
-    gpu = card(mig="MIG-12345678-90ab", profile="1g.10gb", hostname="mig-node-1")
-    busy = card(1, use_class="busy-unproductive")
+    gpu = one_gpu(mig="MIG-12345678-90ab", profile="1g.10gb", hostname="mig-node-1")
+    busy = one_gpu(1, use_class="busy-unproductive")
     text = drawn(gpu, busy, width=80)
     assert "\n    1g.10gb\n" in text
 
@@ -133,12 +133,12 @@ def test_a_file_has_whole_names():
 
 
 def test_a_wide_terminal_shows_everything():
-    text = drawn(card(), width=200)
+    text = drawn(one_gpu(), width=200)
     assert all(word in text for word in ("node-0", "NVIDIA A100", "50%", "4.0/8.0Gi", "normal", "95%"))
 
 
 def test_names_cannot_draw_on_the_terminal():
-    text = drawn(card(tenants=(fleets.tenant("\x1b[31mred\x07"),), hostname="[bold]x[/]"), width=200)
+    text = drawn(one_gpu(tenants=(fleets.tenant("\x1b[31mred\x07"),), hostname="[bold]x[/]"), width=200)
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]x[/]" in text
@@ -149,18 +149,18 @@ def test_what_is_not_known_is_shown_as_such():
 
 
 def test_an_instance_is_named_by_its_own_uuid_where_it_has_one():
-    assert "MIG-abc" in drawn(card(mig="MIG-abc"), width=160)
-    assert "/GI-3" in drawn(card(mig="GI-3"), width=160)
+    assert "MIG-abc" in drawn(one_gpu(mig="MIG-abc"), width=160)
+    assert "/GI-3" in drawn(one_gpu(mig="GI-3"), width=160)
 
 
 def test_a_gpu_that_is_lost_or_silent_says_so():
-    text = drawn(card(health="lost", xids=(48, 79), last_seen=fleets.NOON - 600), width=80)
+    text = drawn(one_gpu(health="lost", xids=(48, 79), last_seen=fleets.NOON - 600), width=80)
     assert "\n  health: lost\n  XID 48, 79\n  no samples for 10 min\n" in text
 
 
 def test_containers_of_one_pod_are_told_apart():
     both = (part("w", "a", 0.7, 1, 50.0, container="main"), part("w", "a", 0.1, 1, 9.0, container="side"))
-    text = drawn(card(tenants=both), width=100)
+    text = drawn(one_gpu(tenants=both), width=100)
     assert "  a/w/main " in text
     assert "  a/w/side " in text
 

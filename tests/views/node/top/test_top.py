@@ -120,7 +120,7 @@ def test_what_is_not_measured_is_sorted_last_in_either_direction(node, sort, rev
 
 
 @pytest.mark.parametrize("gpu", [entry.gpu for entry in NODE.ledgers if entry.mig is None])
-def test_the_rows_below_a_card_add_up_to_its_memory(gpu):
+def test_the_rows_below_a_gpu_add_up_to_its_memory(gpu):
     ledger = next(entry for entry in NODE.ledgers if entry.gpu == gpu and entry.mig is None)
     table = rows(NODE)
     held = sum(row.memory or 0 for row in table if row.gpu == gpu and row.kind == "container")
@@ -128,13 +128,13 @@ def test_the_rows_below_a_card_add_up_to_its_memory(gpu):
     assert held + rest == ledger.memory.total
 
 
-def test_the_rows_below_a_card_add_up_to_its_energy():
+def test_the_rows_below_a_gpu_add_up_to_its_energy():
     ledger = next(entry for entry in NODE.ledgers if entry.energy and entry.energy.ended)
     parts = [row for row in rows(NODE) if row.gpu == ledger.gpu and row.kind != "gpu"]
     assert sum(row.energy or 0 for row in parts) == pytest.approx(ledger.energy.total)
 
 
-def test_a_card_that_is_shown_in_part_does_not_pretend_to_add_up():
+def test_a_gpu_that_is_shown_in_part_does_not_pretend_to_add_up():
     assert not [row for row in rows(NODE, pattern="notebook-bob") if row.kind in REST]
     assert [row for row in rows(NODE, pattern="T4") if row.kind in REST]
 

@@ -29,9 +29,9 @@ _VERDICT = "FailedScheduling"  # repeats the condition, but later, and may have 
 _PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so an attempt has several events
 _ATTEMPT: Seconds = 10.0  # a report this shortly before the latest one belongs to the same attempt
 
-_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also reported for nodes without GPUs, where it explains less
-_NO_CARDS_AT_ALL = "NodeInsufficientDevice"
-_LOST_CARDS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than a shortage
+_COUNTED_GPUS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also reported for nodes without GPUs, where it explains less
+_NO_GPUS_AT_ALL = "NodeInsufficientDevice"
+_LOST_GPUS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than a shortage
 _GENERAL = frozenset(
     {
         "SCHED_GANG_WAITING",
@@ -265,8 +265,8 @@ def _weight(reason: Reason) -> tuple[int, int]:
         return stage, 3
     if code in _GENERAL:
         return stage, 2
-    uncounted = code == _COUNTED_CARDS and (reason.detail == _NO_CARDS_AT_ALL or not reason.nodes)
-    return stage, 1 if uncounted or code in _LOST_CARDS else 0
+    uncounted = code == _COUNTED_GPUS and (reason.detail == _NO_GPUS_AT_ALL or not reason.nodes)
+    return stage, 1 if uncounted or code in _LOST_GPUS else 0
 
 
 def _order(moment: UnixTime | None) -> float:

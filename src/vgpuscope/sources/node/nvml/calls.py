@@ -188,28 +188,28 @@ class Calls:
         finally:
             self._returned()
 
-    def ask(self, card: GpuHandle, question: NvmlQuery, *more: Any, handle: Any = None) -> Any:
+    def ask(self, gpu: GpuHandle, question: NvmlQuery, *more: Any, handle: Any = None) -> Any:
         """The answer, or None if the GPU has none; () if the error code is one of the question's `nothing`."""
         for name, key in question.names:
-            if key in card.quiet and self.quiet(card, key):
+            if key in gpu.quiet and self.quiet(gpu, key):
                 continue
             code = FUNCTION_NOT_FOUND
             function = self._functions.get(name) or self._function(name)
             if function is not None:
-                self.under_way = (name, card.uuid)
+                self.under_way = (name, gpu.uuid)
                 try:
-                    answer = function(card.handle if handle is None else handle, *question.args, *more)
+                    answer = function(gpu.handle if handle is None else handle, *question.args, *more)
                 except self._errors as e:
                     code = _code(e)
                 else:
-                    card.answered += 1
+                    gpu.answered += 1
                     return answer
                 finally:
                     self._returned()
                 if code in question.nothing:
-                    card.answered += 1
+                    gpu.answered += 1
                     return ()
-            if not self.learn(card, key, code):
+            if not self.learn(gpu, key, code):
                 return None
         return None
 
@@ -218,24 +218,24 @@ class Calls:
             raise Abandoned
         self.under_way = None
 
-    def quiet(self, card: GpuHandle, key: str) -> bool:
+    def quiet(self, gpu: GpuHandle, key: str) -> bool:
         """Whether the GPU recently reported this call as unsupported."""
-        learned = card.quiet.get(key)
+        learned = gpu.quiet.get(key)
         return learned is not None and 0.0 <= self.now - learned < QUIET
 
-    def learn(self, card: GpuHandle, key: str, code: int) -> bool:
+    def learn(self, gpu: GpuHandle, key: str, code: int) -> bool:
         """Handles an error code; True if it means unsupported, which is remembered."""
         if code in UNSUPPORTED:
-            if key not in card.quiet:
-                log.debug("not supported", extra={"gpu": card.uuid, "call": key, "nvml_code": code})
-            card.quiet[key] = self.now
-            card.denied += code == NO_PERMISSION
+            if key not in gpu.quiet:
+                log.debug("not supported", extra={"gpu": gpu.uuid, "call": key, "nvml_code": code})
+            gpu.quiet[key] = self.now
+            gpu.denied += code == NO_PERMISSION
             return True
         if code in (GPU_IS_LOST, RESET_REQUIRED):
             raise GpuDown(HEALTH_OF[code])
         if code in GONE:
             raise DriverGone(f"{key}: code {code}")
-        card.failed += 1
+        gpu.failed += 1
         return False
 
     def _function(self, name: str) -> Callable[..., Any] | None:

@@ -33,7 +33,7 @@ from vgpuscope.sources.node.nvml.calls import (
     Refused,
 )
 from vgpuscope.sources.node.nvml.gpm import Gpm
-from vgpuscope.sources.node.nvml.gpu import read_card
+from vgpuscope.sources.node.nvml.gpu import read_gpu
 
 log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
 
@@ -54,8 +54,8 @@ _NAME = NvmlQuery("nvmlDeviceGetName")
 class _Session:
     """The handles of one initialisation, for the listener."""
 
-    def __init__(self, cards: list[GpuHandle]) -> None:
-        self.handles = tuple((card.uuid, card.handle) for card in cards if card.handle is not None)
+    def __init__(self, gpus: list[GpuHandle]) -> None:
+        self.handles = tuple((gpu.uuid, gpu.handle) for gpu in gpus if gpu.handle is not None)
         self.by_handle = {_address(handle): uuid for uuid, handle in self.handles}
         self.deaf: set[str] = set()  # GPUs that make an event set fail
 
@@ -73,7 +73,7 @@ class Nvml:
         self._ears = Calls(binding)  # the listener's own, so that its waiting is never mistaken for a hang
         self._clock = clock
         self._longest_wait = longest_wait
-        self._cards: list[GpuHandle] = []
+        self._gpus: list[GpuHandle] = []
         self._hidden = 0  # GPUs that the library counts but that we have no permission to read
         self._known: tuple[Gpu, ...] = ()
         self._versions: tuple[str | None, str | None] = (None, None)
@@ -138,7 +138,7 @@ class Nvml:
         """
         calls, under_way = self._calls, self._calls.under_way
         uuid = under_way[1] if under_way else ""
-        if uuid in self._stuck or uuid not in {card.uuid for card in self._cards}:
+        if uuid in self._stuck or uuid not in {gpu.uuid for gpu in self._gpus}:
             return None
         self._stuck.add(uuid)
         self._calls, self._busy = calls.successor(left_with=uuid), threading.Lock()
@@ -189,7 +189,7 @@ class Nvml:
             self._give_up(str(e), DriverAbsent if absent else DriverFailed)
             raise self._down() from None
         self._up_since = at
-        self._session = _Session(self._cards)
+        self._session = _Session(self._gpus)
 
     def _down(self) -> SourceDown:
         kind, message = self._failure
@@ -207,8 +207,8 @@ class Nvml:
         if self._stuck:
             return
         self._session, self._up_since = None, None
-        for card in self._cards:
-            card.forget()
+        for gpu in self._gpus:
+            gpu.forget()
         # the library must not be shut down while another thread still waits in it
         if self._event_set.acquire(timeout=3 * _LISTEN_MS / 1000):
             try:
@@ -245,16 +245,16 @@ class Nvml:
     def _sample(self, at: float) -> tuple[Gpu, ...]:
         self._look_around(at)
         recovered = False
-        gpus = []
-        for card in self._cards:
-            before = card.health
-            gpus.append(self._read_one(card, at))
-            recovered |= before != "ok" and card.health == "ok"
+        read = []
+        for gpu in self._gpus:
+            before = gpu.health
+            read.append(self._read_one(gpu, at))
+            recovered |= before != "ok" and gpu.health == "ok"
         if recovered:
-            self._session = _Session(self._cards)
-        if gpus and all(gpu.health != "ok" for gpu in gpus) and at - (self._up_since or at) >= _RESCAN:
+            self._session = _Session(self._gpus)
+        if read and all(one.health != "ok" for one in read) and at - (self._up_since or at) >= _RESCAN:
             self._let_go()  # the library itself may be stuck: the next read initialises it again
-        return tuple(gpus)
+        return tuple(read)
 
     def _reading(self, at: float, gpus: tuple[Gpu, ...]) -> DeviceReading:
         self._tries, self._worked = 0, True
@@ -269,45 +269,45 @@ class Nvml:
             dropped=tuple(self._calls.dropped.items()),
         )
 
-    def _read_one(self, card: GpuHandle, at: float) -> Gpu:
+    def _read_one(self, gpu: GpuHandle, at: float) -> Gpu:
         """The GPU's values; only its identity and health while it is down."""
-        if card.uuid in self._stuck:
-            return Gpu(**card.identity(), health="unresponsive")
-        if card.handle is None or self._waits(card, at):
-            return Gpu(**card.identity(), health=card.health)
+        if gpu.uuid in self._stuck:
+            return Gpu(**gpu.identity(), health="unresponsive")
+        if gpu.handle is None or self._waits(gpu, at):
+            return Gpu(**gpu.identity(), health=gpu.health)
         try:
-            gpu = read_card(self._calls, card, self._clock)
+            read = read_gpu(self._calls, gpu, self._clock)
         except GpuDown as e:
-            return self._set_down(card, e.health, at)
+            return self._set_down(gpu, e.health, at)
         except (Abandoned, DriverGone, Refused):
             raise
         except Exception as e:  # the other GPUs are read
-            self.unexpected(f"GPU {card.uuid}", e)
-            return self._set_down(card, "error", at)
-        if not card.answered and card.failed:
-            return self._set_down(card, "error", at)
-        if not card.answered and card.denied:
-            return self._set_down(card, "no-permission", at)
-        if card.answered and card.health != "ok":
-            card.health, card.down_since, card.down_tries = "ok", None, 0
-        return gpu
+            self.unexpected(f"GPU {gpu.uuid}", e)
+            return self._set_down(gpu, "error", at)
+        if not gpu.answered and gpu.failed:
+            return self._set_down(gpu, "error", at)
+        if not gpu.answered and gpu.denied:
+            return self._set_down(gpu, "no-permission", at)
+        if gpu.answered and gpu.health != "ok":
+            gpu.health, gpu.down_since, gpu.down_tries = "ok", None, 0
+        return read
 
-    def _set_down(self, card: GpuHandle, health: Health, at: float) -> Gpu:
-        card.health, card.down_since, card.down_tries = health, at, card.down_tries + 1
-        card.static.clear()
-        card.counters.clear()
-        card.slow.at = card.calm.at = NEVER
-        return Gpu(**card.identity(), health=health)
+    def _set_down(self, gpu: GpuHandle, health: Health, at: float) -> Gpu:
+        gpu.health, gpu.down_since, gpu.down_tries = health, at, gpu.down_tries + 1
+        gpu.static.clear()
+        gpu.counters.clear()
+        gpu.slow.at = gpu.calm.at = NEVER
+        return Gpu(**gpu.identity(), health=health)
 
     def _backoff(self, first: float, tries: int) -> float:
         """Seconds to wait after that many failures."""
         return min(first * 2.0 ** min(tries - 1, 10), self._longest_wait)
 
-    def _waits(self, card: GpuHandle, at: float) -> bool:
+    def _waits(self, gpu: GpuHandle, at: float) -> bool:
         """Whether a GPU that is down should not be tried yet."""
-        if card.down_since is None:
+        if gpu.down_since is None:
             return False
-        return 0.0 <= at - card.down_since < self._backoff(5.0, card.down_tries)
+        return 0.0 <= at - gpu.down_since < self._backoff(5.0, gpu.down_tries)
 
     def _look_around(self, at: float) -> None:
         """List the GPUs again if their number changed, a GPU that is down is due, or a minute has passed.
@@ -317,12 +317,12 @@ class Nvml:
         if self._stuck:
             return
         try:
-            changed = self._calls.call("nvmlDeviceGetCount") != len(self._cards) + self._hidden
+            changed = self._calls.call("nvmlDeviceGetCount") != len(self._gpus) + self._hidden
         except Refused as e:
             if e.code in GONE:
                 raise DriverGone(str(e)) from None
             changed = False
-        due = any(card.down_since is not None and not self._waits(card, at) for card in self._cards)
+        due = any(gpu.down_since is not None and not self._waits(gpu, at) for gpu in self._gpus)
         if changed or due or not 0.0 <= at - self._scanned < _RESCAN:
             try:
                 self._scan(at)
@@ -332,12 +332,12 @@ class Nvml:
     def _scan(self, at: float) -> None:
         """Find the GPUs. A GPU that does not answer is identified by its index, or as one of the missing GPUs."""
         count = self._calls.call("nvmlDeviceGetCount")
-        missing = {card.uuid: card for card in self._cards}
-        cards: dict[int, GpuHandle] = {}
+        missing = {gpu.uuid: gpu for gpu in self._gpus}
+        gpus: dict[int, GpuHandle] = {}
         silent: dict[int, Health] = {}
         for index in range(count):
             try:
-                cards[index] = self._meet(index, missing)
+                gpus[index] = self._meet(index, missing)
             except Refused as e:
                 if e.code in GONE:
                     raise
@@ -345,40 +345,40 @@ class Nvml:
             except GpuDown as e:
                 silent[index] = e.health
         for index, health in silent.items():
-            card = _guess(index, health, missing)
-            if card is not None:
-                card.handle = None
-                self._set_down(card, health, at)
-                cards[index] = card
-        self._hidden = count - len(cards)
-        self._take(at, [cards[index] for index in sorted(cards)])
+            gpu = _guess(index, health, missing)
+            if gpu is not None:
+                gpu.handle = None
+                self._set_down(gpu, health, at)
+                gpus[index] = gpu
+        self._hidden = count - len(gpus)
+        self._take(at, [gpus[index] for index in sorted(gpus)])
 
-    def _take(self, at: float, cards: list[GpuHandle]) -> None:
-        others = {card.uuid for card in cards} != {card.uuid for card in self._cards}
-        if others and self._cards:
-            log.info("GPUs changed", extra={"gpus": len(cards), "were": len(self._cards)})
-        self._cards, self._scanned = cards, at
-        self._known = tuple(Gpu(**card.identity(), health="unresponsive") for card in cards)
+    def _take(self, at: float, gpus: list[GpuHandle]) -> None:
+        others = {gpu.uuid for gpu in gpus} != {gpu.uuid for gpu in self._gpus}
+        if others and self._gpus:
+            log.info("GPUs changed", extra={"gpus": len(gpus), "were": len(self._gpus)})
+        self._gpus, self._scanned = gpus, at
+        self._known = tuple(Gpu(**gpu.identity(), health="unresponsive") for gpu in gpus)
         if others and self._session is not None:
-            self._session = _Session(cards)
+            self._session = _Session(gpus)
 
     def _meet(self, index: int, missing: dict[str, GpuHandle]) -> GpuHandle:
         """The GPU at an index, with a new handle: the known GPU with its UUID, or a new one."""
         handle = self._calls.call("nvmlDeviceGetHandleByIndex", index, about=f"index {index}")
         uuid = self._calls.call("nvmlDeviceGetUUID", handle, about=f"index {index}")
-        card = missing.get(uuid) or self._new_card(uuid, index, handle)
+        gpu = missing.get(uuid) or self._new_gpu(uuid, index, handle)
         missing.pop(uuid, None)
-        card.index, card.handle = index, handle
-        return card
+        gpu.index, gpu.handle = index, handle
+        return gpu
 
-    def _new_card(self, uuid: str, index: int, handle: Any) -> GpuHandle:
-        card = GpuHandle(uuid, index, "unknown")
-        card.model = self._calls.ask(card, _NAME, handle=handle) or card.model
-        card.serial = self._calls.ask(card, _SERIAL, handle=handle) or None
-        card.minor = self._calls.ask(card, _MINOR, handle=handle)
-        pci = self._calls.ask(card, _PCI, handle=handle)
-        card.pci = pci.busId if pci is not None and pci.busId != _NO_PCI else None
-        return card
+    def _new_gpu(self, uuid: str, index: int, handle: Any) -> GpuHandle:
+        gpu = GpuHandle(uuid, index, "unknown")
+        gpu.model = self._calls.ask(gpu, _NAME, handle=handle) or gpu.model
+        gpu.serial = self._calls.ask(gpu, _SERIAL, handle=handle) or None
+        gpu.minor = self._calls.ask(gpu, _MINOR, handle=handle)
+        pci = self._calls.ask(gpu, _PCI, handle=handle)
+        gpu.pci = pci.busId if pci is not None and pci.busId != _NO_PCI else None
+        return gpu
 
     # -- XID events ---------------------------------------------------------------------------------------------------
 
@@ -462,11 +462,11 @@ class Nvml:
 
 def _guess(index: int, health: Health, missing: dict[str, GpuHandle]) -> GpuHandle | None:
     """The GPU that does not answer: a known one; else a placeholder, or None without permission to see the GPU."""
-    card = next((card for card in missing.values() if card.index == index), None)
-    if card is None:
-        card = next(iter(missing.values()), None)
-    if card is not None:
-        return missing.pop(card.uuid)
+    gpu = next((gpu for gpu in missing.values() if gpu.index == index), None)
+    if gpu is None:
+        gpu = next(iter(missing.values()), None)
+    if gpu is not None:
+        return missing.pop(gpu.uuid)
     return None if health == "no-permission" else GpuHandle(f"unknown-{index}", index, "unknown")
 
 

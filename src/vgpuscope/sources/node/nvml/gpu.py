@@ -136,7 +136,7 @@ class _Holder:
         self.lists = process_lists(of)
 
 
-_CARD = _Holder("")
+_GPU = _Holder("")
 _INSTANCE = _Holder("instance ")
 _UUID = NvmlQuery("nvmlDeviceGetUUID", of="instance ")
 _NAME = NvmlQuery("nvmlDeviceGetName", of="instance ")
@@ -147,32 +147,32 @@ _INFO = NvmlQuery("nvmlGpuInstanceGetInfo", of="instance ")
 _COMPUTE_INSTANCE = NvmlQuery("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
-def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
+def read_gpu(calls: Calls, gpu: GpuHandle, clock: Callable[[], float]) -> Gpu:
     """Everything that the GPU reports now. Raises CardDown or DriverGone; any other failure is one missing value."""
-    card.answered = card.failed = card.denied = 0
-    mode = calls.ask(card, _MIG_MODE)
+    gpu.answered = gpu.failed = gpu.denied = 0
+    mode = calls.ask(gpu, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
-    memory = _memory(calls, card, _CARD)
-    listed = read_processes(calls, card, _CARD.lists, memory)
+    memory = _memory(calls, gpu, _GPU)
+    listed = read_processes(calls, gpu, _GPU.lists, memory)
     processes = None
     if listed is not None:
-        processes = with_use(calls, card, listed, clock) if listed and not mig else without_use(listed)
+        processes = with_use(calls, gpu, listed, clock) if listed and not mig else without_use(listed)
     values: dict[str, Any] = {}
-    _fill(calls, card, _VALUES, values)
+    _fill(calls, gpu, _VALUES, values)
     if not mig:
-        _fill(calls, card, _ENGINES, values)
-        _utilization(calls, card, values)
-    _static(calls, card, values)
-    _energy(calls, card, values)
-    values |= _kept(calls, card, card.calm, CALM, partial(_read_calm, calls, card))
-    values |= _kept(calls, card, card.slow, SLOW, partial(_read_slow, calls, card))
+        _fill(calls, gpu, _ENGINES, values)
+        _utilization(calls, gpu, values)
+    _static(calls, gpu, values)
+    _energy(calls, gpu, values)
+    values |= _kept(calls, gpu, gpu.calm, CALM, partial(_read_calm, calls, gpu))
+    values |= _kept(calls, gpu, gpu.slow, SLOW, partial(_read_slow, calls, gpu))
     return Gpu(
-        **card.identity(),
+        **gpu.identity(),
         **values,
         mig_enabled=mig,
         memory=memory,
         processes=processes,
-        instances=_instances(calls, card) if mig else (),
+        instances=_instances(calls, gpu) if mig else (),
     )
 
 
@@ -180,11 +180,11 @@ def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
 
 
 def _fill(
-    calls: Calls, card: GpuHandle, table: tuple[tuple[str, NvmlQuery, Convert], ...], values: dict[str, Any]
+    calls: Calls, gpu: GpuHandle, table: tuple[tuple[str, NvmlQuery, Convert], ...], values: dict[str, Any]
 ) -> None:
     ask = calls.ask
     for field, question, convert in table:
-        _put(calls, values, field, ask(card, question), convert)
+        _put(calls, values, field, ask(gpu, question), convert)
 
 
 def _put(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Convert) -> None:
@@ -196,59 +196,59 @@ def _put(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Co
         calls.drop(e.reason)
 
 
-def _static(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    if len(card.static) < len(_STATIC):
-        _fill(calls, card, tuple(row for row in _STATIC if row[0] not in card.static), card.static)
-    values.update(card.static)
+def _static(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    if len(gpu.static) < len(_STATIC):
+        _fill(calls, gpu, tuple(row for row in _STATIC if row[0] not in gpu.static), gpu.static)
+    values.update(gpu.static)
 
 
 def _kept(
     calls: Calls,
-    card: GpuHandle,
+    gpu: GpuHandle,
     kept: CachedValues,
     seconds: float,
     read: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """The values of the last read, unless it is too long ago. A read with a failure or garbage is not kept."""
     if not 0.0 <= calls.now - kept.at < seconds:
-        before, kept.values = _faults(calls, card), {}
+        before, kept.values = _faults(calls, gpu), {}
         read(kept.values)
-        kept.at = calls.now if _faults(calls, card) == before else NEVER
+        kept.at = calls.now if _faults(calls, gpu) == before else NEVER
     return kept.values
 
 
-def _read_slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    _fill(calls, card, _SLOW, values)
-    _remapped(calls, card, values)
+def _read_slow(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    _fill(calls, gpu, _SLOW, values)
+    _remapped(calls, gpu, values)
 
 
-def _read_calm(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    _fill(calls, card, _CALM, values)
-    _fields(calls, card, values)
+def _read_calm(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    _fill(calls, gpu, _CALM, values)
+    _fields(calls, gpu, values)
 
 
-def _faults(calls: Calls, card: GpuHandle) -> int:
-    return card.failed + sum(calls.dropped.values())
+def _faults(calls: Calls, gpu: GpuHandle) -> int:
+    return gpu.failed + sum(calls.dropped.values())
 
 
-def _utilization(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    rates = calls.ask(card, _UTILIZATION)
+def _utilization(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    rates = calls.ask(gpu, _UTILIZATION)
     if rates is None:
         return
     _put(calls, values, "utilization", rates.gpu, _percent)
     _put(calls, values, "memory_controller", rates.memory, _percent)
 
 
-def _energy(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    millijoules = calls.ask(card, _ENERGY)
-    if millijoules is not None and _counts(calls, card, "energy", millijoules):
+def _energy(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    millijoules = calls.ask(gpu, _ENERGY)
+    if millijoules is not None and _counts(calls, gpu, "energy", millijoules):
         values["energy"] = millijoules / 1000
 
 
-def _counts(calls: Calls, card: GpuHandle, field: str, value: int) -> bool:
-    counter = card.counters.get(field)
+def _counts(calls: Calls, gpu: GpuHandle, field: str, value: int) -> bool:
+    counter = gpu.counters.get(field)
     if counter is None:
-        counter = card.counters[field] = Counter(_RATES[field])
+        counter = gpu.counters[field] = Counter(_RATES[field])
     try:
         counter.check(value, calls.now)
     except Garbage as e:
@@ -257,8 +257,8 @@ def _counts(calls: Calls, card: GpuHandle, field: str, value: int) -> bool:
     return True
 
 
-def _remapped(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    rows = calls.ask(card, _REMAPPED)
+def _remapped(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    rows = calls.ask(gpu, _REMAPPED)
     if rows is None:
         return
     corrected, uncorrected, pending, failed = rows
@@ -270,41 +270,41 @@ def _remapped(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     values.update(counts, remap_pending=bool(pending), remap_failed=bool(failed))
 
 
-def _fields(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(card, key)]
-    answers = calls.ask(card, _FIELDS, [field for field, _ in wanted]) if wanted else None
+def _fields(calls: Calls, gpu: GpuHandle, values: dict[str, Any]) -> None:
+    wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(gpu, key)]
+    answers = calls.ask(gpu, _FIELDS, [field for field, _ in wanted]) if wanted else None
     for (field, key), answer in zip(wanted, answers or (), strict=False):
         code = attribute(answer, "nvmlReturn")
         if code != SUCCESS:
             # an older driver answers "invalid argument" for a field that it does not know
-            calls.learn(card, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
+            calls.learn(gpu, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
             continue
         kind = attribute(answer, "valueType")
         if 0 <= kind < len(_MEMBERS):
-            _field(calls, card, field, getattr(attribute(answer, "value"), _MEMBERS[kind]), values)
+            _field(calls, gpu, field, getattr(attribute(answer, "value"), _MEMBERS[kind]), values)
 
 
-def _field(calls: Calls, card: GpuHandle, field: int, value: Any, values: dict[str, Any]) -> None:
+def _field(calls: Calls, gpu: GpuHandle, field: int, value: Any, values: dict[str, Any]) -> None:
     if field == _MEMORY_TEMPERATURE:
         # boards without the sensor answer 0 °C
         _put(calls, values, "memory_temperature", value or None, _celsius)
         return
     name = "pcie_sent" if field == _PCIE_SENT else "pcie_received"
-    if _counts(calls, card, name, int(value)):
+    if _counts(calls, gpu, name, int(value)):
         values[name] = int(value)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _memory(calls: Calls, card: GpuHandle, holder: _Holder, handle: Any = None) -> Memory | None:
+def _memory(calls: Calls, gpu: GpuHandle, holder: _Holder, handle: Any = None) -> Memory | None:
     version, key = calls.memory_version, holder.memory2.names[0][1]
-    if version is not None and not calls.quiet(card, key):
-        info = calls.ask(card, holder.memory2, version, handle=handle)
+    if version is not None and not calls.quiet(gpu, key):
+        info = calls.ask(gpu, holder.memory2, version, handle=handle)
         # a temporary failure must not switch the series to v1, which counts reserved memory as used
-        if info is not None or not calls.quiet(card, key):
+        if info is not None or not calls.quiet(gpu, key):
             return None if info is None else _checked(calls, info, reserved=attribute(info, "reserved"))
-    info = calls.ask(card, holder.memory1, handle=handle)
+    info = calls.ask(gpu, holder.memory1, handle=handle)
     return None if info is None else _checked(calls, info, reserved=None)
 
 
@@ -322,35 +322,35 @@ def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
 # -- MIG --------------------------------------------------------------------------------------------------------------
 
 
-def _instances(calls: Calls, card: GpuHandle) -> tuple[MigInstance, ...]:
+def _instances(calls: Calls, gpu: GpuHandle) -> tuple[MigInstance, ...]:
     """All MIG instances; handles are read each time, since that of a destroyed instance may be reused for another."""
     found = []
-    for index in range(calls.ask(card, _MIG_COUNT) or 0):
-        handle = calls.ask(card, _MIG_HANDLE, index)
+    for index in range(calls.ask(gpu, _MIG_COUNT) or 0):
+        handle = calls.ask(gpu, _MIG_HANDLE, index)
         if handle is not None:  # numbers have gaps
-            found.append(_instance(calls, card, index, handle))
+            found.append(_instance(calls, gpu, index, handle))
     instances = tuple(instance for instance in found if instance is not None)
-    card.places = {i.uuid: (i.profile_id, i.start, i.size) for i in instances if i.start is not None}
+    gpu.places = {i.uuid: (i.profile_id, i.start, i.size) for i in instances if i.start is not None}
     return instances
 
 
-def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInstance | None:
+def _instance(calls: Calls, gpu: GpuHandle, index: int, handle: Any) -> MigInstance | None:
     """One MIG instance, or None if it was destroyed meanwhile."""
-    uuid = calls.ask(card, _UUID, handle=handle)
-    gi = calls.ask(card, _GPU_INSTANCE, handle=handle)
-    ci = calls.ask(card, _COMPUTE_INSTANCE, handle=handle)
+    uuid = calls.ask(gpu, _UUID, handle=handle)
+    gi = calls.ask(gpu, _GPU_INSTANCE, handle=handle)
+    ci = calls.ask(gpu, _COMPUTE_INSTANCE, handle=handle)
     if uuid is None or gi is None or ci is None:
         return None
-    memory = _memory(calls, card, _INSTANCE, handle)
-    listed = read_processes(calls, card, _INSTANCE.lists, memory, handle)
-    attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
-    profile_id, start, size = card.places.get(uuid) or _place(calls, card, gi)
+    memory = _memory(calls, gpu, _INSTANCE, handle)
+    listed = read_processes(calls, gpu, _INSTANCE.lists, memory, handle)
+    attributes = calls.ask(gpu, _ATTRIBUTES, handle=handle)
+    profile_id, start, size = gpu.places.get(uuid) or _place(calls, gpu, gi)
     return MigInstance(
         uuid=uuid,
         index=index,
         gpu_instance=gi,
         compute_instance=ci,
-        profile=_profile(calls.ask(card, _NAME, handle=handle), attributes),
+        profile=_profile(calls.ask(gpu, _NAME, handle=handle), attributes),
         memory=memory,
         processes=None if listed is None else tuple(_placed(p, gi, ci) for p in without_use(listed)),
         slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
@@ -360,10 +360,10 @@ def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInst
     )
 
 
-def _place(calls: Calls, card: GpuHandle, gi: int) -> tuple[int | None, int | None, int | None]:
+def _place(calls: Calls, gpu: GpuHandle, gi: int) -> tuple[int | None, int | None, int | None]:
     """Profile id and memory slices of a GPU instance, which never change; some drivers give them only to root."""
-    handle = calls.ask(card, _BY_ID, gi)
-    info = calls.ask(card, _INFO, handle=handle) if handle else None
+    handle = calls.ask(gpu, _BY_ID, gi)
+    info = calls.ask(gpu, _INFO, handle=handle) if handle else None
     return (info.profileId, info.placement.start, info.placement.size) if info is not None else (None, None, None)
 
 

@@ -30,17 +30,17 @@ Listed: TypeAlias = dict[int, list[Any]]  # by pid: mask of kinds, memory, GPU i
 
 
 def read_processes(
-    calls: Calls, card: GpuHandle, lists: tuple[NvmlQuery, ...], memory: Memory | None, handle: Any = None
+    calls: Calls, gpu: GpuHandle, lists: tuple[NvmlQuery, ...], memory: Memory | None, handle: Any = None
 ) -> Listed | None:
     """Each process once, even if several lists have it. None: a list could not be read, and the rest would mislead."""
     merged: Listed = {}
-    failed, readable = card.failed, False
+    failed, readable = gpu.failed, False
     for kind, question in enumerate(lists):
-        rows = calls.ask(card, question, handle=handle)
+        rows = calls.ask(gpu, question, handle=handle)
         if rows is not None:
             readable = True
             _merge(calls, merged, rows, kind=1 << kind, most=memory.total if memory else 1 << 50)
-    return merged if readable and card.failed == failed else None
+    return merged if readable and gpu.failed == failed else None
 
 
 def _merge(calls: Calls, merged: Listed, rows: Any, *, kind: int, most: int) -> None:
@@ -66,19 +66,19 @@ def without_use(listed: Listed) -> tuple[GpuProcess, ...]:
     return tuple(_process(pid, one, None) for pid, one in listed.items())
 
 
-def with_use(calls: Calls, card: GpuHandle, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
+def with_use(calls: Calls, gpu: GpuHandle, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
     """The processes with the use of each since the last sample: 0 for a process without a driver sample."""
     now = int(clock() * 1e6)
     # the first time, ask for one second: 0 would return the driver's whole history
-    since = now - 1_000_000 if card.seen_until is None else min(card.seen_until, now)
-    card.seen_until = since
-    samples = calls.ask(card, _SAMPLES, since)
+    since = now - 1_000_000 if gpu.seen_until is None else min(gpu.seen_until, now)
+    gpu.seen_until = since
+    samples = calls.ask(gpu, _SAMPLES, since)
     if samples is None:
         return without_use(listed)
     newest = _newest(calls, samples, listed, since=since, until=int(clock() * 1e6) + _CLOCK_SLACK)
     times = [sample[0] for sample in newest.values() if sample is not None]
     if times:
-        card.seen_until = max(times)
+        gpu.seen_until = max(times)
     return tuple(_process(pid, one, newest.get(pid, _IDLE)) for pid, one in listed.items())
 
 

@@ -162,8 +162,8 @@ def _explained(
     if advice:
         yield word("to_do", language), advice
     for one in sorted(said, key=lambda one: not one.current):
-        detail, cards = one.reason.detail, one.reason.cards
-        shown = word("on_gpus", language, what=detail, gpus=cards) if cards else detail
+        detail, gpus = one.reason.detail, one.reason.cards
+        shown = word("on_gpus", language, what=detail, gpus=gpus) if gpus else detail
         yield word("message" if one.current else "earlier", language), shown
         yield word("by", language), _who(one, found.now, language)
         if (nodes := _nodes(one.reason, language)) is not None:

@@ -54,7 +54,9 @@ def rows(
         found = [_container_row(u, places) for u in shown.containers]
         return tuple(ordered(found, sort, reverse))
     whole = {gpu for gpu, n in _counts(snapshot).items() if n == _counts(shown).get(gpu, 0)}
-    return tuple(row for card in _cards(shown, sort, reverse) for row in _tree(card, sort, reverse, card.gpu in whole))
+    return tuple(
+        row for branch in _branches(shown, sort, reverse) for row in _tree(branch, sort, reverse, branch.gpu in whole)
+    )
 
 
 def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
@@ -68,11 +70,11 @@ def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
     )
     held = {(u.key, u.gpu) for u in containers}
     pods = {(u.key.pod_uid, u.gpu) for u in containers}
-    cards = named | {u.gpu for u in containers} | _cards_of_instances(snapshot, needle)
+    kept = named | {u.gpu for u in containers} | _gpus_of_instances(snapshot, needle)
     return replace(
         snapshot,
-        gpus=tuple(g for g in snapshot.gpus if g.gpu.uuid in cards),
-        ledgers=tuple(entry for entry in snapshot.ledgers if entry.gpu in cards),
+        gpus=tuple(g for g in snapshot.gpus if g.gpu.uuid in kept),
+        ledgers=tuple(entry for entry in snapshot.ledgers if entry.gpu in kept),
         containers=containers,
         pods=tuple(p for p in snapshot.pods if (p.pod_uid, p.gpu) in pods),
         vgpus=tuple(v for v in snapshot.vgpus if (v.key, v.gpu) in held),
@@ -87,7 +89,7 @@ def _names(needle: str, *texts: str) -> bool:
     return any(needle in text.casefold() for text in texts)
 
 
-def _cards_of_instances(snapshot: NodeSnapshot, needle: str) -> set[DeviceUUID]:
+def _gpus_of_instances(snapshot: NodeSnapshot, needle: str) -> set[DeviceUUID]:
     return {g.gpu.uuid for g in snapshot.gpus if any(_names(needle, i.uuid) for i in g.gpu.instances)}
 
 
@@ -108,23 +110,23 @@ class _Branch(Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
 
 
-def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
+def _branches(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
     places, ledgers = _places(snapshot), {(entry.gpu, entry.mig): entry for entry in snapshot.ledgers}
     below: dict[tuple[DeviceUUID, DeviceUUID | None], list[TopRow]] = {}
     for usage in snapshot.containers:
         at = usage.mig if (usage.gpu, usage.mig) in places else None
         below.setdefault((usage.gpu, at), []).append(_container_row(usage, places))
     used = {one.mig: one for one in snapshot.instances}
-    cards = {g.gpu.uuid: _card(g, below, ledgers, used) for g in snapshot.gpus}
+    branches = {g.gpu.uuid: _gpu_branch(g, below, ledgers, used) for g in snapshot.gpus}
     for (gpu, _), held in below.items():
-        if gpu not in cards:  # a GPU that the driver no longer lists still has its containers
+        if gpu not in branches:  # a GPU that the driver no longer lists still has its containers
             row = TopRow(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
-            cards[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
-    by_row = {card.row: card for card in cards.values()}
+            branches[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
+    by_row = {branch.row: branch for branch in branches.values()}
     return [by_row[row] for row in ordered(list(by_row), sort, reverse)]
 
 
-def _card(
+def _gpu_branch(
     usage: GpuUsage,
     below: dict[tuple[DeviceUUID, DeviceUUID | None], list[TopRow]],
     ledgers: dict[tuple[DeviceUUID, DeviceUUID | None], Ledger],
@@ -142,18 +144,18 @@ def _card(
     )
     return _Branch(
         gpu=uuid,
-        row=_card_row(usage),
+        row=_gpu_row(usage),
         instances=instances,
         containers=tuple(below.get((uuid, None), ())),
         ledger=ledgers.get((uuid, None)),
     )
 
 
-def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[TopRow]:
+def _tree(branch: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[TopRow]:
     """The GPU's row and those below it; rows outside containers are shown only if no container is filtered out."""
-    yield card.row
-    children: list[_Branch | TopRow] = [*card.instances, *ordered(card.containers, sort, reverse)]
-    children += _rest_rows(card) if whole else ()
+    yield branch.row
+    children: list[_Branch | TopRow] = [*branch.instances, *ordered(branch.containers, sort, reverse)]
+    children += _rest_rows(branch) if whole else ()
     yield from _hang(children, "", sort, reverse, whole)
 
 
@@ -172,7 +174,7 @@ def _hang(
         yield from _hang(own, indent + ("  " if last else "│ "), sort, reverse, whole)
 
 
-def _card_row(usage: GpuUsage) -> TopRow:
+def _gpu_row(usage: GpuUsage) -> TopRow:
     gpu, burst = usage.gpu, usage.utilization_burst
     return TopRow(
         kind="gpu",
@@ -194,13 +196,13 @@ def _card_row(usage: GpuUsage) -> TopRow:
     )
 
 
-def _instance_row(card: GpuUsage, instance: MigInstance, used: MigUsage | None, *, held: bool) -> TopRow:
+def _instance_row(usage: GpuUsage, instance: MigInstance, used: MigUsage | None, *, held: bool) -> TopRow:
     memory, burst = instance.memory, used.engine_burst if used else None
     return TopRow(
         kind="mig",
         name=f"mig {instance.index}" + (f" {clean(instance.profile)}" if instance.profile else ""),
-        gpu=card.gpu.uuid,
-        place=f"{card.gpu.index}:{instance.index}",
+        gpu=usage.gpu.uuid,
+        place=f"{usage.gpu.index}:{instance.index}",
         state="in use" if held or instance.processes else "free",
         busy=used.activity.busy if used and used.activity else None,
         busy_mean=burst.mean if burst else None,

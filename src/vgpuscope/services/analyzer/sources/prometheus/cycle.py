@@ -209,8 +209,8 @@ class PrometheusCycle:
                 for row in rows:
                     labels = promql.decode_labels(row.metric)
                     code = labels.get("xid") or f"{row.value[1]:.0f}"
-                    if code.isdecimal() and len(code) <= _XID_DIGITS and (card := labels.get(table.group.uuid)):
-                        table.xids.setdefault(card, set()).add(int(code))
+                    if code.isdecimal() and len(code) <= _XID_DIGITS and (gpu := labels.get(table.group.uuid)):
+                        table.xids.setdefault(gpu, set()).add(int(code))
 
         series, window = promql.selector(table.group.xids, matchers), self._window
         new = f"({series} > 0 unless {series} offset {window})"
