@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from vgpuscope.http import address
-from vgpuscope.http.server import HttpServer, Readiness, make_app
+from vgpuscope.http.app import App, Readiness
+from vgpuscope.http.server import HttpServer
 
 
 class _Fixed:
@@ -29,7 +30,7 @@ class _Fixed:
 def main() -> None:
     """Serve until the process is ended."""
     page = _Fixed(Path(sys.argv[1]).read_bytes())
-    app = make_app(title="static page", metrics=lambda: page, ready=Readiness)
+    app = App(title="static page", metrics=lambda: page, ready=Readiness)
     asyncio.run(HttpServer(app, sock=address.bind(f"127.0.0.1:{sys.argv[2]}")).run())
 
 

@@ -33,7 +33,7 @@ from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.config import SETTINGS
-from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.model.errors import error_types
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT, PLUGIN_PORT
 from vgpuscope.version import __version__

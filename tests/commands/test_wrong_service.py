@@ -10,7 +10,7 @@ from tests.services.analyzer.analyzing import StubSource, reading, running
 from vgpuscope import cli
 from vgpuscope.config import load
 from vgpuscope.http import address
-from vgpuscope.http import server as http
+from vgpuscope.http.server import HttpServer
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.agent.process import Agent
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
@@ -20,7 +20,7 @@ from vgpuscope.sources.fleet.owners import Owners
 
 @asynccontextmanager
 async def serving(app):
-    server = http.HttpServer(app, sock=address.bind("127.0.0.1:0"))
+    server = HttpServer(app, sock=address.bind("127.0.0.1:0"))
     task = asyncio.create_task(server.run())
     try:
         async with asyncio.timeout(SOON):

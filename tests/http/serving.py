@@ -3,11 +3,14 @@
 import asyncio
 import gzip
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 
 from vgpuscope.http import address
-from vgpuscope.http import server as http
+from vgpuscope.http.app import App, Readiness
+from vgpuscope.http.connection import ConnectionLimits
+from vgpuscope.http.server import HttpServer
 
 SOON = 60.0  # seconds: how long a condition may take on a busy machine
 
@@ -26,9 +29,11 @@ class Numbers:
 
 
 @asynccontextmanager
-async def served(*, app=None, metrics=Numbers, ready=http.Readiness, guard=None, routes=(), listen="127.0.0.1:0"):
-    app = app or http.make_app(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
-    server = http.HttpServer(app, sock=address.bind(listen), guard=guard)
+async def served(
+    *, app=None, metrics=Numbers, ready=Readiness, guard=None, routes=(), listen="127.0.0.1:0", **limits: Any
+):
+    app = app or App(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
+    server = HttpServer(app, sock=address.bind(listen), guard=guard, limits=ConnectionLimits(**limits))
     task = asyncio.create_task(server.run())
     try:
         async with asyncio.timeout(SOON):

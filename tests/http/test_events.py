@@ -9,7 +9,7 @@ import pytest
 
 from tests.http.serving import SOON, served, until
 from vgpuscope.http import answer_limits
-from vgpuscope.http import server as http
+from vgpuscope.http.connection import ConnectionLimits
 from vgpuscope.http.events import Event, Feed, Stream, Streams
 from vgpuscope.http.operations import EVENTS, HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
@@ -77,7 +77,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(feed):
         await until(lambda: (feed.listeners, server._app.streams.open) == (0, 0))
 
 
-async def test_a_slow_client_loses_the_oldest_events_and_is_cut_in_the_end(monkeypatch):
+async def test_a_slow_client_loses_the_oldest_events_and_is_cut_in_the_end():
     feed = Feed(kept=4)
     big = "x" * 1_000_000
     async with served(routes=table(feed)) as server:
@@ -92,7 +92,9 @@ async def test_a_slow_client_loses_the_oldest_events_and_is_cut_in_the_end(monke
                 assert listener._queue.qsize() <= 4
             newest = [listener._queue.get_nowait().id for _ in range(listener._queue.qsize())]
             assert newest == ["96", "97", "98", "99"]
-            monkeypatch.setattr(http, "RESPONSE_WITHIN", 0.0)
+            [connection] = server._inner.server_state.connections
+            for later in (0.0, ConnectionLimits().response_within + 1):
+                connection.judge(asyncio.get_running_loop().time() + later)
             await until(lambda: not server._inner.server_state.connections)
             await until(lambda: (feed.listeners, server._app.streams.open) == (0, 0))
 
@@ -125,4 +127,4 @@ async def test_head_of_a_stream_is_refused(feed):
 
 
 def test_fewer_streams_than_connections():
-    assert answer_limits.MOST_STREAMS < http.MOST_CONNECTIONS / 2
+    assert ConnectionLimits().most / 2 > answer_limits.MOST_STREAMS

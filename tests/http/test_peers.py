@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from vgpuscope.http import server as http
 from vgpuscope.http.address import networks
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.guard import Guard
 from vgpuscope.http.peers import Peers
 
@@ -26,10 +26,10 @@ def app(guard=None, allowed=()):
         read.append(await request.body())
         return PlainTextResponse("decided")
 
-    made = http.make_app(
+    made = App(
         title="t",
         metrics=lambda: None,
-        ready=http.Readiness,
+        ready=Readiness,
         guard=guard,
         routes=[Route("/bind", decide, methods=["POST"])],
     )

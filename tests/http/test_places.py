@@ -13,11 +13,12 @@ from starlette.routing import Route
 from tests.http.serving import SOON, Numbers, served, until
 from tests.http.test_guard import TLS, Folder, trusting
 from vgpuscope.http import places
-from vgpuscope.http import server as http
+from vgpuscope.http.connection import ConnectionLimits
 
 pytestmark = pytest.mark.attack
 
 HERE, NEXT_DOOR = "127.0.0.1", "127.0.0.2"
+USUAL = ConnectionLimits()
 
 
 class Client:
@@ -119,17 +120,16 @@ class Slow:
 
 async def test_idle_connections_of_one_address_do_not_stop_a_health_check():
     async with crowded() as crowd:
-        await crowd.kept(http.MOST_CONNECTIONS + 1)
+        await crowd.kept(USUAL.most + 1)
         for path in ("/healthz", "/readyz", "/metrics"):
             assert await (await crowd.client()).ask(path) == 200
-        assert len(crowd.connections) <= http.MOST_CONNECTIONS
+        assert len(crowd.connections) <= USUAL.most
 
 
-async def test_idle_connections_with_tls_do_not_stop_a_health_check(monkeypatch, tmp_path):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
+async def test_idle_connections_with_tls_do_not_stop_a_health_check(tmp_path):
     authority = trustme.CA()
     guard = Folder(tmp_path).certificate(authority).write(TLS).guard()
-    async with crowded(guard=guard, tls=trusting(authority)) as crowd:
+    async with crowded(guard=guard, tls=trusting(authority), most=4) as crowd:
         kept = await crowd.kept(5)
         assert await kept[0].closed()
         assert [await one.ask() for one in (*kept[1:], await crowd.client())] == [None, 200, 200, 200, 200]
@@ -138,21 +138,20 @@ async def test_idle_connections_with_tls_do_not_stop_a_health_check(monkeypatch,
 
 async def test_connections_that_never_ask_do_not_stop_a_health_check():
     async with crowded() as crowd:
-        for _ in range(http.MOST_CONNECTIONS + 1):
+        for _ in range(USUAL.most + 1):
             await crowd.client()
         assert await (await crowd.client()).ask() == 200
 
 
 async def test_requests_that_never_end_do_not_stop_a_health_check():
     async with crowded() as crowd:
-        for _ in range(http.MOST_CONNECTIONS + 1):
+        for _ in range(USUAL.most + 1):
             (await crowd.client()).send(b"GET /metrics HTTP/1.1\r\nx: ")
         assert await (await crowd.client()).ask() == 200
 
 
-async def test_when_all_places_are_taken_the_longest_idle_connection_makes_room(monkeypatch):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
-    async with crowded() as crowd:
+async def test_when_all_places_are_taken_the_longest_idle_connection_makes_room():
+    async with crowded(most=3) as crowd:
         first, second, third = await crowd.kept(3)
         assert await first.ask() == 200  # now the second is idle for longest
         assert await (await crowd.client()).ask() == 200
@@ -160,45 +159,41 @@ async def test_when_all_places_are_taken_the_longest_idle_connection_makes_room(
         assert [await one.ask() for one in (first, third)] == [200, 200]
 
 
-async def test_one_address_costs_its_own_connections_not_those_of_others(monkeypatch):
-    monkeypatch.setattr(http, "PER_PEER", 4)
-    async with crowded() as crowd:
+async def test_one_address_costs_its_own_connections_not_those_of_others():
+    async with crowded(per_peer=4) as crowd:
         [other] = await crowd.kept(1, NEXT_DOOR)  # idle for longest of all
         mine = await crowd.kept(6)
         assert [await one.closed() for one in mine[:2]] == [True, True]
         assert [await one.ask() for one in (other, *mine[2:])] == [200] * 5
 
 
-async def test_an_address_whose_connections_are_all_busy_may_still_ask(monkeypatch):
-    monkeypatch.setattr(http, "PER_PEER", 2)
+async def test_an_address_whose_connections_are_all_busy_may_still_ask():
     slow = Slow()
-    async with crowded(routes=slow.routes) as crowd:
+    async with crowded(routes=slow.routes, per_peer=2) as crowd:
         busy = await slow.asked_by(crowd, 3)
         assert await (await crowd.client()).ask("/metrics") == 200
         slow.go.set()
         assert [await one.answer() for one in busy] == [200] * 3
 
 
-async def test_when_every_place_is_busy_health_checks_have_places_of_their_own(monkeypatch):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
+async def test_when_every_place_is_busy_health_checks_have_places_of_their_own():
     slow = Slow()
-    async with crowded(routes=slow.routes) as crowd:
+    async with crowded(routes=slow.routes, most=3) as crowd:
         busy = await slow.asked_by(crowd, 3)
-        for _ in range(3 * http.RESERVED):  # silent ones do not take the reserved places either
+        for _ in range(3 * USUAL.reserved):  # silent ones do not take the reserved places either
             await crowd.client()
         for path, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 503), ("/slow", 503)):
             guest = await crowd.client()
             assert await guest.ask(path) == status
             assert await guest.closed()
-        assert len(crowd.connections) <= 3 + http.RESERVED
+        assert len(crowd.connections) <= 3 + USUAL.reserved
         slow.go.set()
         assert [await one.answer() for one in busy] == [200] * 3
 
 
-async def test_an_address_that_keeps_every_place_busy_makes_room_for_another_address(monkeypatch):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
+async def test_an_address_that_keeps_every_place_busy_makes_room_for_another_address():
     slow = Slow()
-    async with crowded(routes=slow.routes) as crowd:
+    async with crowded(routes=slow.routes, most=3) as crowd:
         busy = await slow.asked_by(crowd, 3)
         assert await (await crowd.client(NEXT_DOOR)).ask("/metrics") == 200
         assert await busy[0].closed()
@@ -206,14 +201,13 @@ async def test_an_address_that_keeps_every_place_busy_makes_room_for_another_add
         assert [await one.answer() for one in busy[1:]] == [200, 200]
 
 
-async def test_an_answer_that_is_still_being_sent_is_not_cut_for_a_newcomer(monkeypatch):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
+async def test_an_answer_that_is_still_being_sent_is_not_cut_for_a_newcomer():
 
     class Big(Numbers):
         def text(self):
             return b"x" * 50_000_000
 
-    async with crowded(metrics=Big) as crowd:
+    async with crowded(metrics=Big, most=2) as crowd:
         reading = await crowd.client()
         reading.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
         await until(lambda: crowd._inner.server_state.total_requests == 1)  # all of it is handed to the kernel's queue
@@ -305,9 +299,8 @@ _WHOLE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     ],
     ids=["long", "many", "url", "body"],
 )
-async def test_the_bound_on_headers_holds_for_one_packet_too(monkeypatch, caplog, before, head):
-    monkeypatch.setattr(http, "LONGEST_HEAD", 8192)
-    async with served() as server:
+async def test_the_bound_on_headers_holds_for_one_packet_too(caplog, before, head):
+    async with served(head=8192) as server:
         with one_packet(server, before + head) as sock:
             answers = await received(sock)
     assert answers.endswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
@@ -315,18 +308,15 @@ async def test_the_bound_on_headers_holds_for_one_packet_too(monkeypatch, caplog
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_a_head_without_end_is_refused_even_behind_a_whole_request(monkeypatch):
-    monkeypatch.setattr(http, "LONGEST_HEAD", 8192)
-    monkeypatch.setattr(http, "_SLICE", 1024)
-    async with served() as server:
+async def test_a_head_without_end_is_refused_even_behind_a_whole_request():
+    async with served(head=8192, parsed_at_once=1024) as server:
         with one_packet(server, _WHOLE + b"GET /healthz HTTP/1.1\r\nx: " + b"a" * 12000) as sock:
             assert b"HTTP/1.1 431 " in await received(sock)
 
 
-async def test_many_small_requests_in_one_packet_are_all_answered(monkeypatch):
-    monkeypatch.setattr(http, "LONGEST_HEAD", 8192)
+async def test_many_small_requests_in_one_packet_are_all_answered():
     count = 400  # together far above the bound, each far below it
-    async with served() as server:
+    async with served(head=8192) as server:
         last = _WHOLE.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
         with one_packet(server, _WHOLE * (count - 1) + last) as sock:
             answers = await received(sock)

@@ -9,9 +9,9 @@ import pytest
 from tests.http.serving import SOON, client_of, served
 from tests.http.test_guard import Folder
 from vgpuscope.config import ClusterConfig
+from vgpuscope.http.app import Readiness
 from vgpuscope.http.operations import HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import Readiness
 from vgpuscope.services.agent import api as agent_api
 from vgpuscope.services.cluster import process as cluster
 

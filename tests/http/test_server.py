@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from tests.http.serving import SOON, Numbers, served, until
 from vgpuscope.http import address
-from vgpuscope.http import server as http
-from vgpuscope.http.server import Readiness
+from vgpuscope.http.app import OPENMETRICS, TEXT, Readiness
+from vgpuscope.http.connection import ConnectionLimits
 from vgpuscope.model.errors import DriverHung, PortBusy
 
 
@@ -39,10 +39,10 @@ async def raw(server, payload):
 @pytest.mark.parametrize(
     ("accept", "encoding", "kind", "body"),
     [
-        ("*/*", "identity", http.TEXT, b"text 1\n"),
-        ("*/*", "gzip", http.TEXT, b"text 1\n"),
-        ("application/openmetrics-text", "identity", http.OPENMETRICS, b"openmetrics 1\n# EOF\n"),
-        ("application/openmetrics-text", "gzip", http.OPENMETRICS, b"openmetrics 1\n# EOF\n"),
+        ("*/*", "identity", TEXT, b"text 1\n"),
+        ("*/*", "gzip", TEXT, b"text 1\n"),
+        ("application/openmetrics-text", "identity", OPENMETRICS, b"openmetrics 1\n# EOF\n"),
+        ("application/openmetrics-text", "gzip", OPENMETRICS, b"openmetrics 1\n# EOF\n"),
     ],
 )
 async def test_metrics_come_in_the_form_that_was_asked_for(client, accept, encoding, kind, body):
@@ -220,13 +220,13 @@ async def test_after_the_end_the_port_is_free_again():
 
 async def test_a_head_without_end_is_refused():
     async with served() as server:
-        got = await raw(server, b"GET / HTTP/1.1\r\nx: " + b"a" * http.LONGEST_HEAD)
+        got = await raw(server, b"GET / HTTP/1.1\r\nx: " + b"a" * ConnectionLimits().head)
     assert got.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_request_without_end_is_cut():
     async with served() as server:
-        body = b"a" * (http.LONGEST_REQUEST * 2)
+        body = b"a" * (ConnectionLimits().request * 2)
         head = b"POST /metrics HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
         got = await raw(server, head + body)
     assert got == b"" or got.startswith(b"HTTP/1.1 405 ")
@@ -238,20 +238,17 @@ async def test_what_is_not_http_is_refused():
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nhost: x\r\n"])
-async def test_a_client_that_never_finishes_asking_is_cut(monkeypatch, sent):
-    monkeypatch.setattr(http, "REQUEST_WITHIN", 0.0)
-    async with served() as server:
+async def test_a_client_that_never_finishes_asking_is_cut(sent):
+    async with served(request_within=0.0) as server:
         assert await raw(server, sent) == b""
 
 
-async def test_a_client_that_never_takes_its_answer_is_cut(monkeypatch):
-    monkeypatch.setattr(http, "RESPONSE_WITHIN", 0.0)
-
+async def test_a_client_that_never_takes_its_answer_is_cut():
     class Big(Numbers):
         def text(self):
             return b"x" * 50_000_000
 
-    async with served(metrics=Big) as server:
+    async with served(metrics=Big, response_within=0.0) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as stubborn:
             stubborn.send(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -259,9 +256,8 @@ async def test_a_client_that_never_takes_its_answer_is_cut(monkeypatch):
             await until(lambda: not server._inner.server_state.connections)
 
 
-async def test_an_idle_scraper_is_not_cut(monkeypatch):
-    monkeypatch.setattr(http, "REQUEST_WITHIN", 0.0)
-    async with served() as server, httpx2.AsyncClient(timeout=SOON) as client:
+async def test_an_idle_scraper_is_not_cut():
+    async with served(request_within=0.0) as server, httpx2.AsyncClient(timeout=SOON) as client:
         await client.get(f"{server.url}/metrics")
         [connection] = server._inner.server_state.connections
         for now in (1e9, 2e9):
@@ -269,9 +265,8 @@ async def test_an_idle_scraper_is_not_cut(monkeypatch):
         assert not connection.transport.is_closing()
 
 
-async def test_too_many_connections_are_cut_and_the_others_served(monkeypatch, client):
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
-    async with served() as server:
+async def test_too_many_connections_are_cut_and_the_others_served(client):
+    async with served(most=3) as server:
         host, port = server.url.removeprefix("http://").split(":")
         crowd = [socket.create_connection((host, int(port))) for _ in range(10)]
         await until(lambda: len(server._inner.server_state.connections) == 3)

@@ -12,7 +12,7 @@ from tools.writers.families import FAMILY_HELP
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.config import SETTINGS
-from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.errors import error_types

@@ -13,7 +13,8 @@ import pytest
 from tests.http.serving import SOON, Numbers, until
 from tests.loopclock import forward
 from vgpuscope.http import address
-from vgpuscope.http import server as http
+from vgpuscope.http.app import App, Readiness
+from vgpuscope.http.server import HttpServer
 from vgpuscope.model.errors import DriverHung
 from vgpuscope.runtime.lifecycle import Lifecycle
 
@@ -25,8 +26,8 @@ async def forever():
 
 
 def make_server():
-    app = http.make_app(title="t", metrics=Numbers, ready=http.Readiness)
-    return http.HttpServer(app, sock=address.bind("127.0.0.1:0"))
+    app = App(title="t", metrics=Numbers, ready=Readiness)
+    return HttpServer(app, sock=address.bind("127.0.0.1:0"))
 
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
@@ -46,9 +47,8 @@ async def test_a_signal_ends_it_without_an_error(sig):
     life.close()
 
 
-async def test_not_ready_is_told_before_the_door_closes(monkeypatch):
-    monkeypatch.setattr("vgpuscope.runtime.lifecycle.DRAIN", FOREVER)
-    life, server = Lifecycle(), make_server()
+async def test_not_ready_is_told_before_the_door_closes():
+    life, server = Lifecycle(drain=FOREVER), make_server()
     running = asyncio.create_task(life.run({}, server=server))
     await server.started()
     life.stop()

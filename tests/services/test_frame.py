@@ -12,7 +12,7 @@ import pytest
 
 from tests.http.serving import SOON, Numbers, until
 from vgpuscope import services
-from vgpuscope.http.server import Readiness, make_app
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.model.errors import DriverHung, PortBusy
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services import frame
@@ -61,7 +61,7 @@ class Sick(Service):
         return {"good": forever, "sick": Restartable(self._sick)}
 
     def app(self, guard):
-        return make_app(title="t", metrics=Numbers, ready=self.readiness, guard=guard)
+        return App(title="t", metrics=Numbers, ready=self.readiness, guard=guard)
 
     def readiness(self):
         return Readiness()

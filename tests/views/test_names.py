@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 from vgpuscope.model.decision import BY_CODE, CODES, Stage
 from vgpuscope.model.errors import error_types

@@ -66,15 +66,19 @@ class Lifecycle:
         self,
         *,
         grace: float = GRACE,
+        drain: Seconds = DRAIN,
         signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
         leave: Callable[[int], object] = os._exit,
         sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`signals` end the process. `sleep` and `clock` time the back-off of loops that are restarted."""
+        """`signals` end the process, at the latest after `grace`. `drain` is the time between "not ready" and closing
+        the listener. `sleep` and `clock` time the back-off of loops that are restarted.
+        """
         self._stop = asyncio.Event()
         self._caught = tuple(signals)
         self._leave, self._sleep, self._clock = leave, sleep, clock
+        self._drain = drain
         self._deadline = threading.Timer(grace, leave, (0,))
         self._deadline.daemon = True
         self._waiting: set[str] = set()
@@ -118,7 +122,7 @@ class Lifecycle:
             await self._stop.wait()
             if server and serving:
                 server.not_ready()
-                await asyncio.sleep(DRAIN)
+                await asyncio.sleep(self._drain)
                 server.stop()
                 await serving
         finally:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.http import address
-from vgpuscope.http.server import App, HttpServer, Readiness
+from vgpuscope.http.app import App, Readiness
+from vgpuscope.http.server import HttpServer
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ServiceName
 from vgpuscope.runtime import lifecycle

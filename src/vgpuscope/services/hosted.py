@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from vgpuscope.http.answers import JSON
+from vgpuscope.http.app import App
 from vgpuscope.http.error_body import error_body
-from vgpuscope.http.server import App
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.runtime.lifecycle import GRACE, Lifecycle
 from vgpuscope.services.frame import Frame, Plan, begin

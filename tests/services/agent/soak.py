@@ -28,7 +28,8 @@ from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric, Scope
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.http import address
-from vgpuscope.http.server import HttpServer, Readiness, make_app
+from vgpuscope.http.app import App, Readiness
+from vgpuscope.http.server import HttpServer
 from vgpuscope.services.agent import host
 from vgpuscope.services.agent.process import tidy, tune
 from vgpuscope.services.agent.sampler import Sampler
@@ -307,7 +308,7 @@ class Web:
         self.page = ExpositionPage()
         sock = address.bind("127.0.0.1:0")
         self._port = sock.getsockname()[1]
-        app = make_app(title="soak", metrics=lambda: self.page, ready=Readiness)
+        app = App(title="soak", metrics=lambda: self.page, ready=Readiness)
         threading.Thread(target=lambda: asyncio.run(HttpServer(app, sock=sock).run()), daemon=True).start()
         self._client = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
 

@@ -120,11 +120,13 @@ async def test_it_stops_while_the_source_never_answers():
         assert analyzer.analyzer._cycle._running.cancelled()
 
 
-async def test_a_source_that_does_not_keep_its_own_deadline_is_left(monkeypatch):
-    monkeypatch.setattr("vgpuscope.services.analyzer.cycle._SLACK", -0.9)
+async def test_a_source_that_does_not_keep_its_own_deadline_is_left():
+    forward(0)
     source = StubSource()
     source.hang()
     async with running(source, **HOURLY, **{"prometheus.deadline": 1}) as analyzer:
+        await source.asked.wait()
+        forward(1 + 30)
         await analyzer.analysed()
         assert (await analyzer.json("/health"))["error"]["code"] == "QUERY_TIMEOUT"
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tests.http.serving import SOON, Numbers
 from vgpuscope.http import address
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import Operation, routes
-from vgpuscope.http.server import HttpServer, Readiness, make_app
+from vgpuscope.http.server import HttpServer
 
 
 class Served:
@@ -26,7 +27,7 @@ class Served:
 
     async def _serve(self) -> None:
         table = routes(self._operations())
-        app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
+        app = App(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
         self._loop, self._server = asyncio.get_running_loop(), HttpServer(app, sock=address.bind("127.0.0.1:0"))
         self.url = self._server.url
         task = asyncio.create_task(self._server.run())

@@ -7,8 +7,8 @@ import pytest
 
 from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.decided import MEMORY, assignment, refusal
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, routes
-from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.placement import ContainerAsk, GpuSelection, PlacementRequest
@@ -32,7 +32,7 @@ def logged(*decisions):
 @asynccontextmanager
 async def serving(log):
     table = DecisionsApi(log, wall=lambda: NOW).operations()
-    app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=routes(table), service="extender")
+    app = App(title="extender", metrics=Numbers, ready=Readiness, routes=routes(table), service="extender")
     async with client_of(app) as client:
         yield client
 

@@ -10,10 +10,10 @@ import pytest
 from tests.http.serving import Numbers, client_of
 from tests.logic.scheduler.clusters import cluster, node, request
 from tests.logic.scheduler.decided import decision
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.openapi import document
 from vgpuscope.http.operations import HttpCall, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import Readiness, make_app
 from vgpuscope.logic.scheduler.admission import completion
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.place import place
@@ -64,7 +64,7 @@ def manifest(*, memory=8_000, gpus=1, namespace="ml", **limits):
 @asynccontextmanager
 async def serving(made):
     table = routes(made.operations())
-    app = make_app(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
+    app = App(title="extender", metrics=Numbers, ready=Readiness, routes=table, service="extender")
     async with client_of(app) as client:
         yield client
 

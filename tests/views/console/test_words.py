@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.logic.console.gpus import NEVER_SEEN
 from vgpuscope.model.analysis import Status, Verdict
 from vgpuscope.model.cluster import FindingKind, LostReason

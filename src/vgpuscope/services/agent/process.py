@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
 from vgpuscope.formats.kube.lists import ObjectFault
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
@@ -199,7 +199,7 @@ class Agent(Service):
     def app(self, guard: "Guard | None") -> App:
         """The agent's HTTP application."""
         table = operations(self._node, protected=guard is not None)
-        return make_app(
+        return App(
             title=TITLE,
             service=self.name,
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,

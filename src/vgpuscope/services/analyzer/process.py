@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from vgpuscope.config import Config, SettingsFile
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.console_files import with_console
 from vgpuscope.http.events import Feed
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
-from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.http.session_api import SessionApi
 from vgpuscope.logic.opinion.courses import Courses
 from vgpuscope.logic.reclaim.brakes import joined
@@ -261,7 +261,7 @@ class Analyzer(Service):
         api = AnalyzerApi(
             self, guarded=guard is not None, more=session.operations(), clock=self._clock, wall=self._wall
         )
-        return make_app(
+        return App(
             title=TITLE,
             service=self.name,
             metrics=self._metrics.page,

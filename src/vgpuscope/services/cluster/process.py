@@ -21,9 +21,9 @@ from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.logic.cluster.owners import OwnerIndex
 from vgpuscope.logic.cluster.pending.facts import explain, facts
@@ -144,7 +144,7 @@ class ClusterExporter(Service):
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
         table = operations(self, protected=guard is not None)
-        return make_app(
+        return App(
             title=TITLE,
             service=self.name,
             metrics=lambda: self._page,

@@ -22,9 +22,9 @@ from vgpuscope.catalog import extender as catalog
 from vgpuscope.config import Config, ExtenderConfig, SettingsFile
 from vgpuscope.formats.kube.extender import BindingArgs, ExtenderArgs, binding_result
 from vgpuscope.http.address import networks
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import Operation, links, routes
 from vgpuscope.http.peers import Peers
-from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.scheduler.admission import admit, completion
 from vgpuscope.model.admission import AdmissionResult, QuotaRoom, SubmittedPod
@@ -205,7 +205,7 @@ class Extender(Service):
         peers = Peers(guard, networks(self._config.allow_from))
         paths = ExtenderPaths(self, peers=peers, tally=self._tally, failed=self.counters.count, clock=self._clock)
         table = self._operations(protected=guard is not None)
-        return make_app(
+        return App(
             title=TITLE,
             service=self.name,
             metrics=self._metrics,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpuscope.catalog import plugin as catalog
 from vgpuscope.config import Config, PluginConfig, SettingsFile
-from vgpuscope.http.server import App, Readiness, make_app
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.logic.plugin.devices import offered
 from vgpuscope.logic.plugin.health import HealthTracker
 from vgpuscope.logic.plugin.injection import LOCKS, HamiCore
@@ -145,7 +145,7 @@ class Plugin(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
-        return make_app(title=TITLE, service=self.name, metrics=self._metrics, ready=self.readiness, guard=guard)
+        return App(title=TITLE, service=self.name, metrics=self._metrics, ready=self.readiness, guard=guard)
 
     def readiness(self) -> Readiness:
         """Ready once the driver and the API server answer, and the kubelet follows the devices."""
