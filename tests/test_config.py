@@ -150,7 +150,7 @@ def test_a_bad_ratio_says_what_a_ratio_is(value):
         ("agnet: {listen: ':1'}", "agnet", "unknown setting"),
         ("agent: [1]", "agent", "expected keys and values"),
         ("- agent", "", "expected keys and values"),
-        ("agent: {listen: ':1', listen: ':2'}", ":1", "stands twice"),
+        ("agent: {listen: ':1', listen: ':2'}", ":1", "is given twice"),
         ("agent: {listen", ":2", "did not find"),
         ("agent: {1: 2}", "agent", "key 1 is not text"),
     ],

@@ -15,7 +15,7 @@ from vgpuscope import cli
 from vgpuscope.commands.clients.language import language_of
 from vgpuscope.logic.doctor.chain import CHAIN
 from vgpuscope.model.errors import error_types
-from vgpuscope.views.doctor.words import FACT_NAMES, REASONS, SAID, STAGE_NAMES
+from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE_NAMES
 
 SECRETS = ("tok3n-of-the-caller", "hunter2-password", "sk-planted-0123456789abcdef", "env-secret-value-42")
 
@@ -194,18 +194,18 @@ def test_the_language_is_the_chosen_one_or_that_of_the_locale(
 
 
 def test_every_check_has_its_words_in_both_languages():
-    assert {link.code for link in CHAIN} == set(SAID)
-    texts = [words for said in SAID.values() for words in said[:3]] + [*FACT_NAMES.values(), *REASONS.values()]
+    assert {link.code for link in CHAIN} == set(CHECK_WORDS)
+    texts = [words for said in CHECK_WORDS.values() for words in said[:3]] + [*FACT_NAMES.values(), *REASONS.values()]
     for words in texts:
         assert words.en
         assert words.zh
         assert words.en.count("{") >= words.zh.count("{") > -1
-    assert all(said.fix.en[0].isupper() or said.fix.en[0] in "`/pd" for said in SAID.values())
-    assert len({said.title.en for said in SAID.values()}) == len(SAID)
+    assert all(said.fix.en[0].isupper() or said.fix.en[0] in "`/pd" for said in CHECK_WORDS.values())
+    assert len({said.title.en for said in CHECK_WORDS.values()}) == len(CHECK_WORDS)
 
 
 def test_codes_of_errors_and_of_doctor_mean_the_same_where_they_are_equal():
-    equal = {kind.code for kind in error_types()} & set(SAID)
+    equal = {kind.code for kind in error_types()} & set(CHECK_WORDS)
     known = {"DRIVER_FAILED", "DRIVER_HUNG", "REGIONS_UNREADABLE", "PODRESOURCES_DOWN", "HISTORY_DOWN", "NOT_LEADER"}
     known |= {"CGROUPS_ABSENT", "CGROUPS_UNREADABLE", "CGROUPS_UNKNOWN"}
     assert equal == known

@@ -16,7 +16,7 @@ from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.errors import error_types
-from vgpuscope.views.doctor.words import SAID
+from vgpuscope.views.doctor.words import CHECK_WORDS
 
 ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
@@ -152,7 +152,7 @@ FLAGS = flags_of(cli.parser())
 # a command, and the second word of one that has further commands
 _WORDS = "|".join([*sorted((words for words in FLAGS if " " in words), reverse=True), "[a-z]+"])
 # flags of other programs, in the commands that doctor advises
-ADVISED = " ".join(text for said in SAID.values() for text in (said.fix.en, *said.commands))
+ADVISED = " ".join(text for said in CHECK_WORDS.values() for text in (said.fix.en, *said.commands))
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w|(?<![\w-])--[a-z]\b")
 THEIRS = set(_FLAG.findall(ADVISED))
 
@@ -207,7 +207,7 @@ _CODE = re.compile(
 def test_every_error_code_that_is_named_exists(page):
     text = page.read_text()
     variables = {name for setting in SETTINGS for name in (setting.env, *setting.aliases)}
-    known = ERRORS | set(SAID) | set(BY_CODE) | variables
+    known = ERRORS | set(CHECK_WORDS) | set(BY_CODE) | variables
     assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= known
 
 

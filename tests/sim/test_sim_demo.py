@@ -230,7 +230,7 @@ def test_an_agent_that_cannot_start_gives_its_last_words(monkeypatch, capsys):
     [
         (lambda tmp: (tmp / "mine").touch() or tmp, "is not empty"),
         (lambda tmp: (tmp / "mine").touch() or tmp / "mine", "File exists"),
-        (lambda tmp: tmp / ("long" * 40), "too long a path"),
+        (lambda tmp: tmp / ("long" * 40), "too long for Unix sockets"),
     ],
 )
 def test_a_directory_that_will_not_do_is_refused_with_the_reason(short, capsys, make, words):

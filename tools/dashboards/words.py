@@ -45,7 +45,7 @@ CLASSES = (
 VERDICTS = (
     Word("in_use", Text("in use", "使用中"), "#2f6fb7"),
     Word("idle", Text("idle", "空闲"), "#e8a33d"),
-    Word("unknown", Text("unknown", "无法判断"), "#aab2bc"),
+    Word("unknown", Text("unknown", "未知"), "#aab2bc"),
 )
 STATUSES = (
     Word("high", Text("high", "高"), "#2f6fb7"),
@@ -57,7 +57,7 @@ STATUSES = (
 OWNERS = (
     Word("containers", Text("containers", "容器"), "#2f6fb7"),
     Word("system", Text("system", "驱动与系统"), "#7a5ea8"),
-    Word("unattributed", Text("unattributed", "无归属"), "#c8502b"),
+    Word("unattributed", Text("unattributed", "未归属"), "#c8502b"),
     Word("free", Text("free", "空闲"), "#aab2bc"),
 )
 RESULTS = (

@@ -6,7 +6,7 @@ from typing import Literal
 from vgpuscope.logic.doctor.chain import CHAIN
 from vgpuscope.model.doctor import STAGES, Stage
 from vgpuscope.model.words import Words
-from vgpuscope.views.doctor.words import SAID, STAGE_NAMES
+from vgpuscope.views.doctor.words import CHECK_WORDS, STAGE_NAMES
 
 Language = Literal["en", "zh"]
 
@@ -133,7 +133,7 @@ def _section(stage: Stage, language: Language) -> str:
 
 
 def _row(code: str, language: Language) -> str:
-    said = SAID[code]
+    said = CHECK_WORDS[code]
     commands = "".join(f"<br>`{_cell(command)}`" for command in said.commands)
     cells = (f"`{code}`", *(_cell(_plain(_in(words, language))) for words in (said.title, said.cause)))
     return f"| {' | '.join(cells)} | {_cell(_plain(_in(said.fix, language)))}{commands} |\n"

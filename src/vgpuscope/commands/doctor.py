@@ -7,8 +7,8 @@ from vgpuscope.commands.command import Command
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 
 _NOTE = (
-    "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if nothing "
-    "could be looked at. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+    "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
+    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
 )
 
 
@@ -75,7 +75,7 @@ COMMAND = Command(
     name="doctor",
     synopsis="doctor",
     help="find out why numbers are missing or wrong",
-    description="Check the whole chain: driver, HAMi regions, agents, scrape, labels, units, freshness, rights, "
+    description="Check the whole chain: driver, HAMi regions, agents, scrape, labels, units, freshness, permissions, "
     "scheduler, analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it "
     "on a GPU "
     "node, or anywhere with the addresses of the services.",

@@ -45,7 +45,7 @@ def _run(args: argparse.Namespace) -> int:
 COMMAND = Command(
     name="fit",
     synopsis="fit -f FILE",
-    help="tell whether a pod would fit, and where",
+    help="check whether a pod would fit, and where",
     description="Ask the scheduler extender where the pods of a manifest would go. Nothing is created: the answer "
     "uses the current allocations. If a pod does not fit, the command prints which node lacks how much, and what would "
     "help: a smaller request, fewer constraints, idle pods to end, pods to move.",

@@ -32,5 +32,5 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
-    note="Nothing is said about any workload, and the analyzer need not run.",
+    note="The message names no workload. The analyzer does not have to run.",
 )

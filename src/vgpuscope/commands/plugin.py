@@ -30,7 +30,7 @@ COMMAND = Command(
         ("vgpuscope plugin --split-count 10", "ten containers can share a GPU"),
         ("vgpuscope plugin --split-count 1", "whole GPUs, also without HAMi's scheduler"),
     ),
-    note="It needs root, the kubelet's directory and rights on pods, nodes and events: docs/plugin.md.",
+    note="It needs root, the kubelet's directory and permissions for pods, nodes and events: docs/plugin.md.",
     arguments=_arguments,
     run=_run,
 )

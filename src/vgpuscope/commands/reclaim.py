@@ -12,7 +12,7 @@ _CHANGES = (
     ("snooze", "leave a workload alone for a while", "vgpuscope reclaim snooze ml/notebook-0 --for 7d"),
     ("exempt", "never take a workload's GPUs", "vgpuscope reclaim exempt 3f2a91c0"),
     ("resume", "end a snooze or an exemption", "vgpuscope reclaim resume ml/notebook-0"),
-    ("restore", "put back what was there", "vgpuscope reclaim restore ml/notebook-0"),
+    ("restore", "undo the change that freed the GPUs", "vgpuscope reclaim restore ml/notebook-0"),
 )
 _SWITCHES = (
     ("stop", "stop: no action is taken until `start`"),

@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
 COMMAND = Command(
     name="standalone",
     synopsis="standalone",
-    help=f"all of it for one GPU server; console on :{ANALYZER_PORT}",
+    help=f"agent and analyzer of one server, console on :{ANALYZER_PORT}",
     description="Run the agent and the analyzer with its console on one GPU server, without Kubernetes and without "
     "Prometheus. Ctrl-C ends both. Both log to standard error.",
     examples=(

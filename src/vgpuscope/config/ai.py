@@ -20,7 +20,7 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Protocol of the language model. compatible: any server with OpenAI's chat completions, such "
             "as vLLM or Ollama.",
-            extra={"flag": None, "unset": "told from ai.api_url"},
+            extra={"flag": None, "unset": "derived from ai.api_url"},
         ),
     ] = None
     api_url: Annotated[

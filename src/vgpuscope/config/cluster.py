@@ -33,8 +33,8 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scheduler_metrics: Annotated[
         Literal["auto", "on", "off"],
         Meta(
-            description="Whether to publish hami_scheduler_*, which are estimates. auto: unless a vgpuscope extender "
-            f"runs in the cluster, which measures them: its lease {EXTENDER_LEASE} was renewed in the last minute.",
+            description="Whether to publish hami_scheduler_*, which are estimates. auto: only if no vgpuscope extender "
+            f"runs in the cluster, that is, the lease {EXTENDER_LEASE} was not renewed in the last minute.",
         ),
     ] = "auto"
     web_config_file: WebConfigFile = None

@@ -72,13 +72,13 @@ class ExtenderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = "hami-scheduler"
     node_scheduler_policy: Annotated[
         NodePolicy,
-        Meta(description="Which node is preferred, unless the pod's annotation hami.io/node-scheduler-policy says it."),
+        Meta(description="Which node is preferred, unless the pod's annotation hami.io/node-scheduler-policy sets it."),
     ] = "binpack"
     gpu_scheduler_policy: Annotated[
         str,
         Meta(
             description="Which GPUs of a node are preferred, unless the pod's annotation hami.io/gpu-scheduler-policy "
-            "says it: binpack, spread, topology-aware, mutex or numa, or several, separated by commas.",
+            "sets it: binpack, spread, topology-aware, mutex or numa, or several, separated by commas.",
             extra={"form": "gpu_policy", "placeholder": "POLICY"},
         ),
     ] = "spread"
@@ -86,7 +86,7 @@ class ExtenderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tuple[str, ...],
         Meta(
             description="Networks that may call /filter, /prioritize and /bind, in CIDR notation, separated by commas. "
-            "Programs on the same machine always may. With users or tokens in the web configuration, the role "
+            "Programs on the same machine are always allowed. With users or tokens in the web configuration, the role "
             "operate is needed instead.",
             extra={"form": "networks", "placeholder": "LIST", "unset": "none"},
         ),

@@ -76,7 +76,7 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Action,
         Meta(
             description="control: call the control service for each GPU. scale: scale the owner of the pod to zero, "
-            "stop its notebook, suspend its job, or evict the pod. notify: tell the owner only.",
+            "stop its notebook, suspend its job, or evict the pod. notify: only notify the owner.",
             extra={"flag": None},
         ),
     ] = "control"

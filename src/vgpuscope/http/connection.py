@@ -32,7 +32,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     parsed_at_once: int = 16 * 1024  # bytes that are parsed between two checks of these lengths
 
 
-class Connection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """One connection, with limits on how long a client may take and how much it may send."""
 
     guard: "Guard | None" = None
@@ -51,7 +51,9 @@ class Connection(HttpToolsProtocol):
     longer: Mapping[str, int] = {}  # bytes of a request, for paths that accept more than the limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        others = [one for one in self.connections if isinstance(one, Connection) and not one.transport.is_closing()]
+        others = [
+            one for one in self.connections if isinstance(one, LimitedConnection) and not one.transport.is_closing()
+        ]
         super().connection_made(transport)
         self._waiting_since = self._quiet_since = self.loop.time()
         self.peer = places.peer_of(self.client)
@@ -60,7 +62,7 @@ class Connection(HttpToolsProtocol):
         else:
             transport.abort()
 
-    def _take_place(self, others: "Sequence[Connection]") -> None:
+    def _take_place(self, others: "Sequence[LimitedConnection]") -> None:
         limits = self.limits
         found = places.room(others, self.peer, most=limits.most, per_peer=limits.per_peer, reserved=limits.reserved)
         if found.close is not None:

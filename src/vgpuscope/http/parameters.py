@@ -150,7 +150,7 @@ def _one(param: Param, text: str) -> Any:
     if param.choices and value not in param.choices:
         raise _no_choice(param, text)
     if param.pattern and not re.fullmatch(param.pattern, text):
-        raise QueryInvalid(f"{param.name} has another form (got {text[:80]!r})", hint=param.help)
+        raise QueryInvalid(f"{param.name} has an invalid format (got {text[:80]!r})", hint=param.help)
     if param.type in {"integer", "number"} and not _within(param, value):
         raise QueryInvalid(f"{param.name} must be {_range(param)} (got {text[:80]})")
     return value

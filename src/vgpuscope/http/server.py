@@ -9,7 +9,7 @@ import uvicorn
 
 from vgpuscope.http import address
 from vgpuscope.http.app import App
-from vgpuscope.http.connection import Connection, ConnectionLimits
+from vgpuscope.http.connection import ConnectionLimits, LimitedConnection
 
 if TYPE_CHECKING:  # an agent without a web configuration does not need it
     from vgpuscope.http.guard import Guard
@@ -74,7 +74,7 @@ class _Uvicorn(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Connection,
+                http=LimitedConnection,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -116,7 +116,7 @@ class _Uvicorn(uvicorn.Server):
     async def _look_around(self) -> None:
         now = asyncio.get_running_loop().time()
         for connection in list(self.server_state.connections):
-            if isinstance(connection, Connection):
+            if isinstance(connection, LimitedConnection):
                 connection.judge(now)
         if self._guard and self._guard.refresh():
             self.config.encoded_headers = list(self._guard.web.headers)
@@ -137,8 +137,8 @@ class _Uvicorn(uvicorn.Server):
         self.servers = [server]
         await _closed(before)
 
-    def _connection(self) -> Connection:
-        connection = Connection(config=self.config, server_state=self.server_state, app_state={})
+    def _connection(self) -> LimitedConnection:
+        connection = LimitedConnection(config=self.config, server_state=self.server_state, app_state={})
         connection.guard, connection.limits, connection.longer = self._guard, self._limits, self._app.longest
         return connection
 

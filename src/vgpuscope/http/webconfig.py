@@ -172,7 +172,7 @@ def check_kept(before: WebConfig, after: WebConfig, path: str) -> None:
     """WebConfigInvalid if a reload would remove the last credential or TLS, and the file does not ask for that."""
     lost = before.protections - after.protections
     if lost and not after.unguarded:
-        raise WebConfigInvalid(f"{path}: without {' and '.join(sorted(lost))}, which a reload keeps", hint=_ON_PURPOSE)
+        raise WebConfigInvalid(f"{path}: a reload must not remove {' and '.join(sorted(lost))}", hint=_ON_PURPOSE)
 
 
 _ON_PURPOSE = "If that is intended, add `unguarded: true` to the file; see docs/security.md."
@@ -286,7 +286,7 @@ def _as_path(content: bytes) -> Iterator[str]:
 def _versions(context: ssl.SSLContext, tls: _Tls) -> None:
     for key, name in (("min_version", tls.min_version), ("max_version", tls.max_version)):
         if name not in _VERSIONS:
-            raise _wrong(f"tls_server_config.{key}", f"{name!r} is not offered; TLS12 and TLS13 are")
+            raise _wrong(f"tls_server_config.{key}", f"{name!r} is not supported; use TLS12 or TLS13")
     if _VERSIONS[tls.min_version] > _VERSIONS[tls.max_version]:
         raise _wrong("tls_server_config.min_version", "above max_version")
     context.minimum_version = _VERSIONS[tls.min_version]
@@ -313,7 +313,7 @@ def _suites(context: ssl.SSLContext, tls: _Tls) -> None:
 def _curve(context: ssl.SSLContext, tls: _Tls) -> None:
     at = "tls_server_config.curve_preferences"
     if len(tls.curve_preferences) > 1:
-        raise _wrong(at, "Python can hold to one curve only; name one or leave the key out")
+        raise _wrong(at, "only one curve is supported; give one or omit the key")
     for name in tls.curve_preferences:
         if name not in _CURVES:
             raise _wrong(at, f"{name!r} is not one of {', '.join(_CURVES)}")
@@ -326,7 +326,7 @@ def _curve(context: ssl.SSLContext, tls: _Tls) -> None:
 def _clients(context: ssl.SSLContext, tls: _Tls, files: WebConfigFiles) -> None:
     at = "tls_server_config.client_auth_type"
     if tls.client_auth_type in {"RequestClientCert", "RequireAnyClientCert"}:
-        raise _wrong(at, f"{tls.client_auth_type} takes certificates unverified; say RequireAndVerifyClientCert")
+        raise _wrong(at, f"{tls.client_auth_type} accepts unverified certificates; use RequireAndVerifyClientCert")
     if tls.client_auth_type not in _CLIENT_AUTH:
         raise _wrong(at, f"{tls.client_auth_type!r} is not one of {', '.join(k for k in _CLIENT_AUTH if k)}")
     context.verify_mode = _CLIENT_AUTH[tls.client_auth_type]
@@ -364,7 +364,7 @@ def _ssl_reason(e: Exception) -> str:
 
 def _headers(http: _Http) -> tuple[tuple[bytes, bytes], ...]:
     if http.http2:
-        raise _wrong("http_server_config.http2", "HTTP/2 is not served here; leave the key out or say false")
+        raise _wrong("http_server_config.http2", "HTTP/2 is not supported; omit the key or set it to false")
     for name, value in http.headers.items():
         at = f"http_server_config.headers.{name}"
         if name not in _HEADERS:

@@ -162,9 +162,9 @@ class ExtenderStandby(ScopeError):
 class ExtenderNotSynced(ScopeError):
     code = "EXTENDER_NOT_SYNCED"
     meaning = (
-        "The extender leads, but has not listed nodes, pods and quotas since then. It decides nothing until it has."
+        "The extender became the leader and has not listed nodes, pods and quotas yet. It makes no decision until then."
     )
-    hint = "This takes seconds. If it does not end, /readyz names what is missing: often a right, or the API server."
+    hint = "This takes seconds. If it takes longer, /readyz names what is missing: often RBAC, or the API server."
     status = 503
     retryable = True
 
@@ -205,7 +205,7 @@ class HistoryDown(ScopeError):
 class RowRefused(ScopeError):
     code = "HISTORY_REFUSED"
     meaning = "The store works, but rejected one result or decision because of its content. Only that one is lost."
-    hint = "The message has the database's own words. Please report it, with the log."
+    hint = "The message contains the database's error. Please report it, with the log."
 
 
 class CallFailed(ScopeError):
@@ -288,7 +288,7 @@ class AiAnswerTooLarge(AiFailed):
 class CallRefused(CallFailed):
     code = "CALL_REFUSED"
     meaning = "A change of the cluster was refused, and trying again would not help. Nothing was changed."
-    hint = "The message says why: a missing right, an object that is gone, or one that was changed since."
+    hint = "The message says why: a missing permission, an object that is gone, or one that was changed since."
     status = 409
     retryable = False
 
@@ -338,7 +338,7 @@ class HistoryAbsent(ScopeError):
 
 class FollowerLate(ScopeError):
     code = "FOLLOWER_LATE"
-    meaning = "Something that follows from an analysis (page, log, store) was not done within its deadline."
+    meaning = "A step after an analysis (metrics page, log table, store) did not end within its deadline."
     hint = "/health names the follower; the others ran. Look for a slow disk or database, or too little CPU."
     status = 503
     retryable = True
@@ -365,7 +365,7 @@ class DriverFailed(SourceDown):
     meaning = "NVML returns an error for every GPU (driver unloaded, version mismatch, permission lost)."
     hint = (
         "`nvidia-smi` on the node shows the same error. The agent reconnects automatically when the driver is back. "
-        "After an upgrade of the driver, restart the agent: only then it loads the new library."
+        "After an upgrade of the driver, restart the agent, so that it loads the new library."
     )
 
 
@@ -461,7 +461,7 @@ class CgroupsUnknown(SourceDown):
 class CgroupsHung(SourceDown):
     code = "CGROUPS_HUNG"
     meaning = "Reading the cgroups of containers did not end in time; their CPU, memory and I/O are not known now."
-    hint = "The kernel holds the reader. Everything else is read as before; the agent retries."
+    hint = "The kernel does not return from the read. All other values are still read; the agent retries."
 
 
 class KubeUnreadable(SourceDown):
@@ -479,7 +479,7 @@ class KubeForbidden(KubeUnreadable):
 class KubeUnwritten(ScopeError):
     code = "KUBE_UNWRITTEN"
     meaning = "The API server rejected a change, or did not answer: then it is not known whether the change was made."
-    hint = "The message holds the server's own words; the object itself shows whether it was changed."
+    hint = "The message contains the server's error; the object itself shows whether it was changed."
     status = 502
     retryable = True
 

@@ -17,7 +17,7 @@ class _Strict(_Loader):  # type: ignore[misc]
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 

@@ -225,11 +225,11 @@ def _workspace(directory: str | None) -> Iterator[Path]:
         return
     root = Path(directory).absolute()
     if len(str(root / PLANS[0].name / "pod-resources" / "kubelet.sock")) > _LONGEST_SOCKET:
-        raise CannotStart(f"{root} is too long a path for Unix sockets; say a shorter one")
+        raise CannotStart(f"{root} is too long for Unix sockets; use a shorter path")
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
-            raise CannotStart(f"{root} is not empty; say another directory, or none")
+            raise CannotStart(f"{root} is not empty; use another directory, or omit --directory")
     except OSError as e:
         raise CannotStart(f"{root}: {e.strerror}") from e
     yield root

@@ -93,7 +93,7 @@ def print_event(console: Console, event: NewsEvent) -> None:
 _SHOWN = (
     ("results", "analyzer", "every GPU and tenant: score, verdict"),
     ("waste", "analyzer", "who let GPU-hours pass idle in 24 h"),
-    ("reclaim --url", "analyzer", "idle pods, on their way to lose GPUs"),
+    ("reclaim --url", "analyzer", "reclaim cases of idle pods"),
     ("doctor --analyzer", "analyzer", "can these numbers be trusted?"),
     ("top", "hami-a", "a node, live"),
     ("nodes", "cluster", "what is allocated, what still fits"),

@@ -81,7 +81,7 @@ class KubeReclaimer:
             if done is not None:
                 break
         else:
-            raise CallFailed(f"{target} changes all the time; it will be tried again")
+            raise CallFailed(f"{target} keeps changing; the call is retried")
         note = f"What was there is put back: {told(done.after)}."
         await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
         return done

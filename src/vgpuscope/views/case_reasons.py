@@ -30,7 +30,7 @@ CHINESE_REASONS: Mapping[str, str] = {  # why a case is in its state
     "call_refused": "调用被拒绝",
     "notice_failed": "未能通知所有者",
     "owner_agreed": "所有者同意归还 GPU",
-    "owner_in_use": "同一控制器的另一个 Pod 正在使用",
+    "owner_in_use": "同一所有者的另一个 Pod 正在使用",
     "restore_refused": "未能恢复原状",
     "restoring": "正在恢复原状",
 }

@@ -24,7 +24,7 @@ STATUS_NAMES: dict[Status, str] = {
     "high": "高利用率",
     "unknown": "未知",
 }
-VERDICT_NAMES: dict[Verdict, str] = {"in_use": "使用中", "idle": "空闲（有证据）", "unknown": "无法判断"}
+VERDICT_NAMES: dict[Verdict, str] = {"in_use": "使用中", "idle": "空闲（有证据）", "unknown": "未知"}
 CLASS_NAMES: dict[UseClass, str] = {
     "busy": "繁忙",
     "busy-unproductive": "繁忙但低效（CUDA kernel 一直在运行，只用到很少的 SM）",
@@ -113,7 +113,7 @@ REASON_NAMES: dict[str, ChineseReason] = {
         "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。",
     ),
     "SCHED_DEVICE_CORDONED": ChineseReason(
-        "GPU 已被运维人员停止调度。",
+        "GPU 已被操作员停止调度。",
         "`vgpuscope gpus` 列出这些 GPU。维护完成后，从节点注解 hami.io/device-cordon 中移除该 GPU。",
     ),
     "SCHED_DEVICE_RULE_MISMATCH": ChineseReason(
@@ -240,9 +240,9 @@ ERROR_NAMES: dict[str, str] = {
     "BODY_TOO_LARGE": "请求体超过该路径的上限，未做任何更改",
     "FORBIDDEN": "调用者已识别，但其角色或命名空间不允许此操作",
     "PEER_FORBIDDEN": "extender 不接受来自该地址的调度或绑定请求，未做任何更改",
-    "EXTENDER_STANDBY": "只有 leader 副本做调度决定，当前副本不是 leader",
-    "EXTENDER_NOT_SYNCED": "当前副本是 leader，但尚未重新列出节点、Pod 和配额，暂不做调度决定",
-    "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
+    "EXTENDER_STANDBY": "只有主副本做调度决定，当前副本不是主副本",
+    "EXTENDER_NOT_SYNCED": "当前副本是主副本，但尚未重新列出节点、Pod 和配额，暂不做调度决定",
+    "NOT_LEADER": "当前副本不是主副本，不做分析，也不接受修改",
     "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
     "AI_SDK_ABSENT": "已启用语言模型，但未安装其 SDK",
     "AI_FAILED": "语言模型返回服务器错误",
@@ -274,8 +274,8 @@ ERROR_NAMES: dict[str, str] = {
     "ALLOCATE_DIRECTORY": "无法在节点上创建或删除容器的 region 目录",
     "KUBELET_ABSENT": "没有 kubelet 的注册套接字：kubelet 已停止，或目录没有挂载",
     "KUBELET_DOWN": "kubelet 没有接受设备插件的注册",
-    "HISTORY_DOWN": "结果或调度决策的存储无法读写；分析和调度照常进行",
-    "HISTORY_REFUSED": "存储因内容拒绝了一次结果或决策；只有这一条未保存",
+    "HISTORY_DOWN": "结果或决定的存储无法读写；分析和调度照常进行",
+    "HISTORY_REFUSED": "存储因内容拒绝了一个结果或决定；只有这一条未保存",
     "SOURCE_DOWN": "数据源无法读取；缺少它的数据，其余照常提供",
     "WEB_CONFIG_INVALID": "Web 配置文件（TLS、basic auth、bearer token）无法使用",
     "RATIO_INVALID": "虚拟化比例不是大于 0 的数",

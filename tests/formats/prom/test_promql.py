@@ -105,7 +105,7 @@ def test_a_condition_chooses_series_as_an_engine_does(condition, chosen):
 
 
 def test_an_expression_that_only_an_engine_understands_is_refused_where_there_is_none():
-    with pytest.raises(ConfigInvalid, match="only an engine"):
+    with pytest.raises(ConfigInvalid, match="only with Prometheus"):
         chosen_by(parse_condition('{pod=~"\\\\pL+"}'))
 
 

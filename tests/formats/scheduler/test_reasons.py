@@ -14,9 +14,13 @@ from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.decision import BY_CODE, Reason
 
 FILES = sorted((TESTS / "fixtures" / "events").glob("*.json"))
-SAID = [(path.stem, number, event) for path in FILES for number, event in enumerate(json.loads(path.read_text()))]
+CHECK_WORDS = [
+    (path.stem, number, event) for path in FILES for number, event in enumerate(json.loads(path.read_text()))
+]
 
-each_text = pytest.mark.parametrize("event", [pytest.param(e, id=f"{stem}-{number}") for stem, number, e in SAID])
+each_text = pytest.mark.parametrize(
+    "event", [pytest.param(e, id=f"{stem}-{number}") for stem, number, e in CHECK_WORDS]
+)
 
 
 def read(event):
@@ -49,11 +53,11 @@ def test_every_reason_keeps_words_of_the_text_it_was_made_from(event):
 
 def test_every_code_is_said_by_some_known_text():
     silence = {"SCHED_NOT_TRIED"}  # what it is called when nobody said anything
-    assert {one.code for _, _, event in SAID for one in read(event)} == set(BY_CODE) - silence
+    assert {one.code for _, _, event in CHECK_WORDS for one in read(event)} == set(BY_CODE) - silence
 
 
 def test_no_text_of_kube_scheduler_is_unknown():
-    recorded = [event for stem, _, event in SAID if stem == "kube-scheduler-1.35"]
+    recorded = [event for stem, _, event in CHECK_WORDS if stem == "kube-scheduler-1.35"]
     assert len(recorded) > 40
     assert not any(one.code == "SCHED_OTHER" for event in recorded for one in read(event))
 

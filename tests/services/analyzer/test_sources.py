@@ -44,7 +44,7 @@ async def test_nothing_to_read_from_is_refused():
 async def test_a_condition_that_only_an_engine_can_tell_is_refused_for_own_scrapes_before_anything_changes():
     by_class = {"prometheus__query_condition": '{pod=~"\\\\pL+"}'}
     check_source(config(**PROMETHEUS, **by_class))
-    with pytest.raises(ConfigInvalid, match="only an engine can"):
+    with pytest.raises(ConfigInvalid, match="only with Prometheus"):
         check_source(config(**SCRAPES, **by_class))
 
 

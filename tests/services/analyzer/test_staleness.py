@@ -38,11 +38,11 @@ DATA = (
     "/api/v1/workloads",
     "/api/v1/history",
 )
-SAID = ("/health", "/api/v1/summary", "/results/stats")
+CHECK_WORDS = ("/health", "/api/v1/summary", "/results/stats")
 
 
 async def stale_words(analyzer):
-    said = [await analyzer.json(path) for path in SAID]
+    said = [await analyzer.json(path) for path in CHECK_WORDS]
     return {(one["stale_since"], one["stale_reason"]) for one in said}
 
 

@@ -90,7 +90,7 @@ def test_english_and_chinese_say_the_same():
     )
     chinese = message([item(links=LINKS)], Style(language="zh"))
     assert chinese.body == (
-        "GPU 低利用率告警\n\n"
+        "空闲 GPU 即将收回\n\n"
         "- ml/train-0\n"
         "  GPU：GPU-1 (A100)；评分 2.5%\n"
         "  空闲开始于 2027-01-15 06:00 UTC。\n"

@@ -358,7 +358,7 @@ EXPORTER = Row(
             width=12,
         ),
         lines(
-            Text("Contradictions", "矛盾"),
+            Text("Findings", "对账发现"),
             Text(
                 "Findings by kind over time. docs/reconciliation.md explains each.",
                 "各种矛盾随时间的变化。含义见 docs/reconciliation.md。",
@@ -488,10 +488,10 @@ PLUGIN = Row(
             steps=ANY_IS_BAD,
         ),
         figure(
-            Text("Nodes without limits", "没有限额的节点"),
+            Text("Nodes without limits", "没有上限的节点"),
             Text(
                 "Nodes without HAMi's library: containers share GPUs by time only, and no limit is enforced.",
-                "没有 HAMi 库的节点数：容器只按时间共享 GPU，限额不生效。",
+                "没有 HAMi 库的节点数：容器只按时间共享 GPU，上限不生效。",
             ),
             or_zero(f"count({each(d.LIMITS, node='$node')} == 0)", d.LIMITS),
             empty=NO_PLUGIN,

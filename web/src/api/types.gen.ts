@@ -2757,7 +2757,7 @@ export interface components {
         /** ReclaimPolicy */
         ReclaimPolicy: {
             /**
-             * @description control: call the control service for each GPU. scale: scale the owner of the pod to zero, stop its notebook, suspend its job, or evict the pod. notify: tell the owner only.
+             * @description control: call the control service for each GPU. scale: scale the owner of the pod to zero, stop its notebook, suspend its job, or evict the pod. notify: only notify the owner.
              * @enum {unknown}
              */
             action?: "control" | "notify" | "scale";

@@ -140,7 +140,7 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   "the service account of the pod": "Pod 的 service account",
   "the target with port 31993": "端口为 31993 的抓取目标",
   "none: such headers are ignored": "无：忽略此类请求头",
-  "told from ai.api_url": "由 ai.api_url 判断",
+  "derived from ai.api_url": "由 ai.api_url 判断",
   "that of the provider": "服务商的地址",
   "not known: no cost is reported": "未知：不报告费用",
   "none: no notices are sent": "无：不发送通知",

@@ -208,7 +208,7 @@ def _chosen(annotations: Mapping[str, str]) -> list[_Allocation]:
         raise AnnotationMalformed(f"{_MIGS}: more than {_MOST} instances")
     places = {(one.container_index, one.device_index) for one in found}
     if len(places) != len(found) or not all(one.valid() for one in found):
-        raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")
+        raise AnnotationMalformed(f"{_MIGS}: an instance is listed twice, has no complete name, or is misplaced")
     return found
 
 

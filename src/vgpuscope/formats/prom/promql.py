@@ -88,11 +88,11 @@ def _pattern(matcher: Matcher) -> re.Pattern[str]:
         return re.compile(re.escape(matcher.value))
     found = re2.read(matcher.value)
     if not found.exact:
-        raise _wrong(f"{{{matcher}}}", "own scrapes cannot tell classes of Unicode (\\p); only an engine can")
+        raise _wrong(f"{{{matcher}}}", "Unicode classes (\\p) are supported only with Prometheus")
     try:
         return re.compile(found.python)
     except (re.error, RecursionError, OverflowError) as e:
-        raise _wrong(f"{{{matcher}}}", f"it is too much for own scrapes ({e}); an engine may take it") from e
+        raise _wrong(f"{{{matcher}}}", f"Python cannot compile it ({e}); use Prometheus instead") from e
 
 
 def selector(name: str, matchers: Iterable[Matcher]) -> str:
@@ -191,7 +191,7 @@ class MatrixRow(Struct, gc=False):
         try:
             return _decoded(_SAMPLES, self.values)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-            raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
+            raise AnswerUnreadable(f"samples that are not numbers: {e}") from e
 
 
 class PromAnswer(Struct, Generic[T], frozen=True):

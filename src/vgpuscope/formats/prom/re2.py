@@ -158,7 +158,7 @@ class _Reader:
         if group.bar:
             raise ValueError(f"there is nothing for {operator} to repeat")
         if group.repeated:
-            raise ValueError(f"{operator} stands behind another operator")
+            raise ValueError(f"{operator} follows another operator")
         repeats = group.repeats.pop() * times
         if repeats > _MOST:
             raise ValueError(f"{operator}: at most {_MOST} repetitions are allowed")
@@ -254,7 +254,7 @@ class _Reader:
             self._at += 1
             high = self._one(start)
         if high < low:
-            raise ValueError(f"the range {low}-{high} is upside down")
+            raise ValueError(f"the range {low}-{high} has its ends swapped")
         return f"{re.escape(low)}-{re.escape(high)}", False
 
     def _one(self, start: int) -> str:

@@ -1,4 +1,4 @@
-"""Tracks → cases: each physical GPU or MIG instance once, with its numbers and its tenants.
+"""Tracks → judged GPUs: each physical GPU or MIG instance once, with its numbers and its tenants.
 
 A GPU may have tracks from several exporters, from replicas of one exporter, and from each pod that shares it. It is
 still one GPU.
@@ -228,7 +228,7 @@ def _sum(one: Stat, two: Stat) -> Stat:
 
 
 def case_of(tracks: list[Track], context: AnalysisContext) -> JudgedGpu | None:
-    """The case of one GPU or instance; None if only pods that have ended were seen on it."""
+    """The data of one GPU or MIG instance to judge; None if only pods that have ended were seen on it."""
     if len(tracks) == 1 and not tracks[0].own:
         return _plain_case(tracks[0], context)
     tracks = _one_of_each(tracks, context)

@@ -121,12 +121,12 @@ class NodeLocks:
         try:
             lock = decode_lock(text)
         except AnnotationMalformed as e:
-            log.warning("lock of a node cannot be read and is void", extra=fields(err=str(e), error_code=e.code))
+            log.warning("node lock is malformed and is ignored", extra=fields(err=str(e), error_code=e.code))
             return None
         if (lock.namespace, lock.pod) == pod or self._wall() - lock.since > self._expires:
             return None
         if lock.pod and await self._over(lock, node):
-            log.info("lock of a pod that is not being bound is void", extra=fields(node=node, pod=lock.pod))
+            log.info("node lock of a pod that is not being bound is ignored", extra=fields(node=node, pod=lock.pod))
             return None
         return lock
 

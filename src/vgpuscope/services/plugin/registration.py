@@ -83,7 +83,7 @@ class Registration:
         if self._side.followers or self._clock() - self._at < self._patience:
             return False
         self._patience = min(self._patience * 2, _UNFOLLOWED[1])
-        log.warning("the kubelet does not follow our devices; is there another plugin for them?")
+        log.warning("the kubelet does not watch our devices; another device plugin may have registered them")
         return True
 
     async def _register(self, kubelet: tuple[int, int]) -> None:

@@ -11,6 +11,6 @@ EXTENDER = ServiceKind(
     gives="log of decisions",
     content="decisions",
     start="vgpuscope extender",
-    ask="vgpuscope why NAMESPACE/POD",
+    ask="vgpuscope why NAMESPACE/POD --url",
 )
-FIT = EXTENDER._replace(path="/api/v1/fit", gives="books", content="a fit", ask="vgpuscope fit -f FILE --url")
+FIT = EXTENDER._replace(path="/api/v1/fit", gives="allocation data", content="a fit", ask="vgpuscope fit -f FILE --url")

@@ -108,8 +108,8 @@ ATTENTION: dict[AttentionKind, Pair] = {
     "idle-tenant": ("Idle tenant on a busy GPU", "繁忙 GPU 上的空闲租户"),
     "stalled": ("Stalled", "疑似停滞"),
     "pending-long": ("Waiting for long", "长时间等待"),
-    "finding": ("Contradiction", "数据矛盾"),
-    "unattributed": ("Memory of no known container", "无法归属的显存"),
+    "finding": ("Finding", "对账发现"),
+    "unattributed": ("Memory of no known container", "未归属的显存"),
 }
 EVENT: dict[EventKind, Pair] = {
     "verdict": ("Verdict changed", "判定变化"),

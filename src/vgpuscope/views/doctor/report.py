@@ -16,7 +16,7 @@ from vgpuscope.model.doctor import (
 )
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.words import Words
-from vgpuscope.views.doctor.words import FACT_NAMES, REASONS, SAID, STAGE_NAMES
+from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE_NAMES
 
 _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")
 _LONGEST = 300  # characters of an example, which others wrote
@@ -29,7 +29,7 @@ def report(checks: Sequence[Check], *, at: str, version: str, place: Place, seco
 
 def merged(own: DoctorReport, other: DoctorReport) -> DoctorReport:
     """A report in which what was skipped here is taken from a report that was made elsewhere."""
-    elsewhere = {one.code: one for one in other.findings if one.code in SAID and one.status != "skipped"}
+    elsewhere = {one.code: one for one in other.findings if one.code in CHECK_WORDS and one.status != "skipped"}
     findings = tuple(elsewhere.get(one.code, one) if one.status == "skipped" else one for one in own.findings)
     return _reported(findings, at=own.at, version=own.version, place=own.place, seconds=own.seconds)
 
@@ -68,7 +68,7 @@ def worst(statuses: Sequence[Status]) -> Status:
 
 
 def _finding(check: Check) -> DoctorFinding:
-    said, judgement = SAID[check.code], check.judgement
+    said, judgement = CHECK_WORDS[check.code], check.judgement
     found = judgement.status in {"warn", "fail"}
     cause = _filled(said.cause, judgement.numbers) if found else None
     if judgement.missing is not None:

@@ -34,7 +34,7 @@ STAGE_NAMES: Final[dict[Stage, Words]] = {
     "labels": Words("labels", "标签"),
     "units": Words("units", "单位"),
     "freshness": Words("freshness", "时效"),
-    "rights": Words("API and rights", "API 与权限"),
+    "rights": Words("API and permissions", "API 与权限"),
     "scheduler": Words("scheduler", "调度"),
     "analyzer": Words("analyzer", "分析器"),
     "history": Words("history", "历史"),
@@ -65,19 +65,19 @@ FACT_NAMES: Final[dict[FactName, Words]] = {
 }
 REASONS: Final[dict[Reason, Words]] = {
     "not-given": Words(
-        "Not looked at: no address of {fact} was given, and none answers at the default one.",
+        "Not checked: no address of {fact} was given, and none answers at the default one.",
         "未检查：没有给出{fact}的地址，默认地址也没有应答。",
     ),
-    "no-answer": Words("Not looked at: {fact} does not answer.", "未检查：{fact}没有应答。"),
-    "refused": Words("Not looked at: {fact} rejects the credentials.", "未检查：{fact}拒绝了凭据。"),
+    "no-answer": Words("Not checked: {fact} does not answer.", "未检查：{fact}没有应答。"),
+    "refused": Words("Not checked: {fact} rejects the credentials.", "未检查：{fact}拒绝了凭据。"),
     "wrong-service": Words(
-        "Not looked at: another service answers at the address of {fact}.", "未检查：{fact}的地址上应答的是另一个服务。"
+        "Not checked: another service answers at the address of {fact}.", "未检查：{fact}的地址上应答的是另一个服务。"
     ),
-    "unreadable": Words("Not looked at: the answer of {fact} cannot be read.", "未检查：无法读取{fact}的应答。"),
-    "not-here": Words("Not looked at: this place has no {fact}.", "未检查：此处没有{fact}。"),
+    "unreadable": Words("Not checked: the answer of {fact} cannot be read.", "未检查：无法读取{fact}的应答。"),
+    "not-here": Words("Not checked: not available here ({fact}).", "未检查：此处没有{fact}。"),
     "no-data": Words("Nothing to judge: {fact} has no such data.", "没有可判断的数据：{fact}中没有这类数据。"),
     "elsewhere": Words(
-        "Not looked at: this is known only with {fact} and its API.", "未检查：只有通过{fact}及其 API 才能得知。"
+        "Not checked: this is known only with {fact} and its API.", "未检查：只有通过{fact}及其 API 才能得知。"
     ),
     "internal": Words("The check itself failed. Please report it.", "检查本身出错，请报告此问题。"),
 }
@@ -85,7 +85,7 @@ REASONS: Final[dict[Reason, Words]] = {
 _W = Words
 _ENGINE_ACTIVE: Final = m.GPU_ENGINE_ACTIVE.alias("dcgm").name
 _SM_ACTIVE: Final = m.GPU_SM_ACTIVE.alias("dcgm").name
-SAID: Final[dict[str, CheckWords]] = {
+CHECK_WORDS: Final[dict[str, CheckWords]] = {
     # ── driver ──────────────────────────────────────────────────────────────────────────────────────────────────
     "DRIVER_LIBRARY_MISSING": CheckWords(
         _W("The driver's library can be loaded", "能够加载驱动库"),
@@ -129,7 +129,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("GPUs are healthy", "GPU 健康"),
         _W(
             "{count:GPU is|GPUs are} lost, in need of a reset, or silent.",
-            "{count} 个 GPU 丢失、需要复位或没有应答。",
+            "{count} 张 GPU 丢失、需要复位或没有应答。",
         ),
         _W("Drain the node, then reset the GPU or restart the node.", "先排空节点，再复位 GPU 或重启节点。"),
         ("kubectl drain NODE --ignore-daemonsets", "nvidia-smi --gpu-reset -i INDEX"),
@@ -151,7 +151,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("MIG instances have a utilisation", "MIG 实例有利用率"),
         _W(
             "{count:MIG instance has|MIG instances have} no profiling metric. NVML defines no utilisation for "
-            "MIG, so it looks idle or is missing.",
+            "MIG, so the value is 0 or missing.",
             "{count} 个 MIG 实例没有性能剖析指标。NVML 对 MIG 不定义利用率，因此它们看起来空闲或缺失。",
         ),
         _W(
@@ -169,7 +169,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "{count:GPU has|GPUs have} no profiling counters that the driver can read (GPM: Hopper and later), and no "
             "dcgm-exporter reports them. SM activity is not known, so `busy-unproductive` is never found there.",
-            "{count} 个 GPU 没有驱动可读的性能剖析计数器（GPM：Hopper 及更新），也没有 dcgm-exporter 报告它们。"
+            "{count} 张 GPU 没有驱动可读的性能剖析计数器（GPM：Hopper 及更新），也没有 dcgm-exporter 报告它们。"
             "SM 活跃度未知，因此在这些 GPU 上不会判为 `busy-unproductive`。",
         ),
         _W(
@@ -186,7 +186,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "The driver has no profiling counters for the agent on {count:GPU|GPUs}. no-symbols: the driver is too old "
             "for GPM. no-permission: the agent may not read them. failed: the driver answers with an error. no-values: "
             "no value of the last sample can be used.",
-            "驱动没有向 agent 提供 {count} 个 GPU 的性能剖析计数器。no-symbols：驱动太旧，没有 GPM；"
+            "驱动没有向 agent 提供 {count} 张 GPU 的性能剖析计数器。no-symbols：驱动太旧，没有 GPM；"
             "no-permission：agent 无权读取；failed：驱动返回错误；no-values：最近一次采样没有可用的数值。",
         ),
         _W(
@@ -201,8 +201,8 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("Calls for profiling counters return", "读取性能剖析计数器的调用能够返回"),
         _W(
             "A call for profiling counters did not return, so the agent has switched them off for {count:GPU|GPUs}. "
-            "All other values go on.",
-            "一次读取性能剖析计数器的调用没有返回，agent 已对 {count} 个 GPU 停止读取。其他数值不受影响。",
+            "All other values are still read.",
+            "一次读取性能剖析计数器的调用没有返回，agent 已对 {count} 张 GPU 停止读取。其他数值不受影响。",
         ),
         _W(
             "Look for XIDs in the kernel log, update the driver, and restart the agent. Until then, use `--dcgm auto`.",
@@ -215,7 +215,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "On {count:GPU|GPUs} the memory of MIG instances could not be read after profiling began. The agent has "
             "switched profiling off there.",
-            "在 {count} 个 GPU 上，开始性能剖析后无法再读取 MIG 实例的显存。agent 已在这些 GPU 上停止性能剖析。",
+            "在 {count} 张 GPU 上，开始性能剖析后无法再读取 MIG 实例的显存。agent 已在这些 GPU 上停止性能剖析。",
         ),
         _W(
             "Update the driver, then restart the agent. Until then, start it with `--dcgm auto`.",
@@ -228,7 +228,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "{count:GPU is|GPUs are} busy, and HAMi's monitor shows 0 for every container there. On Blackwell, "
             "the old call for the use of a process returns 0.",
-            "{count} 个 GPU 处于繁忙状态，而 HAMi 监控对其上的每个容器都显示 0。在 Blackwell 上，"
+            "{count} 张 GPU 处于繁忙状态，而 HAMi 监控对其上的每个容器都显示 0。在 Blackwell 上，"
             "旧的进程利用率接口返回 0。",
         ),
         _W(
@@ -264,9 +264,9 @@ SAID: Final[dict[str, CheckWords]] = {
     "REGION_LAYOUT_UNKNOWN": CheckWords(
         _W("Region files have a known layout", "region 文件布局已知"),
         _W(
-            "Region files have a size or version of no known HAMi release. Their containers have no limits and "
-            "no own use.",
-            "region 文件的大小或版本不属于任何已知的 HAMi 版本，相应容器没有限额和自身用量。",
+            "Region files have a size or version of no known HAMi release. Limits and use of their containers are "
+            "unknown.",
+            "region 文件的大小或版本不属于任何已知的 HAMi 版本，相应容器的上限和自身用量未知。",
         ),
         _W(
             "Compare the versions of HAMi's library and of vgpuscope. Send one file with a bug report.",
@@ -301,12 +301,12 @@ SAID: Final[dict[str, CheckWords]] = {
         ),
     ),
     "MEMORY_OVER_LIMIT": CheckWords(
-        _W("Containers stay within their memory limit", "容器显存未超过限额"),
+        _W("Containers stay within their memory limit", "容器显存未超过上限"),
         _W(
             "{count:container uses|containers use} more memory than the limit. CUDA contexts (100-500 MB) are "
             "not limited by every HAMi release; more than that means that the limit is not enforced.",
-            "{count} 个容器使用的显存超过限额。并非所有 HAMi 版本都限制 CUDA 上下文（100–500 MB）；"
-            "超出更多说明限额未生效。",
+            "{count} 个容器使用的显存超过上限。并非所有 HAMi 版本都限制 CUDA 上下文（100–500 MB）；"
+            "超出更多说明上限未生效。",
         ),
         _W(
             "Leave room for contexts in the request. Check that libvgpu.so is loaded and `CUDA_DISABLE_CONTROL` "
@@ -524,14 +524,14 @@ SAID: Final[dict[str, CheckWords]] = {
         ),
         _W(
             "Raise the memory limit, then look for a leak: dcgm-exporter is known for one, and a restart each "
-            "day helps until it is mended.",
-            "先提高内存限额，再查找泄漏：dcgm-exporter 有已知的泄漏，修复之前可每天重启一次。",
+            "day helps until it is fixed.",
+            "先提高内存上限，再查找泄漏：dcgm-exporter 有已知的泄漏，修复之前可每天重启一次。",
         ),
         ("kubectl top pod -A | grep -E 'dcgm|vgpuscope|hami'",),
     ),
     "VERSIONS_DIFFER": CheckWords(
-        _W("All parts have one version", "各部分版本一致"),
-        _W("Parts of {versions} versions run.", "正在运行 {versions} 个不同版本的部件。"),
+        _W("All services have one version", "各服务版本一致"),
+        _W("Services of {versions} versions run.", "正在运行的服务有 {versions} 个不同版本。"),
         _W("Complete the upgrade. During a roll-out this is normal.", "完成升级。滚动升级期间属于正常情况。"),
         ("kubectl rollout status -n vgpuscope ds/vgpuscope-agent",),
     ),
@@ -545,7 +545,7 @@ SAID: Final[dict[str, CheckWords]] = {
     "PROMETHEUS_WRONG_SERVICE": CheckWords(
         _W("Prometheus' address is that of a PromQL engine", "Prometheus 地址指向 PromQL 引擎"),
         _W(
-            "Something answers at the address of Prometheus that is no PromQL engine: another service or a login page.",
+            "The address of Prometheus belongs to another service or a login page, not to a PromQL engine.",
             "Prometheus 地址上应答的不是 PromQL 引擎，而是另一个服务或登录页面。",
         ),
         _W(
@@ -561,7 +561,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "Prometheus 有应答但没有任何抓取目标：服务发现没有找到任何对象。",
         ),
         _W(
-            "Check the ServiceMonitors' labels against serviceMonitorSelector, and Prometheus' own rights.",
+            "Check the ServiceMonitors' labels against serviceMonitorSelector, and Prometheus' own permissions.",
             "对照 serviceMonitorSelector 检查 ServiceMonitor 的标签，以及 Prometheus 自身的权限。",
         ),
         ("kubectl get servicemonitor -A", "kubectl get prometheus -A -o jsonpath='{..serviceMonitorSelector}'"),
@@ -682,11 +682,11 @@ SAID: Final[dict[str, CheckWords]] = {
     ),
     # ── labels ──────────────────────────────────────────────────────────────────────────────────────────────────
     "HONOR_LABELS_OFF": CheckWords(
-        _W("Series name the tenant in `pod`", "序列的 pod 标签是使用者"),
+        _W("Series name the tenant in `pod`", "序列的 pod 标签是租户"),
         _W(
             "honor_labels is off for {jobs}: `pod` is the exporter's pod, and the tenant is in `exported_pod`. "
             "vgpuscope understands that; most dashboards do not.",
-            "作业 {jobs} 未启用 honor_labels：pod 是 exporter 的 Pod，使用者在 exported_pod 中。vgpuscope "
+            "作业 {jobs} 未启用 honor_labels：pod 是 exporter 的 Pod，租户在 exported_pod 中。vgpuscope "
             "能够识别，但大多数仪表盘不能。",
         ),
         _W(
@@ -716,7 +716,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "The series of {count:GPU|GPUs} change between labels with a pod and labels without. Every change "
             "is a new series, and each has gaps.",
-            "{count} 个 GPU 的序列在有 Pod 标签与无 Pod 标签之间来回变化，每次变化都产生新序列并留下空隙。",
+            "{count} 张 GPU 的序列在有 Pod 标签与无 Pod 标签之间来回变化，每次变化都产生新序列并留下空隙。",
         ),
         _W(
             "dcgm-exporter loses the PodResources socket from time to time. Update it, or use vgpuscope's agent.",
@@ -731,7 +731,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "有 {count} 个 Pod 只知道 UID：agent 能看到其进程，但读不到名称。",
         ),
         _W(
-            "Give the agent a source of pods (--pods kube or kubelet), and its rights.",
+            "Give the agent a source of pods (--pods kube or kubelet), and permission to read it.",
             "为 agent 配置 Pod 来源（--pods kube 或 kubelet）及相应权限。",
         ),
     ),
@@ -740,7 +740,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "On {count:GPU|GPUs} every pod shows the same number: dcgm-exporter copies the GPU's value to each "
             "pod (time-slicing or MPS).",
-            "在 {count} 个 GPU 上所有 Pod 显示相同的数值：dcgm-exporter 把整卡的值复制给了每个 Pod（时间片或 MPS）。",
+            "在 {count} 张 GPU 上所有 Pod 显示相同的数值：dcgm-exporter 把整卡的值复制给了每个 Pod（时间片或 MPS）。",
         ),
         _W(
             "Never add these series up. vgpuscope's agent measures each container by its processes.",
@@ -763,7 +763,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("query_condition selects GPUs", "query_condition 能选中 GPU"),
         _W(
             "prometheus.query_condition matches none of {count} GPU series.",
-            "prometheus.query_condition 与 {count} 个 GPU 序列都不匹配。",
+            "prometheus.query_condition 与 {count} 张 GPU 序列都不匹配。",
         ),
         _W(
             "Remove one matcher after another, and compare with the labels that Prometheus shows.",
@@ -774,7 +774,7 @@ SAID: Final[dict[str, CheckWords]] = {
     "UUID_UNREADABLE": CheckWords(
         _W("UUIDs of GPUs are text", "GPU 的 UUID 可读"),
         _W(
-            "{count:series has|series have} a UUID that is no text: HAMi's monitor reads the region at the "
+            "{count:series has|series have} a UUID that is not text: HAMi's monitor reads the region at the "
             "wrong place (v2.8.1 with an older library).",
             "有 {count} 个序列的 UUID 不是文本：HAMi 监控在错误的位置读取 region（v2.8.1 与旧版库混用）。",
         ),
@@ -835,7 +835,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("Numbers of a GPU are not repeated per MIG instance", "整卡数值没有按 MIG 实例重复"),
         _W(
             "On {count:GPU|GPUs} the power of the whole GPU is repeated for every MIG instance. A sum is too high.",
-            "在 {count} 个 GPU 上，整卡功率在每个 MIG 实例上重复出现，求和会偏大。",
+            "在 {count} 张 GPU 上，整卡功率在每个 MIG 实例上重复出现，求和会偏大。",
         ),
         _W(
             "Aggregate with max by (UUID) first, then add up.",
@@ -849,7 +849,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "On {count:GPU|GPUs} more memory is in use than the scheduler allocated. Used below allocated is "
             "normal: the scheduler shows what was given, the monitor what is used. Used above it means users "
             "that the scheduler does not know.",
-            "在 {count} 个 GPU 上，已用显存多于调度器的分配量。已用少于分配属于正常：调度器显示分配量，"
+            "在 {count} 张 GPU 上，已用显存多于调度器的分配量。已用少于分配属于正常：调度器显示分配量，"
             "监控显示实际用量；反之说明存在调度器不知道的使用者。",
         ),
         _W(
@@ -909,7 +909,7 @@ SAID: Final[dict[str, CheckWords]] = {
         ("kubectl get --raw /readyz?verbose",),
     ),
     "RIGHTS_MISSING": CheckWords(
-        _W("The service accounts have their rights", "服务账号具备所需权限"),
+        _W("The service accounts have their permissions", "服务账号具备所需权限"),
         _W(
             "The API server rejects {count:kind|kinds} of requests. What they show is missing; the rest works.",
             "API 服务器拒绝了 {count} 类请求。相应内容缺失，其余正常。",
@@ -934,7 +934,7 @@ SAID: Final[dict[str, CheckWords]] = {
     "CLUSTER_EXPORTER_MISSING": CheckWords(
         _W("The cluster exporter answers", "集群 exporter 有应答"),
         _W(
-            "There is no cluster exporter. Nothing tells why pods wait, and what is allocated.",
+            "There is no cluster exporter. Allocations, and why pods wait, are unknown.",
             "没有集群 exporter，无法得知 Pod 等待的原因和分配情况。",
         ),
         _W(
@@ -981,7 +981,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "调度器扩展有应答但尚未就绪：缺少 {count} 项。",
         ),
         _W(
-            "Give its service account the rights of docs/extender.md, and check the API server.",
+            "Give its service account the permissions of docs/extender.md, and check the API server.",
             "授予其服务账号 docs/extender.md 所列的权限，并检查 API 服务器。",
         ),
         (f"curl -s http://EXTENDER:{EXTENDER_PORT}/readyz",),
@@ -996,7 +996,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "See who holds the lease. If it is another replica, nothing is broken: ask the leader. If nothing renews "
             "it, "
-            "check the right to write leases and the API server.",
+            "check the permission to write leases and the API server.",
             "查看租约由谁持有。若是另一个副本，则没有故障：请访问主副本。若没有副本续约，检查写入 Lease 的权限和 API "
             "服务器。",
         ),
@@ -1034,7 +1034,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "估计值与实测值混在一起。",
         ),
         _W(
-            "Set cluster.scheduler_metrics to auto or off. With auto, the exporter needs the right to watch the lease.",
+            "Set cluster.scheduler_metrics to auto or off. With auto, it needs permission to watch the lease.",
             "把 cluster.scheduler_metrics 设为 auto 或 off。使用 auto 时，exporter 需要 watch 该租约的权限。",
         ),
         ("vgpuscope cluster --scheduler-metrics off",),
@@ -1059,8 +1059,8 @@ SAID: Final[dict[str, CheckWords]] = {
     "PLUGIN_GPU_UNHEALTHY": CheckWords(
         _W("Device plugins hand out every GPU", "设备插件提供所有 GPU"),
         _W(
-            "{count:GPU is|GPUs are} unhealthy to the device plugin and gets no new pods.",
-            "有 {count} 个 GPU 被设备插件判定为不健康，不再接受新的 Pod。",
+            "The device plugin reports {count:GPU|GPUs} as unhealthy. No new pods are placed there.",
+            "有 {count} 张 GPU 被设备插件判定为不健康，不再接受新的 Pod。",
         ),
         _W(
             "docs/xid.md has the action for each XID. After the repair, remove the GPU from the node's annotation "
@@ -1070,7 +1070,7 @@ SAID: Final[dict[str, CheckWords]] = {
         ("dmesg | grep -i xid", "kubectl get node NODE -o jsonpath='{.metadata.annotations}'"),
     ),
     "PLUGIN_LIBRARY_MISSING": CheckWords(
-        _W("Limits of containers are enforced", "容器的限额会被执行"),
+        _W("Limits of containers are enforced", "容器的上限会被执行"),
         _W(
             "On {count:node|nodes} the device plugin finds no libvgpu.so. Containers share GPUs by time only, and "
             "none has a "
@@ -1117,7 +1117,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W("Most GPUs can be judged", "大多数 GPU 可以判断"),
         _W(
             "{unknown} of {gpus:GPU is|GPUs are} judged unknown: too little was measured in the window.",
-            "{gpus} 个 GPU 中有 {unknown} 个被判为未知：窗口内测量不足。",
+            "{gpus} 张 GPU 中有 {unknown} 个被判为未知：窗口内测量不足。",
         ),
         _W(
             "A fresh start needs one window of samples. Otherwise the checks of scrape and labels name the cause.",
@@ -1139,7 +1139,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "最近一次对语言模型的请求失败（{code}）。没有新的意见；判定和评分不受影响。",
         ),
         _W(
-            "docs/errors.md has the remedy of the code. Check ai.api_url, ai.model and the key, and the way out of the "
+            "docs/errors.md explains the code. Check ai.api_url, ai.model, the key, and the egress rules of the "
             "analyzer's pod.",
             "按错误代码查 docs/errors.md。检查 ai.api_url、ai.model 和密钥，以及分析器 Pod 的出口网络。",
         ),
@@ -1151,8 +1151,8 @@ SAID: Final[dict[str, CheckWords]] = {
     "CHANNEL_FAILING": CheckWords(
         _W("Channels take notices", "通知渠道可送达"),
         _W(
-            "{count:channel does|channels do} not take notices. A workload whose owner must be told first is left "
-            "alone meanwhile.",
+            "{count:channel does|channels do} not take notices. A workload whose owner must be notified first is left "
+            "alone until then.",
             "有 {count} 个通知渠道无法送达。需要先通知所有者的工作负载在此期间不会被处理。",
         ),
         _W(
@@ -1185,7 +1185,7 @@ SAID: Final[dict[str, CheckWords]] = {
             "会收回 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
         ),
         _W(
-            "Set kube.enabled to true, and give the analyzer's service account the rights of docs/reclaim.md.",
+            "Set kube.enabled to true, and give the analyzer's service account the permissions of docs/reclaim.md.",
             "把 kube.enabled 设为 true，并授予分析器的服务账号 docs/reclaim.md 所列的权限。",
         ),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/reclaim/policy",),
@@ -1199,7 +1199,7 @@ SAID: Final[dict[str, CheckWords]] = {
         _W(
             "If the breaker is open, check the metrics of the workloads that turned idle at once. If the Kubernetes "
             "API does not answer, repair it. `start` ends a stop and resets the breaker.",
-            "如果熔断器已打开，检查那些同时变为空闲的工作负载的指标。如果 Kubernetes API 没有应答，请修复它。"
+            "如果熔断器已断开，检查那些同时变为空闲的工作负载的指标。如果 Kubernetes API 没有应答，请修复它。"
             "`start` 结束停止状态并复位熔断器。",
         ),
         (

@@ -52,7 +52,7 @@ CHINESE_BRAKES: Mapping[str, str] = {  # what holds a case back
     "activity_unknown": "活动信息未知",
     "no_action": "无可用动作",
     "preparing": "正在准备数据",
-    "owner_in_use": "同一控制器的 Pod 在使用",
+    "owner_in_use": "同一所有者的 Pod 在使用",
 }
 CHINESE_STEPS: Mapping[str, str] = {  # of the audit log
     "moved": "状态改变",
@@ -84,7 +84,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "why": ("WHY", "原因"),
     "namespace": ("NAMESPACE", "命名空间"),
     "actions": ("ACTIONS>", "操作>"),
-    "won": ("GPU-H WON>", "节省 GPU 小时>"),
+    "won": ("GPU-H FREED>", "节省 GPU 小时>"),
     "unknown": ("UNKNOWN>", "未知>"),
     "alarms": ("FALSE ALARMS>", "误报>"),
     "end": ("THEN", "之后"),
@@ -128,7 +128,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "proposed": ("PROPOSED>", "新策略>"),
     "f_actions": ("actions", "操作"),
     "f_workloads": ("workloads", "工作负载"),
-    "f_won": ("GPU-hours won", "节省的 GPU 小时"),
+    "f_won": ("GPU-hours freed", "节省的 GPU 小时"),
     "f_unknown": ("GPU-hours unknown", "未知的 GPU 小时"),
     "f_alarms": ("false alarms (busy again within {time})", "误报（{time} 内恢复工作）"),
     "f_later": ("busy again later", "之后恢复工作"),

@@ -19,7 +19,7 @@ def check_settings(config: Config) -> None:
         check_kubeconfig(found.kubeconfig)
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
-            "analyzer.protect_reads: reading is to need credentials, but there are none",
+            "analyzer.protect_reads: is true, but no credentials are configured",
             hint="Set VGPUSCOPE_API_TOKEN, analyzer.web_config_file, or analyzer.proxy_user_header behind an "
             "authenticating proxy.",
         )

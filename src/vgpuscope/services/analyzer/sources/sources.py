@@ -281,7 +281,7 @@ def check_source(config: Config) -> None:
     if config.prometheus.url is None and not analyzer.targets and not analyzer.discover_services:
         raise ConfigInvalid(
             "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",
-            hint="Say --prometheus-url URL (env PROM_URL), or --targets with the agents' addresses.",
+            hint="Set --prometheus-url URL (env PROM_URL), or --targets with the addresses of the agents.",
         )
 
 

@@ -148,7 +148,7 @@ _COMPUTE_INSTANCE = NvmlQuery("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
 def read_gpu(calls: Calls, gpu: GpuHandle, clock: Callable[[], float]) -> Gpu:
-    """Everything that the GPU reports now. Raises CardDown or DriverGone; any other failure is one missing value."""
+    """Everything that the GPU reports now. Raises GpuDown or DriverGone; any other failure is one missing value."""
     gpu.answered = gpu.failed = gpu.denied = 0
     mode = calls.ask(gpu, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
