@@ -16,7 +16,7 @@ from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.server import HttpServer
 from vgpuscope.model.errors import DriverHung
-from vgpuscope.runtime.lifecycle import Lifecycle
+from vgpuscope.runtime.lifecycle import Lifecycle, Restartable
 
 FOREVER = 3600
 
@@ -91,6 +91,82 @@ async def test_a_loop_that_returns_is_a_failure_with_its_name():
         await Lifecycle().run({"sampler": returning})
 
 
+class Ended(BaseException):
+    """What `except Exception` does not catch."""
+
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await forever()
+
+
+async def cancels_itself_and_returns():
+    asyncio.current_task().cancel()
+
+
+async def waits_for_what_is_cancelled():
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def raises_what_is_no_exception():
+    raise Ended("no Exception")
+
+
+STRANGE = [cancels_itself, cancels_itself_and_returns, waits_for_what_is_cancelled, raises_what_is_no_exception]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+async def test_a_loop_never_vanishes_silently(strange, caplog):
+    died: list = []
+    with pytest.raises((RuntimeError, Ended)):
+        async with asyncio.timeout(SOON):
+            await Lifecycle().run(
+                {"good": forever, "strange": strange}, died=lambda name, error: died.append((name, error.code))
+            )
+    assert died == [("strange", "INTERNAL")]
+    assert [r.fields["loop"] for r in caplog.records if r.message == "loop died"] == ["strange"]
+
+
+@pytest.mark.parametrize("strange", STRANGE[:3])
+async def test_a_restartable_loop_that_is_cancelled_from_inside_is_started_again(strange):
+    died: list = []
+    paused = asyncio.Event()
+
+    async def pause(seconds):
+        paused.set()
+        await forever()
+
+    life = Lifecycle(sleep=pause)
+    loops = {"good": forever, "strange": Restartable(strange)}
+    running = asyncio.create_task(life.run(loops, died=lambda name, _: died.append(name)))
+    async with asyncio.timeout(SOON):
+        await paused.wait()
+    assert (died, life.waiting) == (["strange"], ("strange",))
+    life.stop()
+    async with asyncio.timeout(SOON):
+        await running
+
+
+async def test_an_error_while_a_loop_ends_is_seen():
+    life, began = Lifecycle(), asyncio.Event()
+
+    async def loop():
+        began.set()
+        try:
+            await forever()
+        finally:
+            raise DriverHung("while closing")
+
+    running = asyncio.create_task(life.run({"loop": loop}))
+    await began.wait()
+    life.stop()
+    with pytest.raises(DriverHung, match="while closing"):
+        async with asyncio.timeout(SOON):
+            await running
+
+
 async def test_every_task_has_a_name():
     life, names = Lifecycle(), []
 
@@ -136,6 +212,34 @@ HUNG = """
     lifecycle.Lifecycle.__init__.__kwdefaults__["grace"] = 3600  # so that only what is asked for ends it
     raise SystemExit(lifecycle.main(work, grace=0.5))
 """
+
+
+DIED = """
+    import asyncio, threading
+    from vgpuscope.runtime import lifecycle
+
+    async def work(life):
+        async def loop():
+            raise OSError("died")
+        try:
+            await life.run({{"loop": loop}})
+        finally:
+            {hang}
+
+    raise SystemExit(lifecycle.main(work, grace=0.5))
+"""
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        "await asyncio.sleep(3600)",  # closing waits for ever
+        "asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)",
+    ],
+)
+def test_what_hangs_cannot_keep_the_process_after_a_loop_died(hang):
+    with process(DIED.format(hang=hang)) as child:
+        assert child.wait(SOON) == 1
 
 
 @pytest.mark.parametrize(

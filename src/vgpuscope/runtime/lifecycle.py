@@ -53,9 +53,11 @@ class RunningServer(Protocol):
 
 def main(work: Callable[["Lifecycle"], Coroutine[Any, Any, None]], *, grace: float = GRACE) -> int:
     """Run a process's main coroutine; 0 when a signal ended it, even if a stuck thread has to be abandoned."""
-    life = Lifecycle(grace=grace)
-    asyncio.run(work(life))
-    life.close()
+    life = Lifecycle(grace=grace, whole_process=True)
+    try:
+        asyncio.run(work(life))
+    finally:
+        life.close()
     return 0
 
 
@@ -67,20 +69,21 @@ class Lifecycle:
         *,
         grace: float = GRACE,
         drain: Seconds = DRAIN,
+        whole_process: bool = False,
         signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
         leave: Callable[[int], object] = os._exit,
         sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`signals` end the process, at the latest after `grace`. `drain` is the time between "not ready" and closing
-        the listener. `sleep` and `clock` time the back-off of loops that are restarted.
+        the listener. With `whole_process`, the process also ends after `grace` if an error is the reason and something
+        hangs. `sleep` and `clock` time the back-off of loops that are restarted.
         """
         self._stop = asyncio.Event()
         self._caught = tuple(signals)
         self._leave, self._sleep, self._clock = leave, sleep, clock
-        self._drain = drain
-        self._deadline = threading.Timer(grace, leave, (0,))
-        self._deadline.daemon = True
+        self._grace, self._drain, self._whole_process = grace, drain, whole_process
+        self._deadline: threading.Timer | None = None
         self._waiting: set[str] = set()
 
     @property
@@ -108,12 +111,20 @@ class Lifecycle:
                 with self._signals():
                     await self._together(group, loops, server, died)
         except BaseExceptionGroup as errors:
+            if self._whole_process:
+                self._end_within_grace(1)
             raise _first(errors) from None
 
     def close(self) -> None:
         """Cancel the deadline, unless a thread that cannot be ended would keep the process alive."""
-        if all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
+        if self._deadline and all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
             self._deadline.cancel()
+
+    def _end_within_grace(self, code: int) -> None:
+        if self._deadline is None:
+            self._deadline = threading.Timer(self._grace, self._leave, (code,))
+            self._deadline.daemon = True
+            self._deadline.start()
 
     async def _together(self, group: asyncio.TaskGroup, loops: Loops, server: RunningServer | None, died: Died) -> None:
         tasks = [group.create_task(self._live(name, loop, died), name=name) for name, loop in loops.items()]
@@ -178,7 +189,7 @@ class Lifecycle:
             self._leave(0)  # second signal: exit immediately
             return
         log.info("stopping", extra=fields(signal=sig.name))
-        self._deadline.start()
+        self._end_within_grace(0)
         self._stop.set()
 
 
@@ -187,7 +198,9 @@ def _seen(name: str, died: Died) -> Iterator[None]:
     """Log and count the error that ends a loop, and re-raise it."""
     try:
         yield
-    except Exception as e:
+    except asyncio.CancelledError:
+        raise  # the process is ending
+    except BaseException as e:
         error = e if isinstance(e, ScopeError) else ScopeError(f"{name}: {e!r}")
         where = None if error is e else e  # a ScopeError needs no traceback
         log.log(logging.ERROR, "loop died", extra=fields(loop=name, **error_fields(error)), exc_info=where)
@@ -196,15 +209,26 @@ def _seen(name: str, died: Died) -> Iterator[None]:
 
 
 async def _eternal(name: str, loop: Loop) -> None:
-    """Run a loop that never ends; a cancellation that is not ours is an error, like any other end."""
+    """Run a loop that never ends; every end that is not ours is an error.
+
+    The loop has a task of its own: code in it can cancel that task, but not the one that watches it.
+    """
+    task = asyncio.create_task(_awaited(loop), name=name)
     try:
-        await loop()
+        await asyncio.wait({task})
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise RuntimeError(f"{name} was cancelled from inside, which it never should be") from None
-    raise RuntimeError(f"{name} came to an end, which it never should")
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error from None
+        raise
+    if task.cancelled():
+        raise RuntimeError(f"{name} was cancelled from inside, which it never should be")
+    raise task.exception() or RuntimeError(f"{name} came to an end, which it never should")
+
+
+async def _awaited(loop: Loop) -> None:
+    await loop()
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
