@@ -101,10 +101,85 @@ async def test_a_follower_that_works_again_is_no_longer_named():
     assert three.codes == {}
 
 
-async def test_what_ends_the_process_is_not_swallowed():
-    three = Three(raising(asyncio.CancelledError()))
+class Ended(BaseException):
+    """What `except Exception` does not catch."""
+
+
+async def cancels_itself(result):
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
+
+
+async def waits_for_what_is_cancelled(result):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+@pytest.mark.parametrize("strange", [cancels_itself, waits_for_what_is_cancelled, raising(Ended("no Exception"))])
+async def test_a_follower_that_is_cancelled_from_inside_stops_no_other(strange):
+    three = Three(strange)
+    assert await three.all.tell(1)
+    assert three.ran == [("first", 1), ("last", 1)]
+    assert three.codes == {"middle": "INTERNAL"}
+
+
+async def test_a_late_follower_that_ignores_its_cancellation_is_left_running():
+    forward(0)
+    begun, ignored, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stubborn(result):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ignored.set()
+            await go.wait()
+
+    three = Three(stubborn)
+    telling = asyncio.create_task(three.all.tell(1))
+    await begun.wait()
+    forward(3600)
+    await ignored.wait()
+    forward(3600)
+    async with asyncio.timeout(SOON):
+        assert await telling is False
+    assert three.ran == [("first", 1), ("last", 1)]
+    assert three.codes == {"middle": "FOLLOWER_LATE"}
+    go.set()
+    await until(lambda: not three.all._left)
+
+
+async def test_a_follower_that_blocks_the_loop_is_reported_as_late():
+    forward(0)
+
+    async def blocks(result):
+        forward(3601)
+
+    three = Three(blocks)
+    assert await three.all.tell(1) is False
+    assert three.codes == {"middle": "FOLLOWER_LATE"}
+
+
+async def test_the_end_of_the_process_is_not_swallowed():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def works(result):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    three = Three(works)
+    telling = asyncio.create_task(three.all.tell(1))
+    await begun.wait()
+    telling.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await three.all.tell(1)
+        await telling
+    async with asyncio.timeout(SOON):
+        await ended.wait()
+    assert three.ran == [("first", 1)]
 
 
 # ── in the analyzer ──────────────────────────────────────────────────────────────────────────────────────────────
