@@ -30,8 +30,9 @@ class _Job(Generic[T]):
         except BaseException as e:  # every error belongs to the caller
             self._future.set_exception(e)
 
-    def cancel(self) -> None:
-        self._future.cancel()
+    def refuse(self, error: Exception) -> None:
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_exception(error)
 
 
 class Worker:
@@ -72,13 +73,13 @@ class Worker:
             self._jobs.put(None)
 
     def abandon(self) -> None:
-        """Close, and cancel the jobs that have not started."""
+        """Close. Jobs that have not started raise Closed to their callers: a cancellation would end the callers too."""
         with self._lock:
             self._closed = True
             while not self._jobs.empty():
                 job = self._jobs.get()
                 if job is not None:
-                    job.cancel()
+                    job.refuse(Closed(f"{self._name} is closed"))
             self._jobs.put(None)
 
 

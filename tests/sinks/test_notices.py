@@ -1,5 +1,6 @@
 """Messages through the real apprise, to stand-ins that judge them as each service documents it."""
 
+import asyncio
 import logging
 import ssl
 
@@ -7,6 +8,8 @@ import pytest
 import trustme
 from apprise.plugins.slack import NotifySlack
 
+from tests.http.serving import until
+from tests.loopclock import forward
 from tests.sinks import chat
 from vgpuscope.model.errors import CallFailed
 from vgpuscope.sinks.notices import AddressInvalid, Sender, dingtalk_signature, feishu_signature, target
@@ -200,3 +203,21 @@ async def test_a_service_that_hangs_is_given_up_and_the_next_message_has_a_new_t
         await sender.send("t", "b")
         blocked.set()
         assert len(bot.taken) == 1
+
+
+async def test_a_message_behind_one_that_hangs_is_refused_and_its_sender_is_not_cancelled(monkeypatch):
+    forward(0)
+    sender = Sender(target("http://127.0.0.1:9/hook", secret="", service="feishu", timeout=5.0), timeout=5.0)
+    blocked = chat.threading.Event()
+    monkeypatch.setattr(sender, "_sent", lambda *_: blocked.wait() and None)
+    first = asyncio.create_task(sender.send("t", "first"))
+    await until(lambda: sender._worker._started and not sender._worker.waiting)
+    sender._timeout = 3600.0
+    second = asyncio.create_task(sender.send("t", "second"))
+    await until(lambda: sender._worker.waiting)
+    forward(4 * 5.0)
+    with pytest.raises(CallFailed, match="did not answer within"):
+        await first
+    with pytest.raises(CallFailed, match="earlier message"):
+        await second
+    blocked.set()

@@ -23,7 +23,7 @@ from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat
 from vgpuscope.model.errors import CallFailed
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.version import __version__
-from vgpuscope.worker import Worker
+from vgpuscope.worker import Closed, Worker
 
 _SHOWN = 200  # characters of a refusal
 _LONGEST_ANSWER = 64 * 1024
@@ -312,6 +312,8 @@ class Sender:
             self._worker.abandon()
             self._worker = Worker("notice")
             raise CallFailed(f"{self.service} did not answer within {4 * self._timeout:g} s") from e
+        except Closed as e:
+            raise CallFailed(f"{self.service} did not answer an earlier message; this one was not sent") from e
         if failure is not None:
             raise CallFailed(self._redacted(failure or f"{self.service} did not accept the message"))
 
