@@ -81,8 +81,8 @@ def reading(*tracks: Track, **more) -> Reading:
 class StubSource:
     """Answers with what `answer` is: a reading, an error, or an event to wait for first."""
 
-    def __init__(self, answer: Reading | Exception | None = None) -> None:
-        self.answer: Reading | Exception = answer if answer is not None else reading(track(0), track(1, util=IDLE))
+    def __init__(self, answer: Reading | BaseException | None = None) -> None:
+        self.answer: Reading | BaseException = answer if answer is not None else reading(track(0), track(1, util=IDLE))
         self.reads = 0
         self.asked = asyncio.Event()
         self.let_go = asyncio.Event()
@@ -99,7 +99,7 @@ class StubSource:
         self.reads += 1
         self.asked.set()
         await self.let_go.wait()
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         window = Window(begin=end - seconds, end=end, interval=30)
         tracks = tuple(structs.replace(one, first=end - seconds, last=end) for one in self.answer.tracks)

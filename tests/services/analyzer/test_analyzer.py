@@ -150,6 +150,16 @@ async def test_a_failed_analysis_is_counted_and_what_was_known_stays(caplog):
     assert "analysis failed" in caplog.text
 
 
+async def test_an_analysis_that_is_cancelled_from_inside_is_counted_as_failed(caplog):
+    async with running(**HOURLY) as analyzer:
+        await analyzer.analysed()
+        analyzer.source.answer = asyncio.CancelledError()
+        await analyzer.analyse()
+        assert (await analyzer.json("/health"))["error"]["code"] == "INTERNAL"
+        assert "gpu_analysis_errors_total 1\n" in await analyzer.metrics()
+    assert "analysis was cancelled from inside" in caplog.text
+
+
 async def test_an_analysis_that_is_no_longer_shown_is_let_go():
     def there():
         gc.collect()

@@ -108,6 +108,7 @@ class AnalysisCycle:
         self._nodes, self._allocations, self._begins = nodes, allocations, begins
         self._fleet: object = None  # the fleet of the last analysis; None: not known
         self._running: asyncio.Task[None] | None = None
+        self._closing = False
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._own = False  # whether the analysis on the board was made here
@@ -179,6 +180,7 @@ class AnalysisCycle:
 
     async def close(self) -> None:
         """Cancel the running analysis."""
+        self._closing = True
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
@@ -197,6 +199,12 @@ class AnalysisCycle:
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.perf_counter() - start)
+            return
+        except asyncio.CancelledError:
+            if self._closing:
+                raise
+            log.exception("analysis was cancelled from inside", extra=fields(error_code=ScopeError.code))
+            self._failed(ScopeError("the analysis was cancelled; see the log"), time.perf_counter() - start)
             return
         except Exception:
             log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
