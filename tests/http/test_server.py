@@ -94,6 +94,7 @@ async def test_readiness_ends_before_the_door_closes(client):
         ("DELETE", "/own", 405, "METHOD_NOT_ALLOWED"),
         ("GET", "/hung", 503, "DRIVER_HUNG"),
         ("GET", "/bug", 500, "INTERNAL"),
+        ("GET", "/cancelled", 500, "INTERNAL"),
     ],
 )
 async def test_every_error_has_one_shape(client, method, path, status, code):
@@ -106,7 +107,10 @@ async def test_every_error_has_one_shape(client, method, path, status, code):
     async def bug(request):
         raise KeyError("secret detail")
 
-    routes = [Route("/own", own), Route("/hung", hung), Route("/bug", bug)]
+    async def cancelled(request):
+        raise asyncio.CancelledError("secret detail of something that was waited for")
+
+    routes = [Route("/own", own), Route("/hung", hung), Route("/bug", bug), Route("/cancelled", cancelled)]
     async with served(routes=routes) as server:
         got = await client.request(method, server.url + path)
     assert got.status_code == status

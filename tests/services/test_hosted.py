@@ -21,6 +21,7 @@ from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
 from tests.standins.llm import Llm
 from vgpuscope.asgi import app
+from vgpuscope.services.hosted import Hosted
 
 UVICORN = str(Path(sys.executable).with_name("uvicorn"))
 CONFIG = TESTS / "fixtures" / "gpu-oour" / "config.yaml"
@@ -241,3 +242,23 @@ async def test_nothing_happens_at_import_and_a_websocket_is_closed():
 
     await app({"type": "websocket", "path": "/"}, receive, send)
     assert sent == [{"type": "websocket.close"}]
+
+
+async def test_an_error_that_nobody_foresaw_fails_the_start_with_its_reason(caplog):
+    """The host goes on without its lifespan if it raises, and every request would be answered with a wrong hint."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "lifespan.startup"}
+
+    def prepare():
+        raise OSError(28, "No space left on device")
+
+    await Hosted(prepare)({"type": "lifespan"}, receive, send)
+    [failed] = sent
+    assert failed["type"] == "lifespan.startup.failed"
+    assert "No space left on device" in failed["message"]
+    assert "No space left on device" in caplog.text

@@ -3,6 +3,7 @@
 A scrape sends bytes that are ready: nothing is computed, and no middleware runs.
 """
 
+import asyncio
 import html
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -215,11 +216,17 @@ class App:
             await send_http_error(send, e.status_code, headers=headers, message=detail, at=at, paths=self._paths)
         except ClientDisconnect:
             log.debug("the client disconnected before its request was complete")
-        except Exception:
-            if begun():
+        except (Exception, asyncio.CancelledError) as e:
+            if begun() or _ends_the_request(e):
                 raise
             log.exception("request failed", extra=fields(error_code=ScopeError.code))
             await send_http_error(send, 500)
+
+
+def _ends_the_request(error: BaseException) -> bool:
+    """Whether this is the cancellation of the request itself, and not of something that its handler waits for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
 def only_health(app: ASGIApp) -> ASGIApp:

@@ -20,6 +20,7 @@ from vgpuscope.http.app import App
 from vgpuscope.http.error_body import error_body
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.runtime.lifecycle import GRACE, Lifecycle
+from vgpuscope.runtime.log import fields
 from vgpuscope.services.frame import Frame, Plan, begin
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class Hosted:
             frame, server = self._start(life)
         except ScopeError as e:
             await send({"type": "lifespan.startup.failed", "message": e.lines})
+            return
+        except Exception as e:
+            log.exception("the application cannot start", extra=fields(error_code=ScopeError.code))
+            await send({"type": "lifespan.startup.failed", "message": f"{type(e).__name__}: {e}"})
             return
         self._server = server
         with _on_end(server.not_ready):
