@@ -38,7 +38,7 @@ compadd() {
     builtin compadd "$@"
 }
 zle -C complete-word complete-word complete
-complete() { _main_complete; exit }
+complete() { _main_complete; exit 0 }
 bindkey '^I' complete-word
 """
 
@@ -92,8 +92,9 @@ def _zsh(script: Path, line: str, cwd: Path) -> list[str]:
     os.close(theirs)
     try:
         os.write(ours, f"{line}\t".encode())
-        _drain(ours)
+        painted = _drain(ours)
         assert shell.wait(60) == 0
+        assert b"not found" not in painted, painted  # zsh runs what it takes for an action
     finally:
         shell.kill()
         shell.wait()
@@ -101,13 +102,20 @@ def _zsh(script: Path, line: str, cwd: Path) -> list[str]:
     return found.read_text().splitlines()
 
 
-def _drain(terminal: int) -> None:
+def _drain(terminal: int) -> bytes:
     """Read what the shell paints until it exits."""
+    painted = b""
     try:
-        while os.read(terminal, 4096):
-            pass
+        while part := os.read(terminal, 4096):
+            painted += part
     except OSError:  # the other side was closed
         pass
+    return painted
+
+
+@pytest.mark.parametrize("line", ["vgpuscope agent --listen ", "vgpuscope standalone --agent-listen 1"])
+def test_an_address_is_left_to_the_user(complete, line):
+    assert complete(line) == set()
 
 
 def test_every_command_is_offered(complete):

@@ -16,7 +16,7 @@ from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.server import HttpServer
 from vgpuscope.model.errors import DriverHung
-from vgpuscope.runtime.lifecycle import Lifecycle, Restartable
+from vgpuscope.runtime.lifecycle import Lifecycle, Loops, Restartable
 
 FOREVER = 3600
 
@@ -139,7 +139,7 @@ async def test_a_restartable_loop_that_is_cancelled_from_inside_is_started_again
         await forever()
 
     life = Lifecycle(sleep=pause)
-    loops = {"good": forever, "strange": Restartable(strange)}
+    loops: Loops = {"good": forever, "strange": Restartable(strange)}
     running = asyncio.create_task(life.run(loops, died=lambda name, _: died.append(name)))
     async with asyncio.timeout(SOON):
         await paused.wait()

@@ -36,7 +36,7 @@ def _complete(action: Any) -> None:
         return
     parts = action.metavar.split("|")
     words = [part for part in parts if _WORD.fullmatch(part)]
-    action.metavar = parts[0] if not words else "VALUE"  # zsh gives a meaning to the colon of file:PATH
+    action.metavar = "VALUE" if words else parts[0].replace(":", " ")  # zsh runs what is behind a colon
     if _FILES.intersection(parts):
         action.complete = shtab.FILE
     elif "DIR" in parts:
