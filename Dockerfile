@@ -52,7 +52,7 @@ VOLUME /var/lib/vgpuscope
 WORKDIR /app
 # the chart gives the agent root on its node; nothing else needs it
 USER 65532:65532
-EXPOSE 8080 9394 31993
+EXPOSE 8080 9394 9396 31993
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["vgpuscope", "alive"]
 ENTRYPOINT ["vgpuscope"]
 CMD ["analyzer"]

@@ -2,6 +2,7 @@
 
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import CONTAINER, GPU, OF_POD, VGPU, per, share
+from vgpuscope.model.service import AGENT_PORT
 
 _USED = f"1 - {share(per(GPU, 'vgpuscope_gpu_memory_free_bytes'), per(GPU, 'vgpuscope_gpu_memory_total_bytes'))}"
 
@@ -458,7 +459,10 @@ FILE = AlertFile(
                     "Service。若 job 另有名称，需要把它加进表达式。",
                 ),
                 queries=("up == 0", 'vgpuscope_analyzer_targets{state="down"}'),
-                commands=("kubectl get pods -A -o wide | grep vgpuscope-agent", "vgpuscope top http://NODE:9394"),
+                commands=(
+                    "kubectl get pods -A -o wide | grep vgpuscope-agent",
+                    f"vgpuscope top http://NODE:{AGENT_PORT}",
+                ),
                 causes=(
                     Cause(
                         Text("The pod is not running.", "Pod 没有运行。"),
@@ -473,8 +477,8 @@ FILE = AlertFile(
                     ),
                     Cause(
                         Text(
-                            "A NetworkPolicy or firewall blocks port 9394.",
-                            "NetworkPolicy 或防火墙拦截了 9394 端口。",
+                            f"A NetworkPolicy or firewall blocks port {AGENT_PORT}.",
+                            f"NetworkPolicy 或防火墙拦截了 {AGENT_PORT} 端口。",
                         ),
                         Text("Allow it from Prometheus.", "放行来自 Prometheus 的访问。"),
                     ),

@@ -4,6 +4,7 @@ from textwrap import indent
 
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import appeared, per
+from vgpuscope.model.service import ANALYZER_PORT
 
 _CALL = "cluster, job, action"
 _MODEL = "cluster, job, provider"
@@ -173,8 +174,9 @@ FILE = AlertFile(
                     "increase(vgpuscope_reclaim_notices_total[1h])",
                 ),
                 commands=(
-                    "curl -s http://ANALYZER:8080/api/v1/notices",
-                    "curl -s -X POST -H 'Authorization: Bearer TOKEN' http://ANALYZER:8080/api/v1/notices/CHANNEL/test",
+                    f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/notices",
+                    "curl -s -X POST -H 'Authorization: Bearer TOKEN' "
+                    f"http://ANALYZER:{ANALYZER_PORT}/api/v1/notices/CHANNEL/test",
                 ),
                 causes=(
                     Cause(
@@ -225,7 +227,10 @@ FILE = AlertFile(
                     "sum by (provider, outcome) (increase(vgpuscope_ai_requests_total[1h]))",
                     "vgpuscope_ai_cost_total",
                 ),
-                commands=("curl -s http://ANALYZER:8080/health", "kubectl logs -n NS ANALYZER-POD | grep 'no opinion'"),
+                commands=(
+                    f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",
+                    "kubectl logs -n NS ANALYZER-POD | grep 'no opinion'",
+                ),
                 causes=(
                     Cause(
                         Text(

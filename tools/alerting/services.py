@@ -2,6 +2,7 @@
 
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import per
+from vgpuscope.model.service import AGENT_PORT
 
 _SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-metrics|-analyzer|-api|-extender|-decisions|-plugin|-devices)?|hami-scheduler|hami-webui)"
 _ANALYZER = "cluster, job"  # replicas of one analyzer have one job; analyzers of different fleets have one each
@@ -48,7 +49,7 @@ FILE = AlertFile(
                     'vgpuscope_source_age_seconds{node="NODE"}',
                     'increase(vgpuscope_errors_total{node="NODE"}[30m])',
                 ),
-                commands=("vgpuscope top http://NODE:9394", "kubectl logs -n NS AGENT-POD"),
+                commands=(f"vgpuscope top http://NODE:{AGENT_PORT}", "kubectl logs -n NS AGENT-POD"),
                 causes=(
                     Cause(
                         Text(
@@ -117,7 +118,7 @@ FILE = AlertFile(
                 queries=(
                     'vgpuscope_cluster_gpu_info{node="NODE"}',
                     'vgpuscope_cluster_node_ready{node="NODE"}',
-                    'up{instance=~".*:9394"}',
+                    f'up{{instance=~".*:{AGENT_PORT}"}}',
                 ),
                 commands=("kubectl get pods -A -o wide | grep vgpuscope-agent", "kubectl describe node NODE"),
                 causes=(

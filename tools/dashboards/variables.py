@@ -5,8 +5,9 @@ from tools.dashboards.spec import Variable
 from tools.dashboards.words import LABELS, Text
 from vgpuscope.catalog import analyzer, cluster, node, scheduling
 from vgpuscope.catalog.metric import Metric
+from vgpuscope.model.service import ANALYZER_PORT
 
-CONSOLE = "http://localhost:8080"  # where a port-forward to the analyzer leads; the chart replaces it
+CONSOLE = f"http://localhost:{ANALYZER_PORT}"  # where a port-forward to the analyzer leads; the chart replaces it
 
 
 def values(name: str, metric: Metric, label: str | None = None, *, everything: bool = True, **matches: str) -> Variable:
