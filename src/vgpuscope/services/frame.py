@@ -24,10 +24,10 @@ from vgpuscope.runtime.counters import Counters
 from vgpuscope.runtime.lifecycle import Lifecycle, Loops, Restartable
 from vgpuscope.runtime.log import fields, setup
 
-if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+if TYPE_CHECKING:  # services take the type from here: only the frame makes a guard
+    from vgpuscope.http.guard import Guard as Guard  # noqa: PLC0414 - an alias of itself is exported
 
-__all__ = ["Frame", "Guard", "Listening", "Loops", "Plan", "Restartable", "Service", "Serving", "begin", "run"]
+__all__ = ["Frame", "Listening", "Loops", "Plan", "Restartable", "Service", "Serving", "begin", "run"]
 
 log = logging.getLogger(__name__)
 
