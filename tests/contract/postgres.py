@@ -101,6 +101,19 @@ class Postgres:
             for process in reversed(processes):  # the parent last: it would bury those that ended meanwhile
                 os.kill(process, signal.SIGCONT)
 
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """It answers, and refuses to write: as after a failover to a replica."""
+        self._set("SET default_transaction_read_only = on")
+        try:
+            yield
+        finally:
+            self._set("RESET default_transaction_read_only")
+
+    def _set(self, change: str) -> None:
+        self.say(f"ALTER SYSTEM {change}")
+        self.say("SELECT pg_reload_conf()")
+
     def say(self, statement: str) -> str:
         psql: list[str | Path] = [self._bin / "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url, "-c", statement]
         return subprocess.run(psql, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,6 +1,7 @@
 """The store of results in a real PostgreSQL: the same laws as in a file, and several replicas of which one leads."""
 
 import asyncio
+import contextlib
 import itertools
 import signal
 import subprocess
@@ -286,6 +287,26 @@ async def test_a_leader_may_not_act_while_the_database_is_away_and_may_again_whe
             postgres.start()
         assert await leadership.renew()
         assert leadership.may_act()
+
+
+async def test_a_leader_may_not_act_while_the_database_is_read_only(postgres, url):
+    async with history(url) as store:
+        leadership = Leadership(store.lease, "a", 60)
+        assert await leadership.renew()
+        with postgres.read_only():
+            await renew_until(leadership, leads=False)
+            assert (leadership.leads, leadership.may_read(), leadership.may_act()) == (False, True, False)
+            with pytest.raises(HistoryDown, match="read-only"):
+                await leadership.renew()
+        await renew_until(leadership, leads=True)
+        assert leadership.may_act()
+
+
+async def renew_until(leadership: Leadership, *, leads: bool) -> None:
+    """Sessions of the database see a changed setting soon, not at once."""
+    while leadership.leads != leads:
+        with contextlib.suppress(HistoryDown):
+            await leadership.renew()
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,14 +1,21 @@
 """The lease: one replica leads, and whoever cannot reach the store may read but not act."""
 
+import asyncio
 import sqlite3
+import subprocess
+import sys
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.environment import uncovered
+from tests.paths import REPOSITORY
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.lease import Leadership, LocalLease, lease_in
+from vgpuscope.store.limits import Limits
 
 
 class Clock:
@@ -135,12 +142,15 @@ async def test_with_the_store_down_everybody_may_read_and_nobody_may_act(remote,
     assert [(one.leads, one.may_read(), one.may_act()) for one in replicas] == [(False, True, False)] * 2
 
 
-async def test_a_failed_write_ends_acting_until_the_lease_is_renewed(remote, clock):
+@pytest.mark.parametrize("use", ["read", "write"])
+async def test_a_failed_use_of_the_store_ends_acting_until_one_of_the_same_kind_succeeds(remote, clock, use):
     one = replica(remote, clock)
     await one.renew()
-    one.store_failed("write")
+    one.store_failed(use)
     assert (one.leads, one.may_read(), one.may_act()) == (True, True, False)
     await one.renew()
+    assert (one.leads, one.reachable, one.may_read(), one.may_act()) == (True, False, True, False)
+    one.store_works(use)
     assert one.may_act()
 
 
@@ -204,3 +214,80 @@ async def test_a_database_that_loses_its_tables_loses_its_leader_though_the_lock
         with pytest.raises(HistoryDown, match="history_lease"):
             await one.renew()
         assert (one.leads, one.may_read(), one.may_act()) == (False, True, False)
+
+
+# A full disk is a limit on the size of files, which fails in the same places: a write returns an error.
+FULL_DISK = """
+import asyncio, resource, sys
+from pathlib import Path
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.sqlite import SqliteDatabase
+from vgpuscope.store.lease import Leadership, lease_in
+
+def leave(room):
+    size = max(Path(sys.argv[1] + end).stat().st_size for end in ("", "-wal"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, resource.RLIM_INFINITY))
+
+async def tell(one):
+    try:
+        await one.renew()
+    except HistoryDown:
+        print("down", end=" ")
+    print(one.leads, one.reachable, one.may_read(), one.may_act())
+
+async def main():
+    engine = Engine(SqliteDatabase(sys.argv[1]))
+    lease = lease_in(engine)
+    one = Leadership(lease, "a", 60)
+    await tell(one)
+    leave(room=int(sys.argv[2]))
+    try:
+        await engine.write(lambda tx: tx.all("CREATE TABLE large AS SELECT zeroblob(1000000)"))
+    except HistoryDown:
+        one.store_failed("write")
+    await tell(one)
+    await tell(one)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await engine.write(lambda tx: tx.all("CREATE TABLE large AS SELECT zeroblob(1000000)"))
+    one.store_works("write")
+    await tell(one)
+    await lease.close()
+    await engine.close()
+
+asyncio.run(main())
+"""
+MAY_ACT = "True True True True"
+
+
+@pytest.mark.parametrize(
+    ("room", "meanwhile"),
+    [(0, "down False False True False"), (200_000, "True False True False")],
+    ids=["for nothing", "for the lease only"],
+)
+def test_on_a_full_disk_nobody_acts_and_everybody_reads(path, room, meanwhile):
+    command = [sys.executable, "-c", FULL_DISK, str(path), str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY, env=uncovered())
+    assert done.stdout.splitlines() == [MAY_ACT, meanwhile, meanwhile, MAY_ACT]
+
+
+async def test_a_renewal_waits_for_no_write_of_its_own_process(path, clock):
+    engine = Engine(SqliteDatabase(str(path), limits=Limits(lock_wait=0.0)))
+    lease, writes, over = lease_in(engine, clock=clock), threading.Event(), threading.Event()
+
+    def long(tx) -> None:
+        tx.all("DELETE FROM history_lease")
+        writes.set()
+        over.wait(60)
+
+    assert await lease.take("a", 60)  # its connection has found the tables
+    saving = asyncio.ensure_future(engine.write(long))
+    try:
+        await asyncio.to_thread(writes.wait, 60)
+        assert await lease.take("a", 60)
+        assert not saving.done()
+    finally:
+        over.set()
+        await saving
+        await lease.close()
+        await engine.close()

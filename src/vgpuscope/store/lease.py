@@ -5,7 +5,7 @@ not matter. With a SQLite file it is a kernel lock on a file beside it, which en
 lease exists in this process only.
 
 If the store is down, no replica is leader. Every replica may then still read and analyse, because that changes nothing.
-No replica may act.
+No replica may act. A store that can be read but not written is down: every renewal writes a row.
 """
 
 import fcntl
@@ -50,6 +50,13 @@ _TAKE = (
 _RELEASE = "DELETE FROM history_lease WHERE holder = :holder"
 _RELEASE_WITHIN = 5.0  # seconds; a process that ends does not wait longer for a frozen database
 _LOOK = "SELECT holder FROM history_lease"
+# The lock decides who the holder is. The row proves that the database can be written, and names the holder to people.
+# SQLite writes nothing if the values are the same, so the time has milliseconds.
+_RECORD = (
+    "INSERT INTO history_lease (id, holder, until) "
+    "VALUES (1, :holder, (julianday('now') - 2440587.5) * 86400 + :seconds) "
+    "ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until"
+)
 
 Use: TypeAlias = Literal["lease", "read", "write"]  # of the store
 
@@ -145,7 +152,7 @@ class FileLease:
         self._here = LocalLease(clock=clock)  # two holders in one process share the file lock
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
-        """Take or renew the lease; the database is queried too: without the store, a replica is not leader."""
+        """Take or renew the lease; the database is written too: without the store, a replica is not leader."""
         return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds, purpose="brief")
 
     async def release(self, holder: str) -> None:
@@ -155,9 +162,25 @@ class FileLease:
         await self._engine.do(self._unlock, deadline=_RELEASE_WITHIN, purpose="brief")
 
     def _take(self, holder: str, seconds: Seconds) -> bool:
-        with self._engine.transaction("read") as tx:
-            tx.all(_LOOK)
-        return self._locked() and self._here.take_now(holder, seconds)
+        try:
+            with self._engine.transaction("read") as tx:
+                tx.all(_LOOK)
+            if not self._locked() or not self._here.take_now(holder, seconds):
+                return False
+            self._record(holder, seconds)
+        except HistoryDown:
+            self._release(holder)  # another process may be able to use the store
+            raise
+        return True
+
+    def _record(self, holder: str, seconds: Seconds) -> None:
+        """Write the holder, unless a write of this process is under way: SQLite has one writer, who may take long.
+
+        The outcome of that write shows as well whether the store can be written.
+        """
+        if not self._engine.writing:
+            with self._engine.transaction("brief") as tx:
+                tx.all(_RECORD, holder=holder, seconds=float(seconds))
 
     def _release(self, holder: str) -> None:
         if self._here.release_now(holder):
@@ -226,8 +249,8 @@ class Leadership:
         await self._lease.release(self.holder)
 
     def store_failed(self, use: Use) -> None:
-        """Record that this process could not use the store: no acting until the lease is renewed."""
-        self._works[use], self._until = False, 0.0
+        """Record that this process could not use the store: no acting until the same use succeeds."""
+        self._works[use] = False
 
     def store_works(self, *uses: Use) -> None:
         """Record that these uses of the store succeeded."""
@@ -244,7 +267,8 @@ class Leadership:
     def may_act(self, *, lasting: Seconds = 0.0) -> bool:
         """Whether this replica may change the cluster, with an action that takes this long.
 
-        This needs a lease that other processes see, a store that answers, and a lease that does not expire during the
-        action.
+        This needs a lease that other processes see, a store that can be read and written, and a lease that does not
+        expire during the action.
         """
-        return self._lease.shared and self.leads and self._clock() + lasting < self._until
+        usable = self._lease.shared and self.reachable is True
+        return usable and self.leads and self._clock() + lasting < self._until

@@ -82,6 +82,11 @@ class Engine:
         }
         self._here = local()  # the lane of the current thread
 
+    @property
+    def writing(self) -> bool:
+        """Whether a write of this process runs or waits; writes of one row are not counted."""
+        return any(lane.load for lane in self._lanes["write"])
+
     def register(self, tables: TableSet) -> None:
         """Create or migrate these tables before the next transaction."""
         if any(known.name == tables.name for known in self._tables):
