@@ -1,6 +1,7 @@
 """The lease: one replica leads, and whoever cannot reach the store may read but not act."""
 
 import asyncio
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -291,3 +292,66 @@ async def test_a_renewal_waits_for_no_write_of_its_own_process(path, clock):
         await saving
         await lease.close()
         await engine.close()
+
+
+# ── files that are removed or replaced ───────────────────────────────────────────────────────────────────────────
+
+
+def remove_lock(path):
+    path.with_name(f"{path.name}.leader").unlink()
+
+
+def remove_database(path):
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+
+
+def replace_database(path):
+    path.rename(path.with_name("moved"))
+    path.with_name(f"{path.name}-wal").unlink()
+    sqlite3.connect(path).close()
+
+
+def replace_directory(path):
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+
+
+@pytest.mark.parametrize("lose", [remove_lock, remove_database, replace_database, replace_directory])
+async def test_a_leader_whose_files_are_gone_leads_no_more_once_it_asks(path, clock, lose):
+    async with file_lease(path, clock) as one, file_lease(path, clock) as two:
+        first, second = replica(one, clock), replica(two, clock, "b")
+        assert await first.renew()
+        lose(path)
+        with pytest.raises(HistoryDown, match="removed or replaced"):
+            await first.renew()
+        assert (first.leads, first.may_read(), first.may_act()) == (False, True, False)
+        assert await second.renew()
+        assert not await first.renew()
+        assert [one.may_act() for one in (first, second)] == [False, True]
+
+
+async def test_a_leader_whose_directory_is_gone_leads_no_more(path, clock):
+    async with file_lease(path, clock) as lease:
+        one = replica(lease, clock)
+        assert await one.renew()
+        shutil.rmtree(path.parent)
+        for why in ("removed or replaced", "there is no directory"):
+            with pytest.raises(HistoryDown, match=why):
+                await one.renew()
+            assert (one.leads, one.may_read(), one.may_act()) == (False, True, False)
+        path.parent.mkdir()
+        assert await one.renew()
+        assert one.may_act()
+
+
+async def test_who_took_a_lock_of_the_same_name_in_between_keeps_it(path, clock):
+    async with file_lease(path, clock) as one, file_lease(path, clock) as two:
+        first, second = replica(one, clock), replica(two, clock, "b")
+        assert await first.renew()
+        remove_lock(path)
+        assert await second.renew()
+        with pytest.raises(HistoryDown, match="removed or replaced"):
+            await first.renew()
+        assert not await first.renew()
+        assert await second.renew()

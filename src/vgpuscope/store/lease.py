@@ -19,6 +19,7 @@ from vgpuscope.model.errors import HistoryDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.store.engine.database import Transaction
 from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.files import file_identity
 from vgpuscope.store.engine.migrations import Migration, TableSet
 
 # Migration 1 of the history tables created this table before the lease had its own set. Hence the table's name, and IF
@@ -187,8 +188,18 @@ class FileLease:
             self._unlock()
 
     def _locked(self) -> bool:
-        if self._lock is not None:
-            return True
+        """Whether this process has the lock; HistoryDown if its file was removed or replaced, and the lock is lost."""
+        if self._lock is None:
+            self._lock = self._new_lock()
+        if self._lock is None:
+            return False
+        if file_identity(self._path) != file_identity(self._lock):
+            self._unlock()
+            raise HistoryDown(f"the lease {self._path} was removed or replaced while it was held")
+        return True
+
+    def _new_lock(self) -> int | None:
+        """The locked file; None if another process has locked it."""
         try:
             lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as e:
@@ -197,9 +208,8 @@ class FileLease:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
-            return False
-        self._lock = lock
-        return True
+            return None
+        return lock
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -15,6 +15,7 @@ from typing import Self
 
 from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.database import Dialect, Mode, Upsert, Values, too_many_rows
+from vgpuscope.store.engine.files import FileIdentity, file_identity
 from vgpuscope.store.limits import LIMITS, Limits
 
 _PRAGMAS = (
@@ -67,19 +68,25 @@ class SqliteDatabase:
         self._opening: Lock = among._opening if among else Lock()  # SQLite fails if two connections set up a new file
         self._cache = _SMALL_CACHE if among else _CACHE
         self._connection: sqlite3.Connection | None = None
+        self._identity: FileIdentity | None = None  # of the file that the connection has opened
         self._opened = 0
 
     def another(self) -> Self:
         return type(self)(str(self.file), limits=self._limits, among=self)
 
     def open(self) -> int:
+        """Connect, unless connected; HistoryDown if the path is no longer the open file, which is closed then."""
         if self._connection is None:
             try:
                 with self._opening:
                     self._connection = self._connected()
             except sqlite3.Error as e:
                 raise self._down(str(e)) from e
+            self._identity = file_identity(self.file)
             self._opened += 1
+        elif file_identity(self.file) != self._identity:
+            self.close()
+            raise self._down("the file was removed or replaced while it was open")
         return self._opened
 
     @contextmanager
