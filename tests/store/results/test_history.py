@@ -431,6 +431,21 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
         assert len((await every_point(store))["analysis"]) == 3
 
 
+@pytest.mark.parametrize("notices", ["save", "prune"])
+async def test_what_a_removed_database_knew_is_not_taken_for_granted_in_the_next_one(path, notices):
+    async with history(path) as store:
+        await store.save(analysis(NOON, gpu()))
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        after = analysis(NOON + 60, gpu(), number=2)
+        with pytest.raises(HistoryDown, match="removed or replaced"):
+            await (store.save(after) if notices == "save" else store.prune(NOON))
+        await store.save(after)
+        assert [point.gpu_id for point in await points(store, step="analysis", **ALL)] == [gpu().gpu_id]
+        [replayed] = [one async for one in store.past.read(begin=NOON, end=NOON + DAY)]
+        assert [one.gpu_id for one in replayed.gpus] == [gpu().gpu_id]
+
+
 async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
     async with history(path) as store:
         await store.save(analysis(NOON, gpu()))

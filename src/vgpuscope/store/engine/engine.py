@@ -140,6 +140,12 @@ class Engine:
         with lane.transaction(mode) as tx:
             yield tx
 
+    @property
+    def connection(self) -> int:
+        """The number of the connection of the current transaction. With another one, the database may be another."""
+        lane: Lane = self._here.lane
+        return lane.connection
+
     def _on(self, lane: Lane, job: Callable[[], T]) -> T:
         self._here.lane = lane
         return job()

@@ -30,6 +30,11 @@ class Lane:
         """Jobs that run or wait; a job whose caller has given up counts until it ends."""
         return len(self._unfinished)
 
+    @property
+    def connection(self) -> int:
+        """The number of the connection that the last transaction used; 0: none yet."""
+        return self._migrated[0]
+
     async def do(self, job: Callable[[], T], *, deadline: Seconds) -> T:
         """Run a function on the lane's thread, where it may open transactions of this lane."""
         most = self._limits.calls_waiting

@@ -63,6 +63,7 @@ class StoredHistory:
         self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
         self._keep_names = max(keep_results, keep_hours, keep_days)
         self._series = SeriesCache()
+        self._connection = 0  # on which the series and the frame before were written
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis; HistoryDown if that failed. An analysis that is already stored is unchanged."""
@@ -101,6 +102,7 @@ class StoredHistory:
         packed = pack(analysis)
         time, key = millis(analysis.window.end), {"started": analysis.started, "number": analysis.number}
         with self._engine.transaction("write") as tx:
+            self._forget_another_database()
             if tx.all(sql.KNOWN_ANALYSIS, **key):
                 self._added(None)
                 return
@@ -113,6 +115,12 @@ class StoredHistory:
             pending = self.past.add(tx, analysis) if self.past is not None else None
         self._series.learn(learned, day=time // _DAY)
         self._added(pending)
+
+    def _forget_another_database(self) -> None:
+        """A new connection may be to another database: a new file, or a backup that was restored."""
+        if self._engine.connection != self._connection:
+            self._connection, self._series = self._engine.connection, SeriesCache()
+            self._added(None)
 
     def _added(self, pending: WrittenFrames | None) -> None:
         if self.past is not None:
