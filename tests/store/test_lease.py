@@ -12,7 +12,7 @@ import pytest
 
 from tests.environment import uncovered
 from tests.paths import REPOSITORY
-from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.lease import Leadership, LocalLease, lease_in
@@ -155,13 +155,38 @@ async def test_a_failed_use_of_the_store_ends_acting_until_one_of_the_same_kind_
     assert one.may_act()
 
 
-async def test_a_leader_that_cannot_renew_in_time_stops_acting_by_its_own_clock(remote, clock):
+async def test_a_leader_that_cannot_renew_in_time_stops_leading_by_its_own_clock(remote, clock):
     one = replica(remote, clock)
     await one.renew()
     clock.now += 14.9
-    assert one.may_act()
+    assert (one.leads, one.may_read(), one.may_act()) == (True, True, True)
     clock.now += 0.2
-    assert (one.leads, one.may_act()) == (True, False)
+    assert (one.leads, one.may_read(), one.may_act()) == (False, False, False)
+
+
+class Broken(Remote):
+    """A lease that fails in ways that its callers do not expect."""
+
+    error: BaseException | None = None
+
+    async def take(self, holder: str, seconds: float) -> bool:
+        if self.error:
+            raise self.error
+        return await super().take(holder, seconds)
+
+
+@pytest.mark.parametrize("error", [HistoryDown("down"), RowRefused("odd"), OSError(5, "I/O"), asyncio.CancelledError()])
+async def test_after_any_exception_a_replica_does_not_lead(clock, error):
+    broken = Broken(clock)
+    one = replica(broken, clock)
+    assert await one.renew()
+    broken.error = error
+    with pytest.raises(type(error)):
+        await one.renew()
+    assert (one.leads, one.may_act()) == (False, False)
+    broken.error = None
+    assert await one.renew()
+    assert one.may_act()
 
 
 async def test_the_time_that_the_answer_took_is_not_part_of_the_lease(remote, clock):

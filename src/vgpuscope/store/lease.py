@@ -218,16 +218,23 @@ class FileLease:
 
 
 class Leadership:
-    """The state of the lease as one replica knows it, and what the replica may do."""
+    """The state of the lease as one replica knows it, and what the replica may do.
+
+    `leads` becomes false by time alone, whatever else happens.
+    """
 
     def __init__(
         self, lease: Lease, holder: str, seconds: Seconds, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._lease, self._clock = lease, clock
         self.holder, self.seconds = holder, seconds
-        self.leads = False
         self._works: dict[Use, bool] = {}  # whether the last use of each kind succeeded
-        self._until = 0.0  # by this process' monotonic clock
+        self._until: Seconds | None = None  # by this process' monotonic clock; None: it does not hold the lease
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica holds the lease now."""
+        return self._lasts(0.0)
 
     @property
     def reachable(self) -> bool | None:
@@ -241,21 +248,26 @@ class Leadership:
         return True if "lease" in self._works else None
 
     async def renew(self) -> bool:
-        """Request the lease; HistoryDown if the store does not answer, and then this replica is not leader."""
+        """Request the lease; whether this replica leads. HistoryDown if the store does not answer.
+
+        After an exception of any kind this replica is not leader.
+        """
         asked = self._clock()  # before the request, so that the lease never ends later here than by the store's clock
+        until = None
         try:
-            self.leads = await self._lease.take(self.holder, self.seconds)
-        except HistoryDown:
-            self.leads = False
+            if await self._lease.take(self.holder, self.seconds):
+                until = asked + self.seconds
+        except Exception:
             self.store_failed("lease")
             raise
+        finally:
+            self._until = until
         self.store_works("lease")
-        self._until = asked + self.seconds if self.leads else 0.0
         return self.leads
 
     async def resign(self) -> None:
         """Give the lease back."""
-        self.leads, self._until = False, 0.0
+        self._until = None
         await self._lease.release(self.holder)
 
     def store_failed(self, use: Use) -> None:
@@ -280,5 +292,7 @@ class Leadership:
         This needs a lease that other processes see, a store that can be read and written, and a lease that does not
         expire during the action.
         """
-        usable = self._lease.shared and self.reachable is True
-        return usable and self.leads and self._clock() + lasting < self._until
+        return self._lease.shared and self.reachable is True and self._lasts(lasting)
+
+    def _lasts(self, seconds: Seconds) -> bool:
+        return self._until is not None and self._clock() + seconds < self._until

@@ -44,3 +44,20 @@ async def test_no_renewal_makes_a_lease_last_that_another_has_or_whose_store_is_
     clock.now += 10.0
     assert not await one.lasts(6.0)
     assert len(errors) == 1
+
+
+async def test_after_a_pause_that_outlasts_the_lease_a_replica_asks_before_it_analyses(remote, clock):
+    one = Replica(remote, failed=lambda _: None, clock=clock)
+    turned: list[bool] = []
+    worked: list[bool] = []
+    one.on_turn.append(lambda: turned.append(one.leads))
+    one.on_work.append(lambda: worked.append(one.analyses))
+    await one.ask()
+    clock.now += 3600.0
+    assert (one.leads, one.analyses) == (False, False)
+    assert await one.should_analyse()
+    assert (turned, worked) == ([True, True], [True])  # it leads anew, and never stopped analysing
+    clock.now += 3600.0
+    assert await remote.take("other", 15)
+    assert not await one.should_analyse()
+    assert (turned, worked) == ([True, True, False], [True, False])

@@ -33,6 +33,7 @@ class Replica:
         self.on_work: list[Callable[[], None]] = []  # called when this replica begins or stops to analyse
         self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", seconds, clock=clock)
         self._failed, self._told = failed, OnChange(log)
+        self._led: bool | None = None  # whether this replica led when it last asked; None: it has not asked yet
 
     @property
     def leads(self) -> bool:
@@ -48,6 +49,17 @@ class Replica:
         """Whether this replica should analyse."""
         return self.leadership.may_read()
 
+    async def should_analyse(self) -> bool:
+        """Whether this replica should analyse now. A lease that ended since it last asked is requested again first."""
+        if self._lapsed:
+            await self.ask()
+        return self.analyses
+
+    @property
+    def _lapsed(self) -> bool:
+        """Whether the lease ended by time since this replica last asked, as after a long pause of the process."""
+        return bool(self._led) and not self.leads
+
     def check_analyses(self) -> None:
         """NotLeader if another replica analyses."""
         if not self.analyses:
@@ -59,7 +71,7 @@ class Replica:
 
     async def lasts(self, seconds: Seconds) -> bool:
         """Whether the lease lasts so long from now. It is renewed if it would not."""
-        if self.leads and not self.may_act(lasting=seconds):
+        if self._led and not self.may_act(lasting=seconds):
             await self.ask()
         return self.may_act(lasting=seconds)
 
@@ -74,13 +86,16 @@ class Replica:
 
     async def ask(self) -> None:
         """One round of lead_forever."""
-        before, known = self.analyses, (self.stored is not None, self.leads)
+        lapsed = self._lapsed
+        before = self.analyses or lapsed
         try:
             leads = await self.leadership.renew()
         except HistoryDown as e:
+            self._led = False
             self.store_failed(e, "lease")
         else:
-            if known != (True, leads):
+            changed, self._led = lapsed or leads != self._led, leads
+            if changed:
                 log.info("leading" if leads else "following", extra=fields(holder=self.leadership.holder))
                 _call(self.on_turn)
             self.store_works("lease")

@@ -39,7 +39,7 @@ class Schedule:
     async def forever(self) -> None:
         while True:
             self._wake.clear()
-            began, analyses = self._clock(), self._replica.analyses
+            began, analyses = self._clock(), await self._replica.should_analyse()
             await (self._analyse() if analyses else self._read())
             rest = began + self._pause(analyses=analyses) - self._clock()
             with contextlib.suppress(TimeoutError):
