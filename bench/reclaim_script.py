@@ -113,7 +113,7 @@ async def saved(done: TickResult, one: Analysis) -> tuple[float, float, float]:
             await store.save(ReclaimBatch(cases=[move.after for move in done.moves], audit=entries), term=term)
             batch = time.perf_counter() - began
             began = time.perf_counter()
-            past.added(await engine.write(lambda tx: past.add(tx, one)))
+            (await engine.write(lambda tx: past.add(tx, one)))()
             frame = time.perf_counter() - began
             [(size,)] = await engine.read(lambda tx: tx.all("SELECT size FROM past_frames"))
         finally:

@@ -13,7 +13,7 @@ from tests.http.serving import until
 from tests.services.analyzer.analyzing import StubSource, reading, running, track
 from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 GIB = fleets.GIB
 KEEP: dict[str, Any] = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}
@@ -38,16 +38,16 @@ def shared(since: float):
 async def analyzer(tmp_path):
     """Three hours of a shared GPU and of one that no pod has, in a store; what runs shows the last of them."""
     file = str(tmp_path / "history.db")
-    store = open_history(file, **KEEP)
+    store = open_store(file, **KEEP)
     now = time.time()
     hours = (now // 3600 - 3) * 3600
     for n in range(18):
         end = hours + (n + 1) * 600
-        await store.save(fleets.analysis(end, shared(hours), fleets.gpu(1), number=n + 1, window=600))
+        await store.results.save(fleets.analysis(end, shared(hours), fleets.gpu(1), number=n + 1, window=600))
     await store.close()
     source = StubSource(reading(track(5, tenant=None)))
     source.hang()
-    async with running(source, history=open_history(file, **KEEP), **HOURLY, **{"analyzer.history": file}) as found:
+    async with running(source, history=open_store(file, **KEEP), **HOURLY, **{"analyzer.history": file}) as found:
         await until(lambda: found.analyzer.state().last is not None)  # the limits are those of the last analysis
         yield found
 

@@ -37,8 +37,8 @@ from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.postgres import PostgresDatabase
 from vgpuscope.store.lease import Leadership, lease_in
 from vgpuscope.store.limits import Limits
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results import rows
-from vgpuscope.store.results.history import open_history
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
 from vgpuscope.store.results.unsaved import Outbox
@@ -71,12 +71,18 @@ def url(postgres):
 
 
 @asynccontextmanager
-async def history(url, **keep):
-    store = open_history(url, **{**KEEP, **keep})
+async def whole(url, **keep):
+    store = open_store(url, **{**KEEP, **keep})
     try:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def history(url, **keep):
+    async with whole(url, **keep) as store:
+        yield store.results
 
 
 # ── the same laws ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,14 +167,15 @@ async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
 
 async def test_a_foreign_table_needs_nothing_but_its_own_migrations_beside_the_results(url, postgres):
     engine = Engine(PostgresDatabase(url))
-    history = StoredHistory(engine, lease_in(engine), **KEEP)
+    history, lease = StoredHistory(engine, **KEEP), lease_in(engine)
     try:
         await history.save(analysis(NOON, gpu()))
         await assert_foreign_table_works(engine)
         await assert_events_are_kept(StoredEvents(engine, keep=DAY))
         assert await history.latest() == analysis(NOON, gpu())
     finally:
-        await history.close()
+        await lease.close()
+        await engine.close()
     schema = url.rpartition("%3D")[2]
     recorded = [postgres.say(f"SELECT max(version) FROM {schema}.{name}_migrations") for name in SETS]
     assert [int(version) for version in recorded] == [4, 1, 2]
@@ -205,10 +212,10 @@ async def test_a_read_of_too_many_rows_is_ended(url):
 REPLICA = """
 import asyncio, sys
 from vgpuscope.store.results import rows
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 async def main(url, holder, seconds):
-    store = open_history(url, keep_results=86400, keep_hours=86400, keep_days=86400)
+    store = open_store(url, keep_results=86400, keep_hours=86400, keep_days=86400)
     while True:
         print(int(await store.lease.take(holder, seconds)), flush=True)
         await asyncio.sleep(0.2)
@@ -254,7 +261,7 @@ def test_of_two_processes_one_leads_and_when_it_is_killed_the_other_takes_over(u
 
 
 async def test_a_lease_is_nobody_elses_until_it_is_given_back(url):
-    async with history(url) as one, history(url) as two:
+    async with whole(url) as one, whole(url) as two:
         assert await one.lease.take("a", 60)
         assert not await two.lease.take("b", 60)
         await two.lease.release("b")
@@ -265,7 +272,7 @@ async def test_a_lease_is_nobody_elses_until_it_is_given_back(url):
 
 
 async def test_of_many_who_ask_at_once_one_leads(url):
-    stores = [open_history(url, **KEEP) for _ in range(8)]
+    stores = [open_store(url, **KEEP) for _ in range(8)]
     try:
         answers = await asyncio.gather(*(store.lease.take(str(n), 60) for n, store in enumerate(stores)))
         assert sum(answers) == 1
@@ -274,7 +281,7 @@ async def test_of_many_who_ask_at_once_one_leads(url):
 
 
 async def test_a_leader_may_not_act_while_the_database_is_away_and_may_again_when_it_is_back(postgres, url):
-    async with history(url) as store:
+    async with whole(url) as store:
         leadership = Leadership(store.lease, "a", 60)
         assert await leadership.renew()
         assert leadership.may_act()
@@ -290,7 +297,7 @@ async def test_a_leader_may_not_act_while_the_database_is_away_and_may_again_whe
 
 
 async def test_a_leader_may_not_act_while_the_database_is_read_only(postgres, url):
-    async with history(url) as store:
+    async with whole(url) as store:
         leadership = Leadership(store.lease, "a", 60)
         assert await leadership.renew()
         with postgres.read_only():
@@ -322,8 +329,8 @@ async def test_a_restart_of_the_database_between_two_calls_is_not_even_noticed(p
 
 
 async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(postgres, url):
-    async with history(url) as store:
-        outbox = Outbox(store)
+    async with whole(url) as store:
+        outbox = Outbox(store.results)
         await outbox.save(analysis(NOON, gpu()))
         postgres.stop()
         try:
@@ -335,7 +342,7 @@ async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(p
         finally:
             postgres.start()
         await outbox.save(analysis(NOON + 180, gpu(), number=4))
-        assert [p.time - NOON for p in await points(store, step="analysis", **ALL)] == [0, 60, 120, 180]
+        assert [p.time - NOON for p in await points(store.results, step="analysis", **ALL)] == [0, 60, 120, 180]
 
 
 async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
@@ -349,7 +356,7 @@ async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
 
 
 async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_event_loop_never_waits(postgres, url):
-    async with history(url) as store:
+    async with whole(url) as store:
         assert await store.lease.take("a", 60)
         with postgres.frozen():
             asked, turns = asyncio.ensure_future(store.lease.take("a", 1.0)), 0
@@ -359,7 +366,7 @@ async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_e
             with pytest.raises(HistoryDown, match="not answered within 1 s"):
                 await asked
         assert turns > 100
-        await store.save(analysis(NOON, gpu()))
+        await store.results.save(analysis(NOON, gpu()))
 
 
 async def test_a_wrong_password_is_said_without_the_password(postgres):
@@ -372,7 +379,7 @@ async def test_a_wrong_password_is_said_without_the_password(postgres):
 @pytest.mark.parametrize("password", ["se/cret", "se@cret", "12/cret", "se%cret", "/cret"])
 def test_a_url_that_cannot_be_understood_is_not_repeated(password):
     with pytest.raises(HistoryDown, match="cannot be understood") as caught:
-        open_history(f"postgresql://me:{password}@host/db", **KEEP)
+        open_store(f"postgresql://me:{password}@host/db", **KEEP)
     assert "cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -394,7 +401,7 @@ async def test_nobody_at_the_address_is_down_at_once():
 
 def stored(url: str, *migrations: Migration) -> StoredHistory:
     engine = Engine(PostgresDatabase(url))
-    return StoredHistory(engine, lease_in(engine), tables=TableSet("history", migrations), **KEEP)
+    return StoredHistory(engine, tables=TableSet("history", migrations), **KEEP)
 
 
 async def test_a_newer_version_takes_over_and_the_older_one_is_refused_from_then_on(url):
@@ -403,7 +410,7 @@ async def test_a_newer_version_takes_over_and_the_older_one_is_refused_from_then
         before = await every_point(older)
     newer = stored(url, *MIGRATIONS, NEXT)
     assert await every_point(newer) == before
-    await newer.close()
+    await newer._engine.close()
     async with history(url) as older:
         with pytest.raises(HistoryDown, match=f"version {NEXT.version}"):
             await older.latest()
@@ -413,15 +420,15 @@ async def test_a_migration_that_fails_is_undone_whole(url):
     broken = stored(url, *MIGRATIONS, Migration(NEXT.version, (*NEXT.statements, "no sentence of SQL")))
     with pytest.raises(HistoryDown):
         await broken.latest()
-    await broken.close()
+    await broken._engine.close()
     async with history(url) as store:
         await store.save(analysis(NOON, gpu()))
 
 
 async def test_replicas_that_start_at_once_make_the_tables_once(url):
-    stores = [open_history(url, **KEEP) for _ in range(6)]
+    stores = [open_store(url, **KEEP) for _ in range(6)]
     try:
-        assert await asyncio.gather(*(store.latest() for store in stores)) == [None] * 6
+        assert await asyncio.gather(*(store.results.latest() for store in stores)) == [None] * 6
     finally:
         await asyncio.gather(*(store.close() for store in stores))
 
@@ -495,19 +502,19 @@ async def test_a_made_up_cursor_is_only_another_place_to_begin(url, step, cursor
 @pytest.mark.attack
 async def test_a_reader_that_waits_for_the_database_keeps_neither_saving_nor_the_lease_waiting(url):
     engine = Engine(PostgresDatabase(url))
-    store = StoredHistory(engine, lease_in(engine), **KEEP)
+    store, lease = StoredHistory(engine, **KEEP), lease_in(engine)
     try:
         await store.latest()
         reads = [asyncio.ensure_future(engine.read(lambda tx: tx.all("SELECT pg_sleep(600)"))) for _ in range(10)]
         await asyncio.sleep(0)
         await store.save(analysis(NOON, gpu()))
-        assert await store.lease.take("a", 60)
+        assert await lease.take("a", 60)
         assert not any(read.done() for read in reads)
         for read in reads:
             read.cancel()
     finally:
         with pytest.raises(HistoryDown):  # the sleeping ones cannot be closed in time; the server ends them
-            await store.close()
+            await engine.close()
 
 
 @pytest.mark.attack
@@ -534,14 +541,15 @@ async def test_a_result_from_the_future_is_followed_by_one_from_now(url):
 @pytest.mark.attack
 async def test_while_the_database_is_frozen_a_read_is_down_within_its_deadline(postgres, url):
     limits = Limits(read=5.0, close=30.0)  # enough for a read on a busy machine
-    store = open_history(url, **KEEP, limits=limits)
+    opened = open_store(url, **KEEP, limits=limits)
+    store = opened.results
     await store.save(analysis(NOON, gpu()))
     assert len(await points(store, step="analysis", **ALL)) == 1
     with postgres.frozen():
         reads = await asyncio.gather(*(points(store, step="analysis", **ALL) for _ in range(6)), return_exceptions=True)
         assert {str(error) for error in reads} == {"the store has not answered within 5 s"}
     assert len(await points(store, step="analysis", **ALL)) == 1
-    await store.close()
+    await opened.close()
 
 
 @pytest.mark.parametrize("law", [*RECLAIM_LAWS, *PAST_LAWS], ids=lambda law: law.__name__.removeprefix("assert_"))

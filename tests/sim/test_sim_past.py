@@ -13,7 +13,7 @@ from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.kinds import PLANS, WHOLE_GPUS
 from vgpuscope.sim.past import Minutes, Samples, remember
 from vgpuscope.sim.world import World
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 BEGAN = 1_700_000_000.0
 WINDOW, INTERVAL = 60.0, 2.0
@@ -33,11 +33,11 @@ class Store:
 
     def _do(self, work):
         async def run():
-            history = open_history(self.file, keep_results=KEPT, keep_hours=KEPT, keep_days=KEPT)
+            store = open_store(self.file, keep_results=KEPT, keep_hours=KEPT, keep_days=KEPT)
             try:
-                return await work(history)
+                return await work(store.results)
             finally:
-                await history.close()
+                await store.close()
 
         return asyncio.run(run())
 

@@ -12,7 +12,7 @@ import pytest
 from tests.ports import free_port
 from tests.sim.demorun import END, Running, eventually, page, temporary
 from vgpuscope.sim.jobs import HOUR
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 USUAL_PAGE = 24  # lines, of 80 columns
 
@@ -70,11 +70,11 @@ def test_what_was_idle_at_the_start_is_still_known_to_be_so_for_hours_once_real_
 
 
 async def last_analysis(file):
-    history = open_history(str(file), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
+    store = open_store(str(file), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
     try:
-        return await history.latest()
+        return await store.results.latest()
     finally:
-        await history.close()
+        await store.close()
 
 
 def test_events_are_told_as_they_happen(usual):

@@ -1,6 +1,7 @@
 """Laws of the frames that back-tests replay, the same for every database."""
 
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -10,22 +11,32 @@ from vgpuscope.logic.reclaim.workloads import HoldingWorkloads, vanished
 from vgpuscope.model.analysis import Analysis, Evidence, Stat
 from vgpuscope.model.reclaim import Policy
 from vgpuscope.store.engine.engine import Engine
-from vgpuscope.store.lease import lease_in
 from vgpuscope.store.past import PastStore
 from vgpuscope.store.results.stored import StoredHistory
 
 POLICIES = [Policy(min_coverage=share, include_held=held) for share in (0.5, 0.95, 1.0) for held in (False, True)]
 
 
-def store(engine: Engine, **more) -> StoredHistory:
+class Kept(NamedTuple):
+    """Results, and the frames that follow them."""
+
+    results: StoredHistory
+    past: PastStore
+
+    async def save(self, one: Analysis) -> None:
+        await self.results.save(one)
+
+    async def prune(self, now: float) -> None:
+        await self.past.prune(now)
+
+
+def store(engine: Engine, **more) -> Kept:
     past = PastStore(engine, **more)
-    return StoredHistory(
-        engine, lease_in(engine), past=past, keep_results=DAY, keep_hours=30 * DAY, keep_days=400 * DAY
-    )
+    keep: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+    return Kept(StoredHistory(engine, followers=[past], **keep), past)
 
 
-async def read(history: StoredHistory, begin: float = 0.0, end: float = 2.0 * NOON) -> list[Analysis]:
-    assert history.past is not None
+async def read(history: Kept, begin: float = 0.0, end: float = 2.0 * NOON) -> list[Analysis]:
     return [one async for one in history.past.read(begin=begin, end=end)]
 
 
@@ -83,7 +94,6 @@ async def assert_the_machine_sees_the_same_again(engine: Engine) -> None:
 async def assert_analyses_of_the_same_moment_are_all_read(engine: Engine) -> None:
     """Two replicas may end a window at once; the boundary of a page lies between them."""
     history = store(engine)
-    assert history.past is not None
     for turn in range(49):
         await history.save(some(turn))
     for number in (901, 902, 903):
@@ -95,7 +105,6 @@ async def assert_an_analysis_that_is_known_already_breaks_no_chain(engine: Engin
     """Its commit was not seen, so it is saved again; what its frame had changed is not lost."""
     history = store(engine)
     past = history.past
-    assert past is not None
     await history.save(some(0))
     before = past._last
     await history.save(some(1))
@@ -108,11 +117,10 @@ async def assert_an_analysis_that_is_known_already_breaks_no_chain(engine: Engin
 
 async def assert_a_new_process_begins_a_chain(engine: Engine) -> None:
     history = store(engine)
-    assert history.past is not None
     for turn in range(8):
         await history.save(some(turn))
         if turn == 3:
-            history.past.added(None)  # as in a process that has just started
+            history.past.forget()  # as in a process that has just started
     for mine, theirs in zip(await read(history), map(some, range(8)), strict=True):
         looks_the_same(mine, theirs)
     await history.save(some(7))  # saved already
@@ -122,10 +130,9 @@ async def assert_a_new_process_begins_a_chain(engine: Engine) -> None:
 
 async def assert_a_broken_chain_is_not_guessed(engine: Engine) -> None:
     history = store(engine)
-    assert history.past is not None
     for turn in range(9):
         if turn == 6:
-            history.past.added(None)
+            history.past.forget()
         await history.save(some(turn))
     await engine.write(
         lambda tx: tx.all("DELETE FROM past_frames WHERE place = 2 AND time < :t", t=(NOON + 1700) * 1000)
@@ -141,7 +148,6 @@ class Broken(Exception):
 async def assert_a_failed_save_breaks_no_chain(engine: Engine) -> None:
     history = store(engine)
     past = history.past
-    assert past is not None
 
     def fail(tx):
         past.add(tx, some(1))
@@ -166,10 +172,9 @@ async def assert_a_gpu_that_is_reported_twice_is_stored_once(engine: Engine) -> 
 
 async def assert_chains_that_are_too_old_are_dropped(engine: Engine) -> None:
     history = store(engine, keep=1000.0)
-    assert history.past is not None
     for turn in range(12):
         if turn in {4, 8}:
-            history.past.added(None)
+            history.past.forget()
         await history.save(some(turn))
     await history.prune(NOON + 7 * 300 + 999.0)
     assert len(await read(history)) == 8  # the second chain ends within the time: all of it can be read
@@ -179,10 +184,9 @@ async def assert_chains_that_are_too_old_are_dropped(engine: Engine) -> None:
 
 async def assert_the_size_is_bounded(engine: Engine) -> None:
     history = store(engine, most=40_000)
-    assert history.past is not None
     for turn in range(12):
         await history.save(fleet(NOON + 300.0 * turn, 400, number=turn + 1))
-        history.past.added(None)
+        history.past.forget()
     await history.prune(NOON + 4000.0)
     [(size,)] = await engine.read(lambda tx: tx.all("SELECT sum(size) FROM past_frames"))
     assert 0 < size <= 40_000

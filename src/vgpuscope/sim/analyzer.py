@@ -17,7 +17,7 @@ from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.analyzer.sources.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
 from vgpuscope.sim.past import Minutes, Remembering, remember
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 WINDOW_MINUTES = 1.0
 SCRAPE_SECONDS = 2
@@ -69,11 +69,11 @@ def main(argv: list[str]) -> int:
 
 async def _remember(file: str, minutes: Minutes, *, seed: int, began: float, window: float) -> None:
     keep = configuration.load(flags={}, environ={}).config.analyzer
-    history = open_history(file, keep_results=keep.keep_results, keep_hours=keep.keep_hours, keep_days=keep.keep_days)
+    store = open_store(file, keep_results=keep.keep_results, keep_hours=keep.keep_hours, keep_days=keep.keep_days)
     try:
-        await remember(history, seed=seed, began=began, clock=time.time, minutes=minutes, window=window)
+        await remember(store.results, seed=seed, began=began, clock=time.time, minutes=minutes, window=window)
     finally:
-        await history.close()
+        await store.close()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ frame begins a chain, once a day and after each restart. A frame whose chain is 
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from math import floor
 from typing import NamedTuple
@@ -117,7 +117,7 @@ class _Row(NamedTuple):
     body: bytes
 
 
-class WrittenFrames(NamedTuple):
+class _Written(NamedTuple):
     """What the writer knows once its transaction is committed."""
 
     chain: str
@@ -125,6 +125,7 @@ class WrittenFrames(NamedTuple):
     known: dict[tuple[str, str], int]
 
 
+_NOTHING = _Written("", 0, {})
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Frame)
 
@@ -135,28 +136,31 @@ class PastStore:
     def __init__(self, engine: Engine, *, keep: Seconds = KEEP, most: int = MOST_BYTES) -> None:
         engine.register(TABLES)
         self._engine, self._keep, self._most = engine, keep, most
-        self._last = WrittenFrames("", 0, {})  # of this process; hashes only: the GPUs themselves would take memory
+        self._last = _NOTHING  # of this process; hashes only: the GPUs themselves would take memory
 
     # ── on the thread of the store ───────────────────────────────────────────────────────────────────────────────
 
-    def add(self, tx: Transaction, analysis: Analysis) -> WrittenFrames:
-        """Store a frame in the transaction that stores the analysis; `added` is called once that is committed."""
+    def add(self, tx: Transaction, analysis: Analysis) -> Callable[[], None]:
+        """Store a frame in the transaction that stores the analysis; call what is returned once it is committed."""
         gpus = {(gpu.gpu_id, gpu.mig): gpu for gpu in map(_slim, analysis.gpus)}
         hashes = {key: hash(_ENCODER.encode(gpu)) for key, gpu in gpus.items()}
         last = self._last
         if not last.chain or last.place + 1 >= _CHAIN:
-            last = WrittenFrames(uuid4().hex, -1, {})
+            last = _Written(uuid4().hex, -1, {})
         changed = tuple(gpu for key, gpu in gpus.items() if last.known.get(key) != hashes[key])
         gone = tuple(key for key in last.known if key not in hashes)
         body = zlib.compress(_ENCODER.encode(_Frame(changed, gone)), _LEVEL)
         window, place = analysis.window, last.place + 1
         row = (_millis(window.end), _millis(window.begin), last.chain, place, len(body), body)
         tx.insert("past_frames", _COLUMNS, [row])
-        return WrittenFrames(last.chain, place, hashes)
+        return partial(self._added, _Written(last.chain, place, hashes))
 
-    def added(self, pending: WrittenFrames | None) -> None:
-        """The frame is stored; None: it is not known, so the next frame is a whole one."""
-        self._last = pending or WrittenFrames("", 0, {})
+    def forget(self) -> None:
+        """The next frame is a whole one."""
+        self._last = _NOTHING
+
+    def _added(self, written: _Written) -> None:
+        self._last = written
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,7 +189,7 @@ class PastStore:
             [(chain,)] = tx.all(_OLDEST_CHAIN)
             tx.all(_DROP_CHAIN, chain=chain)
             if chain == self._last.chain:
-                self.added(None)
+                self.forget()
 
 
 class _Chain:

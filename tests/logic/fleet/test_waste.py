@@ -13,7 +13,7 @@ from tests.store.fleets import points
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.logic.fleet.waste_hours import waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Stat
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 GIB, HOUR = fleets.GIB, fleets.HOUR
 TICK = 600  # seconds that one analysis stands for
@@ -40,7 +40,8 @@ def waste(analyses, path, group_by="tenant", **more):
     """Through a real store, as the analyzer does it."""
 
     async def run():
-        store = open_history(str(path), **KEEP)
+        opened = open_store(str(path), **KEEP)
+        store = opened.results
         for analysis in analyses:
             await store.save(analysis)
         end = analyses[-1].window.end + 1
@@ -48,7 +49,7 @@ def waste(analyses, path, group_by="tenant", **more):
         span = {"step": "hour", "begin": BEGIN, "end": end, "limit": 10**6}
         ledger = WasteLedger(present(analyses[-1].gpus))
         ledger.add(await points(store, **span), await points(store, **span, namespace=""))
-        await store.close()
+        await opened.close()
         return ledger.waste(group_by=group_by, begin=BEGIN, end=end)
 
     return asyncio.run(run())
@@ -225,7 +226,8 @@ def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
     now = present(analyses[-1].gpus)
 
     async def both():
-        history = open_history(str(store), **KEEP)
+        opened = open_store(str(store), **KEEP)
+        history = opened.results
         for analysis in analyses:
             await history.save(analysis)
         span = {"step": "hour", "limit": 10**6}
@@ -237,7 +239,7 @@ def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
             part.add(*read)
             whole.add(*read)
             parts.append(waste_hour(part))
-        await history.close()
+        await opened.close()
         return whole.waste(group_by="namespace", begin=BEGIN, end=BEGIN + 4 * HOUR), waste_by_namespace(parts)
 
     whole, (rows, idle) = asyncio.run(both())

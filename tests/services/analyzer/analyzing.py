@@ -19,8 +19,10 @@ from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.frame import Frame
 from vgpuscope.store.lease import LocalLease
+from vgpuscope.store.opening import AnalyzerStore
 from vgpuscope.store.results.history import Unstored
 from vgpuscope.store.results.wanted import AnalysisKey
+from vgpuscope.store.timeline import LocalEvents
 
 TOKEN = "a-token-of-the-tests"
 GIB = 1024**3
@@ -179,11 +181,14 @@ class SharedHistory(Unstored):
     keeps = True
 
     def __init__(self, clock=time.monotonic) -> None:
-        super().__init__(SharedLease(self, clock))
+        self.lease, self.events = SharedLease(self, clock), LocalEvents()
         self.down = False
         self.let_go = asyncio.Event()
         self.let_go.set()
         self.saved: list[Analysis] = []
+
+    def whole(self) -> AnalyzerStore:
+        return AnalyzerStore(lease=self.lease, results=self, events=self.events)
 
     def hold(self) -> None:
         """Nobody is told who leads until it is let go."""
@@ -265,7 +270,8 @@ async def running(
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     stub: Any = sources or StubSources(source)
-    analyzer = Analyzer(settings, history=history, sources=stub, clock=clock, wall=wall, **dict(paces))
+    store: AnalyzerStore | None = history.whole() if isinstance(history, SharedHistory) else history
+    analyzer = Analyzer(settings, store=store, sources=stub, clock=clock, wall=wall, **dict(paces))
     analyzer._replica.leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     frame = Frame(analyzer, life, settings.config.analyzer)

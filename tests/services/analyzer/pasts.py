@@ -1,7 +1,7 @@
 """A store with a labelled past, for back-tests: each text is a workload, each letter an analysis every five minutes."""
 
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Tenant, TenantUse, Window
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 EVERY, WINDOW = 300.0, 600.0
 _LOOKS = {"I": ("idle", "idle"), "B": ("in_use", "busy"), "U": ("unknown", "unknown"), "H": ("idle", "idle-held")}
@@ -37,9 +37,9 @@ def _gpu(number: int, name: str, label: str) -> GpuUse:
 
 async def store_past(path: str, analyses: list[Analysis]) -> None:
     """Store them as the analyzer does."""
-    history = open_history(path, keep_results=10**9, keep_hours=10**9, keep_days=10**9)
+    store = open_store(path, keep_results=10**9, keep_hours=10**9, keep_days=10**9)
     try:
         for one in analyses:
-            await history.save(one)
+            await store.results.save(one)
     finally:
-        await history.close()
+        await store.close()

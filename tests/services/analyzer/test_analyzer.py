@@ -37,7 +37,7 @@ from tests.services.analyzer.promstub import Engine, Hang, Reply, SpoilingServer
 from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer.cycle import AnalysisCycle
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 
 HOURLY = {"scheduler.interval": 3600}
 LEASE = 1.5  # seconds: it is renewed often
@@ -478,7 +478,7 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(caplog)
 
 
 async def test_the_hint_of_an_outage_names_the_analyzers_own_setting(tmp_path):
-    store = open_history(str(tmp_path / "missing" / "store.db"), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
+    store = open_store(str(tmp_path / "missing" / "store.db"), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
     async with running(history=store, **HOURLY) as analyzer:
         await analyzer.analysed()
         answer = await analyzer.get("/api/v1/history?gpu_id=GPU-1")

@@ -140,7 +140,7 @@ async def test_a_caller_of_one_namespace_sees_only_that(tmp_path):
 async def test_only_one_runs_at_a_time_and_its_progress_is_shown(tmp_path, monkeypatch):
     async with analyzer(tmp_path) as one:
         reached, go = asyncio.Event(), asyncio.Event()
-        read = one.analyzer._history.past.read
+        read = one.analyzer._store.past.read
 
         async def slow(**span):
             turn = 0
@@ -151,7 +151,7 @@ async def test_only_one_runs_at_a_time_and_its_progress_is_shown(tmp_path, monke
                     await go.wait()
                 yield analysis
 
-        monkeypatch.setattr(one.analyzer._history.past, "read", slow)
+        monkeypatch.setattr(one.analyzer._store.past, "read", slow)
         first = asyncio.create_task(asked(one, since="8h"))
         async with asyncio.timeout(30):
             await reached.wait()
@@ -168,7 +168,7 @@ async def test_only_one_runs_at_a_time_and_its_progress_is_shown(tmp_path, monke
 async def test_a_replay_that_takes_too_long_tells_how_far_it_came(tmp_path):
     async with analyzer(tmp_path) as one:
         minutes = itertools.count(0.0, 60.0).__next__  # between two looks at the clock
-        one.analyzer.backtests = Backtests(one.analyzer._settings, one.analyzer._history.past, clock=minutes)
+        one.analyzer.backtests = Backtests(one.analyzer._settings, one.analyzer._store.past, clock=minutes)
         found = (await asked(one, since="8h")).json()
         assert found["complete"] is False
         assert found["coverage"]["analyses"] == 1

@@ -20,7 +20,7 @@ NOW, WALL = 1000.0, 1_700_000_000.0
 def analyzer():
     settings = Settings(flags={"prometheus.url": "http://stub"}, environ={}, file=None)
     sources: Any = StubSources(None)
-    return Analyzer(settings, history=SharedHistory(), sources=sources, clock=lambda: NOW, wall=lambda: WALL)
+    return Analyzer(settings, store=SharedHistory().whole(), sources=sources, clock=lambda: NOW, wall=lambda: WALL)
 
 
 async def test_all_parts_of_the_analyzer_have_its_clocks(analyzer):
@@ -33,8 +33,8 @@ async def test_all_parts_of_the_analyzer_have_its_clocks(analyzer):
 
 async def test_what_is_too_old_is_deleted_by_the_wall_clock_that_the_analyzer_got(analyzer, monkeypatch):
     pruned: asyncio.Queue[float] = asyncio.Queue()
-    monkeypatch.setattr(analyzer._history, "prune", pruned.put)
-    monkeypatch.setattr(analyzer._history.events, "prune", pruned.put)
+    monkeypatch.setattr(analyzer._store.results, "prune", pruned.put)
+    monkeypatch.setattr(analyzer._store.events, "prune", pruned.put)
     await analyzer._replica.ask()
     assert analyzer._replica.leads
     forward(0.0)

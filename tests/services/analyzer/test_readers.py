@@ -18,8 +18,8 @@ from vgpuscope.http import parameters
 from vgpuscope.http.answer_limits import MOST_HISTORIES, MOST_POINTS, MOST_WASTES, WASTES_WAITING
 from vgpuscope.model.errors import RowRefused
 from vgpuscope.services.analyzer.api import AnalyzerApi
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results import stored
-from vgpuscope.store.results.history import open_history
 from vgpuscope.store.results.unsaved import Outbox
 
 pytestmark = pytest.mark.attack
@@ -53,7 +53,7 @@ async def done(tasks, count):
 
 
 async def test_of_many_readers_a_few_are_served_and_the_core_goes_on(path, monkeypatch):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         await analyzer.analysed()
         with held(monkeypatch, "points_of_rows"):
             asked = [asyncio.ensure_future(analyzer.get("/api/v1/history")) for _ in range(MANY)]
@@ -73,7 +73,7 @@ async def test_of_many_readers_a_few_are_served_and_the_core_goes_on(path, monke
 
 
 async def test_sums_over_the_history_wait_for_their_turn_and_then_are_refused(path, monkeypatch):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         await analyzer.analysed()
         with held(monkeypatch, "points_of_parts"):
             asked = [asyncio.ensure_future(analyzer.get("/api/v1/waste?since=1h")) for _ in range(MANY)]
@@ -85,10 +85,10 @@ async def test_sums_over_the_history_wait_for_their_turn_and_then_are_refused(pa
 
 
 async def test_a_client_that_does_not_read_its_page_holds_one_place_and_no_more(path):
-    store = open_history(path, **KEEP)
+    store = open_store(path, **KEEP)
     end = time.time() - 100
     for number in range(5):
-        await store.save(fleet(end + number, 1000, number=number))
+        await store.results.save(fleet(end + number, 1000, number=number))
     async with running(history=store, **HOURLY) as analyzer:
         await analyzer.analysed()
         url = analyzer.client.base_url
@@ -108,7 +108,7 @@ async def test_a_client_that_does_not_read_its_page_holds_one_place_and_no_more(
 
 
 async def test_a_read_that_fails_gives_its_place_back(path, monkeypatch):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         await analyzer.analysed()
 
         def broken(*_):
@@ -122,7 +122,7 @@ async def test_a_read_that_fails_gives_its_place_back(path, monkeypatch):
 
 
 async def test_pages_of_the_api_follow_one_another(path):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         await analyzer.analysed()
         await analyzer.analyse()
         whole = await analyzer.json("/api/v1/history")
@@ -134,7 +134,7 @@ async def test_pages_of_the_api_follow_one_another(path):
 
 @pytest.mark.parametrize("query", [f"limit={MOST_POINTS + 1}", "cursor=1", "cursor=1.2.x", "cursor=1.2.-3", "cursor="])
 async def test_more_than_a_page_and_no_cursor_of_ours_are_refused(path, query):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         answer = await analyzer.get(f"/api/v1/history?{query}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "QUERY_INVALID")
 
@@ -229,7 +229,7 @@ def rename(path, before, after):
 
 
 async def test_a_store_that_cannot_be_written_is_never_up_until_it_was_written(path):
-    async with running(history=open_history(path, **KEEP), **HOURLY) as analyzer:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as analyzer:
         await analyzer.analysed()
         assert (await analyzer.json("/health"))["history"] is True
         rename(path, "history_results", "elsewhere")
@@ -279,11 +279,11 @@ async def shown(analyzer):
 
 
 async def test_consoles_of_a_replica_that_only_reads_hear_of_each_analysis_once(path, monkeypatch):
-    leader, now, heard = open_history(path, **KEEP), time.time(), list[object]()
-    outbox = Outbox(leader)
+    leader, now, heard = open_store(path, **KEEP), time.time(), list[object]()
+    outbox = Outbox(leader.results)
     assert await leader.lease.take("leader", 3600)
     await outbox.save(analysis(now, gpu(), number=1))
-    async with running(history=open_history(path, **KEEP), **HOURLY) as follower:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as follower:
         assert await shown(follower) == 1
         monkeypatch.setattr(follower.analyzer.feed, "publish", heard.append)
         await outbox.save(analysis(now + 60, gpu(), number=2))
@@ -294,11 +294,11 @@ async def test_consoles_of_a_replica_that_only_reads_hear_of_each_analysis_once(
 
 @pytest.mark.parametrize("ahead", [3600.0, -3600.0, 30 * DAY])
 async def test_one_wrong_clock_does_not_stop_followers(path, ahead):
-    leader, now = open_history(path, **KEEP), time.time()
-    outbox = Outbox(leader)
+    leader, now = open_store(path, **KEEP), time.time()
+    outbox = Outbox(leader.results)
     assert await leader.lease.take("leader", 3600)
     await outbox.save(analysis(now, gpu(), number=1))
-    async with running(history=open_history(path, **KEEP), **HOURLY) as follower:
+    async with running(history=open_store(path, **KEEP), **HOURLY) as follower:
         assert await shown(follower) == 1
         await outbox.save(analysis(now + ahead, gpu(), number=2))
         assert await shown(follower) == 2
@@ -309,13 +309,13 @@ async def test_one_wrong_clock_does_not_stop_followers(path, ahead):
 
 
 async def test_results_that_come_late_do_not_replace_newer_ones(path):
-    leader, now = open_history(path, **KEEP), time.time()
+    leader, now = open_store(path, **KEEP), time.time()
     assert await leader.lease.take("leader", 3600)
-    late = Outbox(leader, leads=lambda: False)
-    await Outbox(leader).save(analysis(now, gpu(), number=5))
+    late = Outbox(leader.results, leads=lambda: False)
+    await Outbox(leader.results).save(analysis(now, gpu(), number=5))
     await late.put(analysis(now - 120, gpu(), number=1))
     await late.save(analysis(now - 60, gpu(), number=2))
-    assert (await leader.latest()).number == 5
+    assert (await leader.results.latest()).number == 5
     await leader.close()
 
 

@@ -42,19 +42,19 @@ async def test_a_foreign_table_needs_nothing_but_its_own_migrations(path):
 
 async def test_results_lease_and_a_foreign_table_share_one_engine(path):
     async with opened(path) as engine:
-        notes, history = Notes(engine), StoredHistory(engine, lease_in(engine), **KEEP)
+        notes, history, lease = Notes(engine), StoredHistory(engine, **KEEP), lease_in(engine)
         await history.save(analysis(NOON, gpu()))
         await notes.add(("one", None, 1.0))
-        assert await history.lease.take("a", 60)
+        assert await lease.take("a", 60)
         assert await history.latest() == analysis(NOON, gpu())
         assert await notes.all() == [("one", None, 1.0)]
-        await history.lease.close()
+        await lease.close()
     assert [versions(path, name) for name in ("history", "lease", "notes")] == [[1, 2, 3, 4], [1], [1, 2]]
 
 
 async def test_tables_may_be_registered_when_the_database_is_open_already(path):
     async with opened(path) as engine:
-        history = StoredHistory(engine, lease_in(engine), **KEEP)
+        history = StoredHistory(engine, **KEEP)
         await history.save(analysis(NOON, gpu()))
         await assert_foreign_table_works(engine)
 
@@ -84,9 +84,10 @@ async def test_a_database_of_version_1_gets_the_lease_and_keeps_its_results(path
     file.executescript((TESTS / "fixtures/history/v1.sql").read_text())
     file.close()
     async with opened(path) as engine:
-        history = StoredHistory(engine, lease_in(engine), **KEEP)
-        assert await history.lease.take("a", 60)
-        await history.lease.close()
+        StoredHistory(engine, **KEEP)
+        lease = lease_in(engine)
+        assert await lease.take("a", 60)
+        await lease.close()
     assert [versions(path, name) for name in ("history", "lease")] == [[1, 2, 3, 4], [1]]
 
 

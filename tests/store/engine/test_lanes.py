@@ -35,19 +35,19 @@ class Stuck:
 
 async def test_reads_that_hang_keep_neither_saving_nor_the_lease_waiting(tmp_path):
     async with opened(tmp_path / "h.db") as engine:
-        history, stuck = StoredHistory(engine, lease_in(engine), **KEEP), Stuck()
+        history, lease, stuck = StoredHistory(engine, **KEEP), lease_in(engine), Stuck()
         reads = [asyncio.ensure_future(engine.read(stuck)) for _ in range(20)]
         try:
             await asyncio.to_thread(stuck.begun.acquire, timeout=SOON)
             await history.save(analysis(NOON, gpu()))
-            assert await history.lease.take("a", 60)
+            assert await lease.take("a", 60)
             assert await history.latest() == analysis(NOON, gpu())
             await history.prune(NOON + DAY)
             assert not any(read.done() for read in reads)
         finally:
             stuck.let_go.set()
         await asyncio.gather(*reads)
-        await history.lease.close()
+        await lease.close()
 
 
 async def test_a_save_that_hangs_keeps_the_lease_not_waiting(tmp_path):

@@ -32,10 +32,9 @@ from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.sqlite import SqliteDatabase
-from vgpuscope.store.lease import lease_in
 from vgpuscope.store.limits import Limits
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results import columns, statements
-from vgpuscope.store.results.history import open_history
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
@@ -49,9 +48,9 @@ ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
 
 @asynccontextmanager
 async def history(path, **keep):
-    store = open_history(str(path), **{**KEEP, **keep})
+    store = open_store(str(path), **{**KEEP, **keep})
     try:
-        yield store
+        yield store.results
     finally:
         await store.close()
 
@@ -433,17 +432,19 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
 
 @pytest.mark.parametrize("notices", ["save", "prune"])
 async def test_what_a_removed_database_knew_is_not_taken_for_granted_in_the_next_one(path, notices):
-    async with history(path) as store:
-        await store.save(analysis(NOON, gpu()))
-        for end in ("", "-wal", "-shm"):
-            path.with_name(path.name + end).unlink()
-        after = analysis(NOON + 60, gpu(), number=2)
-        with pytest.raises(HistoryDown, match="removed or replaced"):
-            await (store.save(after) if notices == "save" else store.prune(NOON))
-        await store.save(after)
-        assert [point.gpu_id for point in await points(store, step="analysis", **ALL)] == [gpu().gpu_id]
-        [replayed] = [one async for one in store.past.read(begin=NOON, end=NOON + DAY)]
-        assert [one.gpu_id for one in replayed.gpus] == [gpu().gpu_id]
+    store = open_store(str(path), **KEEP)
+    results = store.results
+    await results.save(analysis(NOON, gpu()))
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    after = analysis(NOON + 60, gpu(), number=2)
+    with pytest.raises(HistoryDown, match="removed or replaced"):
+        await (results.save(after) if notices == "save" else results.prune(NOON))
+    await results.save(after)
+    assert [point.gpu_id for point in await points(results, step="analysis", **ALL)] == [gpu().gpu_id]
+    [replayed] = [one async for one in store.past.read(begin=NOON, end=NOON + DAY)]
+    assert [one.gpu_id for one in replayed.gpus] == [gpu().gpu_id]
+    await store.close()
 
 
 async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
@@ -484,12 +485,12 @@ def test_a_fleet_of_many_pieces_is_packed_and_unpacked_whole():
 def test_a_databases_driver_is_loaded_only_when_it_is_configured(path):
     script = f"""
 import sys
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results.wanted import AnalysisKey
 keep = dict(keep_results=1, keep_hours=1, keep_days=1)
-open_history("none", **keep)
+open_store("none", **keep)
 assert not {{"sqlite3", "psycopg"}} & sys.modules.keys()
-open_history({str(path)!r}, **keep)
+open_store({str(path)!r}, **keep)
 assert "psycopg" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True, env=uncovered())  # coverage loads sqlite3
@@ -497,7 +498,7 @@ assert "psycopg" not in sys.modules
 
 def test_another_kind_of_database_is_refused_without_its_password():
     with pytest.raises(ConfigInvalid) as caught:
-        open_history("mysql://me:secret@host/db", **KEEP)
+        open_store("mysql://me:secret@host/db", **KEEP)
     assert "secret" not in str(caught.value)
     assert str(caught.value) == "analyzer.history: results cannot be kept in mysql://"
 
@@ -530,6 +531,46 @@ async def test_after_closing_nothing_is_saved(path):
         await store.save(analysis(NOON, gpu()))
 
 
+# ── what is stored with an analysis ──────────────────────────────────────────────────────────────────────────────
+
+
+class Counting:
+    """Another table that is written with each analysis."""
+
+    def __init__(self, engine: Engine) -> None:
+        engine.register(TableSet("counted", (Migration(1, ("CREATE TABLE counted (number integer NOT NULL)",)),)))
+        self.committed: list[int] = []
+        self.forgotten, self.fails = 0, False
+
+    def add(self, tx, found):
+        tx.insert("counted", ("number",), [(found.number,)])
+        if self.fails:
+            raise HistoryDown("broken on purpose")
+        return lambda: self.committed.append(found.number)
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+async def test_what_follows_an_analysis_is_stored_with_it_or_not_at_all(path):
+    engine = Engine(SqliteDatabase(str(path)))
+    follower = Counting(engine)
+    store = StoredHistory(engine, followers=[follower], **KEEP)
+    await store.save(analysis(NOON, gpu()))
+    follower.fails = True
+    with pytest.raises(HistoryDown):
+        await store.save(analysis(NOON + 60, gpu(), number=2))
+    assert await engine.read(lambda tx: tx.all("SELECT number FROM counted")) == [(1,)]
+    assert len(await points(store, step="analysis", **ALL)) == 1
+    follower.fails, before = False, follower.forgotten
+    await store.save(analysis(NOON + 60, gpu(), number=2))
+    assert follower.committed == [1, 2]
+    assert follower.forgotten == before + 1  # the failure cost the connection
+    await store.save(analysis(NOON + 60, gpu(), number=2))  # it is stored already
+    assert (follower.committed, follower.forgotten) == ([1, 2], before + 2)
+    await engine.close()
+
+
 # ── migrations ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 NEXT = Migration(MIGRATIONS[-1].version + 1, ("ALTER TABLE history_series ADD COLUMN team text NOT NULL DEFAULT ''",))
@@ -538,7 +579,7 @@ BROKEN = Migration(NEXT.version, (*NEXT.statements, "no sentence of SQL"))
 
 def stored(path: Path, migrations) -> StoredHistory:
     engine = Engine(SqliteDatabase(str(path)))
-    return StoredHistory(engine, lease_in(engine), tables=TableSet("history", tuple(migrations)), **KEEP)
+    return StoredHistory(engine, tables=TableSet("history", tuple(migrations)), **KEEP)
 
 
 async def test_a_newer_version_takes_over_what_an_older_one_stored(path):
@@ -547,19 +588,19 @@ async def test_a_newer_version_takes_over_what_an_older_one_stored(path):
         before = await every_point(store)
     newer = stored(path, (*MIGRATIONS, NEXT))
     assert await every_point(newer) == before
-    await newer.close()
+    await newer._engine.close()
 
 
 async def test_a_newer_store_is_refused_and_left_as_it_is(path):
     newer = stored(path, (*MIGRATIONS, NEXT))
     await newer.save(analysis(NOON, gpu()))
-    await newer.close()
+    await newer._engine.close()
     async with history(path) as store:
         with pytest.raises(HistoryDown, match=f"version {NEXT.version}.*knows them up to {MIGRATIONS[-1].version}"):
             await store.save(analysis(NOON + 60, gpu(), number=2))
     again = stored(path, (*MIGRATIONS, NEXT))
     assert len((await every_point(again))["analysis"]) == 1
-    await again.close()
+    await again._engine.close()
 
 
 async def test_a_migration_that_fails_is_undone_whole(path):
@@ -568,7 +609,7 @@ async def test_a_migration_that_fails_is_undone_whole(path):
     newer = stored(path, (*MIGRATIONS, BROKEN))
     with pytest.raises(HistoryDown):
         await newer.latest()
-    await newer.close()
+    await newer._engine.close()
     async with history(path) as store:
         assert await store.latest() == analysis(NOON, gpu())
 
@@ -612,11 +653,11 @@ def test_versions_are_numbered_without_a_gap():
 WRITER = """
 import asyncio, sys
 from tests.store.fleets import NOON, fleet
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results.wanted import AnalysisKey
 
 async def main(path, first):
-    store = open_history(path, keep_results=1200, keep_hours=86400, keep_days=864000)
+    store = open_store(path, keep_results=1200, keep_hours=86400, keep_days=864000).results
     for number in range(first, first + 10**6):
         await store.save(fleet(NOON + number * 300, 60, number=number))
         print(number, flush=True)

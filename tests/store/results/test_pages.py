@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tests.store.fleets import DAY, HOUR, NOON, analysis, gpu, runs
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results.wanted import HistorySelection
 
 
 @asynccontextmanager
 async def history(path):
-    store = open_history(str(path), keep_results=DAY, keep_hours=30 * DAY, keep_days=400 * DAY)
+    store = open_store(str(path), keep_results=DAY, keep_hours=30 * DAY, keep_days=400 * DAY)
     try:
-        yield store
+        yield store.results
     finally:
         await store.close()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.store.fleets import DAY, NOON, analysis, gpu, points, tenant
 from vgpuscope.model.errors import HistoryDown, RowRefused
-from vgpuscope.store.results.history import open_history
+from vgpuscope.store.opening import open_store
 from vgpuscope.store.results.rows import storable
 from vgpuscope.store.results.unsaved import Outbox
 
@@ -21,9 +21,9 @@ names = st.text(st.characters(exclude_categories=()), max_size=20) | st.text(max
 
 @asynccontextmanager
 async def history(path):
-    store = open_history(str(path), **KEEP)
+    store = open_store(str(path), **KEEP)
     try:
-        yield store
+        yield store.results
     finally:
         await store.close()
 

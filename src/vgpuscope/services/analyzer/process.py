@@ -60,7 +60,7 @@ from vgpuscope.services.analyzer.sources.sources import Sources
 from vgpuscope.services.analyzer.sources.watch import SourceWatch
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
-from vgpuscope.store.results.history import History, open_history
+from vgpuscope.store.opening import AnalyzerStore, open_store
 from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection
 from vgpuscope.store.timeline import EventLog
 
@@ -110,7 +110,7 @@ class Analyzer(Service):
         self,
         settings: Settings,
         *,
-        history: History | None = None,
+        store: AnalyzerStore | None = None,
         sources: Sources | None = None,
         lease: Seconds = LEASE,
         read_within: tuple[Seconds, Seconds] = READ_WITHIN,
@@ -128,10 +128,10 @@ class Analyzer(Service):
         self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock)
         self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
-        self._history = history or _history(settings.config)
+        self._store = store or _store(settings.config)
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
-        self._replica = Replica(self._history.lease, failed=self.counters.count, seconds=lease, clock=clock)
-        self._saving = Saving(self._history, self._replica, run=self._followers.run, wall=wall)
+        self._replica = Replica(self._store.lease, failed=self.counters.count, seconds=lease, clock=clock)
+        self._saving = Saving(self._store, self._replica, run=self._followers.run, wall=wall)
         self._replica.on_turn.append(self._saving.again)
         self.console = Console(self, clock=clock, wall=wall)
         self._cycle = AnalysisCycle(
@@ -160,7 +160,7 @@ class Analyzer(Service):
         self.opinions = Opinions(
             self.config,
             asks=lambda: self._replica.leads,
-            store=self._history.opinions,
+            store=self._store.opinions,
             courses=self._courses,
             clock=wall,
         )
@@ -169,7 +169,7 @@ class Analyzer(Service):
         self._kube = ReclaimKube(self.config, clock=wall)
         self.reclaim = self._new_reclaim()
         self._to_reclaim = NewestAnalysis(self.reclaim.ticks, run=self._followers.run)
-        self.backtests = Backtests(settings, self._history.past, clock=clock, wall=wall)
+        self.backtests = Backtests(settings, self._store.past, clock=clock, wall=wall)
         self._metrics = self._new_metrics()
         self._found = 0  # analyses of other processes that were found in the store
 
@@ -183,7 +183,7 @@ class Analyzer(Service):
         )
         given = ReclaimDependencies(
             config=self.config,
-            store=self._history.reclaim,
+            store=self._store.reclaim,
             lead=self._replica,
             send={
                 "control": control_sender(lambda: self.config().control),
@@ -284,7 +284,7 @@ class Analyzer(Service):
             await self._replica.leadership.resign()
         await self._sources.close()
         await self._kube.close()
-        await self._history.close()
+        await self._store.close()
 
     # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +320,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look.last,
             leader=self._replica.leads,
-            history=self._history.keeps and self._replica.stored is True,
+            history=self._store.results.keeps and self._replica.stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
             ai_error=self.opinions.last_error,
         )
@@ -343,16 +343,16 @@ class Analyzer(Service):
         return self._replica.analyses
 
     def event_log(self) -> EventLog:
-        return self._history.events
+        return self._store.events
 
     def stored(self) -> Hashable:
         return self._saving.outbox.saved, self._found
 
     async def page(self, wanted: HistorySelection) -> HistoryPage:
-        return await self._history.page(wanted)
+        return await self._store.results.page(wanted)
 
     async def points(self, wanted: HistorySelection) -> list[HistoryPoint]:
-        return (await self._history.page(wanted)).points
+        return (await self._store.results.page(wanted)).points
 
     def admit(self, request: Request, operation: Operation) -> Caller:
         return self._access.admit(request, operation)
@@ -379,7 +379,7 @@ class Analyzer(Service):
         """Take over the last result of an earlier run or of the leader."""
         known = self._cycle.last()
         try:
-            latest = await self._history.latest(unlike=AnalysisKey.of(known) if known else None)
+            latest = await self._store.results.latest(unlike=AnalysisKey.of(known) if known else None)
         except HistoryDown as e:
             self._replica.store_failed(e, "read")
             return
@@ -472,9 +472,9 @@ class Analyzer(Service):
         self._to_reclaim.put(board.analysis)
 
 
-def _history(config: Config) -> History:
+def _store(config: Config) -> AnalyzerStore:
     own = config.analyzer
-    return open_history(
+    return open_store(
         own.history,
         keep_results=own.keep_results,
         keep_hours=own.keep_hours,

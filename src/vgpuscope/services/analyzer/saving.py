@@ -11,7 +11,7 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.runtime.heap import give_back
 from vgpuscope.services.analyzer.replica import Replica
 from vgpuscope.services.followers import Follower
-from vgpuscope.store.results.history import History
+from vgpuscope.store.opening import AnalyzerStore
 from vgpuscope.store.results.unsaved import Outbox
 
 _PRUNE_EVERY = 600.0
@@ -24,15 +24,15 @@ class Saving:
 
     def __init__(
         self,
-        history: History,
+        store: AnalyzerStore,
         replica: Replica,
         *,
         run: Callable[[Follower[None], None], Awaitable[bool]],
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`run` runs a follower, and counts and logs its failure."""
-        self._history, self._replica, self._run, self._wall = history, replica, run, wall
-        self.outbox = Outbox(history, leads=lambda: replica.leads)
+        self._store, self._replica, self._run, self._wall = store, replica, run, wall
+        self.outbox = Outbox(store.results, leads=lambda: replica.leads)
         self._saves = False
         self._follower: Follower[None] = Follower(name="store", follow=self._save, deadline=_SAVE_WITHIN)
 
@@ -70,8 +70,7 @@ class Saving:
             await asyncio.sleep(_PRUNE_EVERY)
             if self._replica.leads:
                 try:
-                    await self._history.prune(self._wall())
-                    await self._history.events.prune(self._wall())
+                    await self._store.prune(self._wall())
                 except HistoryDown as e:
                     self._replica.store_failed(e, "write")
 

@@ -1,8 +1,9 @@
-"""Results in a database, stored through the engine and the lease."""
+"""Results in a database, stored through the engine."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Protocol
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint
@@ -10,11 +11,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.database import Transaction, Values
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import TableSet
-from vgpuscope.store.lease import Lease
 from vgpuscope.store.limits import LIMITS, Limits
-from vgpuscope.store.opinions import OpinionStore
-from vgpuscope.store.past import PastStore, WrittenFrames
-from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results import statements as sql
 from vgpuscope.store.results.columns import Millis, ResultSubject, SubjectDetails, showing
 from vgpuscope.store.results.packed import pack, unpack
@@ -23,13 +20,22 @@ from vgpuscope.store.results.rows import Named, millis, rows, span
 from vgpuscope.store.results.schema import TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
 from vgpuscope.store.results.wanted import AnalysisKey, Cursor, HistorySelection
-from vgpuscope.store.timeline import EventLog, LocalEvents
 
 log = logging.getLogger(__name__)
 
 _POD = frozenset({"namespace", "pod"})
 _HOUR, _DAY = 3_600_000, 86_400_000  # milliseconds
 _LATEST_WITHIN = 30.0  # seconds; a replica that should analyse does not wait longer for the last analysis
+
+
+class SavingFollower(Protocol):
+    """Another table that is written in the transaction that stores an analysis; called on the thread of the store."""
+
+    def add(self, tx: Transaction, analysis: Analysis) -> Callable[[], None]:
+        """Write the rows; what is returned is called once they are committed."""
+
+    def forget(self) -> None:
+        """What was written before may be missing: the database may be another, or an analysis came twice."""
 
 
 class StoredHistory:
@@ -40,30 +46,21 @@ class StoredHistory:
     def __init__(
         self,
         engine: Engine,
-        lease: Lease,
         *,
-        events: EventLog | None = None,
+        followers: Sequence[SavingFollower] = (),
         keep_results: Seconds,
         keep_hours: Seconds,
         keep_days: Seconds,
         limits: Limits = LIMITS,
         tables: TableSet = TABLES,
-        reclaim: ReclaimStore | None = None,
-        opinions: OpinionStore | None = None,
-        past: PastStore | None = None,
     ) -> None:
+        """`followers`: what else is written with each analysis, in the same transaction."""
         engine.register(tables)
-        self._engine = engine
-        self.lease = lease
-        self.events: EventLog = events or LocalEvents()
-        self.reclaim = reclaim
-        self.opinions = opinions
-        self.past = past
-        self._limits = limits
+        self._engine, self._followers, self._limits = engine, followers, limits
         self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
         self._keep_names = max(keep_results, keep_hours, keep_days)
         self._series = SeriesCache()
-        self._connection = 0  # on which the series and the frame before were written
+        self._connection = 0  # on which the series were written
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis; HistoryDown if that failed. An analysis that is already stored is unchanged."""
@@ -86,15 +83,6 @@ class StoredHistory:
         for step in (self._roll_up, self._drop_results, self._drop_hours, self._drop_days, self._forget_names):
             while await self._engine.do(lambda step=step: step(at)):  # type: ignore[misc]  # a default is no free variable
                 pass
-        if self.past is not None:
-            await self.past.prune(now)
-
-    async def close(self) -> None:
-        """Close the lease and the engine."""
-        try:
-            await self.lease.close()
-        finally:
-            await self._engine.close()
 
     # ── on the thread ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -104,7 +92,7 @@ class StoredHistory:
         with self._engine.transaction("write") as tx:
             self._forget_another_database()
             if tx.all(sql.KNOWN_ANALYSIS, **key):
-                self._added(None)
+                self._forget_followed()
                 return
             before, after = tx.all(sql.ENDS_BEFORE, time=time)[0][0], tx.all(sql.BEGINS_AFTER, time=time)[0][0]
             stands_for = span(analysis.window, before=before, after=after)
@@ -112,19 +100,20 @@ class StoredHistory:
             stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
             tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
             tx.all(sql.KEEP_LATEST if current else sql.KEEP_IF_LATER, **key, packed=packed)
-            pending = self.past.add(tx, analysis) if self.past is not None else None
+            committed = [follower.add(tx, analysis) for follower in self._followers]
         self._series.learn(learned, day=time // _DAY)
-        self._added(pending)
+        for call in committed:
+            call()
 
     def _forget_another_database(self) -> None:
         """A new connection may be to another database: a new file, or a backup that was restored."""
         if self._engine.connection != self._connection:
             self._connection, self._series = self._engine.connection, SeriesCache()
-            self._added(None)
+            self._forget_followed()
 
-    def _added(self, pending: WrittenFrames | None) -> None:
-        if self.past is not None:
-            self.past.added(pending)
+    def _forget_followed(self) -> None:
+        for follower in self._followers:
+            follower.forget()
 
     def _add_rows(
         self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
