@@ -1,5 +1,8 @@
 """The table of columns: schema, SQL and points follow from it, and released migrations stay as they are."""
 
+from types import NoneType
+from typing import get_args, get_type_hints
+
 import pytest
 
 from tests.paths import TESTS
@@ -7,7 +10,7 @@ from vgpuscope.model.history import HistoryPoint
 from vgpuscope.store import lease
 from vgpuscope.store.engine.migrations import statements
 from vgpuscope.store.results import schema
-from vgpuscope.store.results.columns import ROLLUP, StoredResult
+from vgpuscope.store.results.columns import ROLLUP, StoredResult, showing
 from vgpuscope.store.results.points import NAMES
 
 
@@ -37,6 +40,18 @@ def test_every_field_of_a_point_is_filled_by_one_column_or_by_a_name():
     words = {column.field for column in ROLLUP if column.word}
     own = {"step", "time", "status", "verdict", "use_class"}  # not of a roll-up
     assert sorted([*filled, *words, *own, *NAMES]) == sorted(HistoryPoint.__struct_fields__)
+
+
+def test_a_field_that_no_column_shows_is_a_mistake():
+    with pytest.raises(ValueError, match="shows held_second, verdict"):
+        showing(frozenset({"seconds", "held_second", "verdict"}))
+
+
+@pytest.mark.parametrize("column", [column for column in ROLLUP if column.field], ids=lambda column: column.name)
+def test_a_field_may_be_missing_exactly_if_its_column_may_be(column):
+    """A mean without values and what was not measured are None; sums and counts are numbers."""
+    [hint] = [hint for name, hint in get_type_hints(HistoryPoint).items() if name == column.field]
+    assert (NoneType in get_args(hint)) == (column.optional or bool(column.over))
 
 
 def test_every_column_is_computed_from_columns_of_the_results():

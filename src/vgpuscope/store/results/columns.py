@@ -6,7 +6,8 @@ Scores are stored to 1/1000 of a point, ratios to 1/10000, times to a millisecon
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from types import NoneType
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
 
@@ -46,24 +47,59 @@ class SubjectDetails(NamedTuple):
     owner: str = ""
 
 
+class SqlType(NamedTuple):
+    """The type of a column; a field that can be None can be NULL."""
+
+    name: str
+    since: int = 1  # the migration that adds the column
+
+
+Code: TypeAlias = Annotated[int, SqlType("{small}")]  # of a word
+Duration: TypeAlias = Annotated[Millis, SqlType("integer")]
+Number: TypeAlias = Annotated[int | None, SqlType("integer")]
+Large: TypeAlias = Annotated[int | None, SqlType("bigint")]
+Number3: TypeAlias = Annotated[int | None, SqlType("integer", since=3)]
+Large3: TypeAlias = Annotated[int | None, SqlType("bigint", since=3)]
+
+
 class StoredResult(NamedTuple):
     """The result of one analysis for one GPU or pod: the columns of history_results after the two keys."""
 
-    score: int | None
-    status: int
-    verdict: int
-    use_class: int
-    util: int | None
-    util_max: int | None
-    memory_used: int | None
-    coverage: int | None
-    seconds: Millis
-    held: Millis
-    power: int | None = None
-    power_max: int | None = None
-    energy: int | None = None  # millijoules
-    memory_allocated: int | None = None
-    cores_allocated: int | None = None  # percent of one GPU
+    score: Number
+    status: Code
+    verdict: Code
+    use_class: Code
+    util: Number
+    util_max: Number
+    memory_used: Large
+    coverage: Number
+    seconds: Duration
+    held: Duration
+    power: Number3 = None
+    power_max: Number3 = None
+    energy: Large3 = None  # millijoules
+    memory_allocated: Large3 = None
+    cores_allocated: Number3 = None  # percent of one GPU
+
+
+class ResultColumn(NamedTuple):
+    """One column of history_results."""
+
+    name: str
+    type: str
+    optional: bool  # NULL if it was not measured
+    since: int
+
+
+def _result_columns() -> tuple[ResultColumn, ...]:
+    found = []
+    for name, hint in get_type_hints(StoredResult, include_extras=True).items():
+        value, sql = get_args(hint)
+        found.append(ResultColumn(name, sql.name, NoneType in get_args(value), sql.since))
+    return tuple(found)
+
+
+RESULT: tuple[ResultColumn, ...] = _result_columns()
 
 
 # rows: number of rows; count: number of rows with a value; total: a sum that is NULL if nothing was measured;
@@ -151,7 +187,12 @@ ROLLUP: tuple[Column, ...] = (
 
 @cache
 def showing(fields: frozenset[str]) -> tuple[Column, ...]:
-    """The columns that some fields of HistoryPoint are read from; those of all fields if none is given."""
+    """The columns that some fields of HistoryPoint are read from; those of all fields if none is given.
+
+    ValueError if no column shows a field.
+    """
+    if unknown := fields - {column.field for column in ROLLUP}:
+        raise ValueError(f"no column of the roll-ups shows {', '.join(sorted(unknown))}")
     shown = [column for column in ROLLUP if not fields or column.field in fields]
     counts = {column.over for column in shown}
     return tuple(column for column in ROLLUP if column in shown or column.name in counts)

@@ -75,19 +75,24 @@ def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
 def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
     util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
     seconds = stands_for.end - stands_for.begin
+    power, power_max, energy = _drawn(*_power(gpu), seconds)
+    memory_allocated, cores_allocated = _allocated(gpu.allocated)
     return StoredResult(
-        scaled(gpu.score.value, SCORE),
-        _STATUS[gpu.status],
-        _VERDICT[gpu.verdict],
-        _CLASS[gpu.use_class],
-        scaled(util.mean, RATIO) if util else None,
-        scaled(util.max, RATIO) if util else None,
-        scaled(memory.mean, 1, most=_INT64) if memory else None,
-        scaled(gpu.evidence.coverage, RATIO),
-        seconds,
-        _held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
-        *_drawn(*_power(gpu), seconds),
-        *_allocated(gpu.allocated),
+        score=scaled(gpu.score.value, SCORE),
+        status=_STATUS[gpu.status],
+        verdict=_VERDICT[gpu.verdict],
+        use_class=_CLASS[gpu.use_class],
+        util=scaled(util.mean, RATIO) if util else None,
+        util_max=scaled(util.max, RATIO) if util else None,
+        memory_used=scaled(memory.mean, 1, most=_INT64) if memory else None,
+        coverage=scaled(gpu.evidence.coverage, RATIO),
+        seconds=seconds,
+        held=_held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
+        power=power,
+        power_max=power_max,
+        energy=energy,
+        memory_allocated=memory_allocated,
+        cores_allocated=cores_allocated,
     )
 
 
@@ -142,20 +147,24 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
     if alone:
         util, util_max = (util, util_max) if util is not None else _numbers(gpu.terms.get("gpu_util"))
         memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
-    power, power_max = _pods_power(gpu, uses, alone=alone)
+    power, power_max, energy = _drawn(*_pods_power(gpu, uses, alone=alone), held)
+    memory_allocated, cores_allocated = _allocated(next((use.allocated for use in uses if use.allocated), None))
     return StoredResult(
-        scaled(gpu.score.value, SCORE) if alone else None,
-        _STATUS[gpu.status if alone else "unknown"],
-        _VERDICT[chosen.verdict],
-        _CLASS[chosen.use_class],
-        scaled(util, RATIO),
-        scaled(util_max, RATIO),
-        scaled(memory, 1, most=_INT64),
-        scaled(chosen.evidence.coverage, RATIO),
-        held,
-        held,
-        *_drawn(power, power_max, held),
-        *_allocated(next((use.allocated for use in uses if use.allocated), None)),
+        score=scaled(gpu.score.value, SCORE) if alone else None,
+        status=_STATUS[gpu.status if alone else "unknown"],
+        verdict=_VERDICT[chosen.verdict],
+        use_class=_CLASS[chosen.use_class],
+        util=scaled(util, RATIO),
+        util_max=scaled(util_max, RATIO),
+        memory_used=scaled(memory, 1, most=_INT64),
+        coverage=scaled(chosen.evidence.coverage, RATIO),
+        seconds=held,
+        held=held,
+        power=power,
+        power_max=power_max,
+        energy=energy,
+        memory_allocated=memory_allocated,
+        cores_allocated=cores_allocated,
     )
 
 

@@ -1,12 +1,24 @@
-"""The migrations of the results' tables. The roll-up tables follow from the descriptions of their columns."""
+"""The migrations of the results' tables. Their columns follow from the descriptions in columns.py."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from vgpuscope.store.engine.migrations import Migration, TableSet
-from vgpuscope.store.results.columns import ROLLUP, Column
+from vgpuscope.store.results.columns import RESULT, ROLLUP, Column, ResultColumn, ResultSubject, SubjectDetails
 
 Rollup: TypeAlias = Literal["history_hours", "history_days"]
 ROLLUPS: tuple[Rollup, ...] = ("history_hours", "history_days")
+
+
+def _series_table() -> str:
+    names = [f"{name} text NOT NULL" for name in (*ResultSubject._fields, *SubjectDetails._fields)]
+    unique = f"UNIQUE ({', '.join(ResultSubject._fields)})"
+    return _table("history_series", ["id {id}", *names, "last_day integer NOT NULL", unique])
+
+
+def _result_table() -> str:
+    keys, columns = ("analysis", "series"), [_line(column) for column in RESULT if column.since == 1]
+    return _table("history_results", [*_keys(keys), *columns, f"PRIMARY KEY ({', '.join(keys)})"], end="{table}")
 
 
 def _rollup_table(name: Rollup) -> str:
@@ -15,22 +27,34 @@ def _rollup_table(name: Rollup) -> str:
     One bucket is then written to and dropped from one place, and the history of one GPU is a short look-up in each
     bucket. With the series first, each roll-up would touch a page for every GPU.
     """
-    lines = ["time integer NOT NULL", "series integer NOT NULL", *(_line(c) for c in ROLLUP if c.since == 1)]
-    columns = "".join(f"    {line},\n" for line in lines)
-    return f"\nCREATE TABLE {name} (\n{columns}    PRIMARY KEY (time, series)\n){{table}}\n"
+    keys, columns = ("time", "series"), [_line(column) for column in ROLLUP if column.since == 1]
+    return _table(name, [*_keys(keys), *columns, f"PRIMARY KEY ({', '.join(keys)})"], end="{table}")
 
 
-def _added_to_rollups(version: int) -> tuple[str, ...]:
+def _table(name: str, lines: Sequence[str], *, end: str = "") -> str:
+    body = ",\n".join(f"    {line}" for line in lines)
+    return f"\nCREATE TABLE {name} (\n{body}\n){end}\n"
+
+
+def _keys(names: Iterable[str]) -> list[str]:
+    return [f"{name} integer NOT NULL" for name in names]
+
+
+def _added(version: int) -> tuple[str, ...]:
     """The columns that this migration adds."""
-    added = [column for column in ROLLUP if column.since == version]
+    tables: list[tuple[str, Sequence[Column | ResultColumn]]] = [
+        ("history_results", RESULT),
+        *((table, ROLLUP) for table in ROLLUPS),
+    ]
     return tuple(
         f"ALTER TABLE {table} ADD COLUMN {_line(column)}{'' if column.optional else ' DEFAULT 0'}"
-        for table in ROLLUPS
-        for column in added
+        for table, columns in tables
+        for column in columns
+        if column.since == version
     )
 
 
-def _line(column: Column) -> str:
+def _line(column: Column | ResultColumn) -> str:
     return f"{column.name} {column.type}{'' if column.optional else ' NOT NULL'}"
 
 
@@ -38,20 +62,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
         (
-            """
-CREATE TABLE history_series (
-    id {id},
-    gpu_id text NOT NULL,
-    mig text NOT NULL,
-    namespace text NOT NULL,
-    pod text NOT NULL,
-    hostname text NOT NULL,
-    model text NOT NULL,
-    owner text NOT NULL,
-    last_day integer NOT NULL,
-    UNIQUE (gpu_id, mig, namespace, pod)
-)
-""",
+            _series_table(),
             "CREATE INDEX history_series_pod ON history_series (namespace, pod)",
             """
 CREATE TABLE history_analyses (
@@ -68,23 +79,7 @@ CREATE TABLE history_analyses (
             "CREATE INDEX history_analyses_time ON history_analyses (time)",
             "CREATE INDEX history_analyses_unrolled ON history_analyses (time) WHERE rolled = 0",
             "CREATE INDEX history_analyses_stored ON history_analyses (time) WHERE stored > 0",
-            """
-CREATE TABLE history_results (
-    analysis integer NOT NULL,
-    series integer NOT NULL,
-    score integer,
-    status {small} NOT NULL,
-    verdict {small} NOT NULL,
-    use_class {small} NOT NULL,
-    util integer,
-    util_max integer,
-    memory_used bigint,
-    coverage integer,
-    seconds integer NOT NULL,
-    held integer NOT NULL,
-    PRIMARY KEY (analysis, series)
-){table}
-""",
+            _result_table(),
             *(_rollup_table(name) for name in ROLLUPS),
             """
 CREATE TABLE history_latest (
@@ -96,25 +91,7 @@ CREATE TABLE history_latest (
 """,
         ),
     ),
-    Migration(
-        2,
-        _added_to_rollups(2),
-    ),
-    Migration(
-        3,
-        (
-            "ALTER TABLE history_results ADD COLUMN power integer",
-            "ALTER TABLE history_results ADD COLUMN power_max integer",
-            "ALTER TABLE history_results ADD COLUMN energy bigint",
-            "ALTER TABLE history_results ADD COLUMN memory_allocated bigint",
-            "ALTER TABLE history_results ADD COLUMN cores_allocated integer",
-            *_added_to_rollups(3),
-        ),
-    ),
-    Migration(
-        4,
-        _added_to_rollups(4),
-    ),
+    *(Migration(version, _added(version)) for version in (2, 3, 4)),
 )
 
 TABLES = TableSet("history", MIGRATIONS)
