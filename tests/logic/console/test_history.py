@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.console.history import MOST_GROUPS, ClassFold, Grid, SeriesFold, grouped
+from tests.logic.point_fields import fields_read
+from vgpuscope.logic.console.history import CLASS_FIELDS, MOST_GROUPS, ClassFold, Grid, SeriesFold, grouped
 from vgpuscope.logic.console.series_queries import ChartSubject, series_queries
 from vgpuscope.model.history import HistoryPoint
 
@@ -37,6 +38,15 @@ def test_a_chart_has_no_more_points_than_asked_for_and_covers_the_range(span, le
     assert grid.times[0] <= begin + 1
     assert grid.place(begin + span - min(span, 0.001) / 2) is not None or span < 0.01
     assert grid.step >= least
+
+
+def test_classes_are_added_up_from_the_fields_that_are_read_for_them():
+    def work(gpus, pods):
+        folded(gpus, by="model")
+        folded(pods, by="owner", gpus=gpus)
+
+    points = [point(by={"idle": HOUR}, held=10.0), point("b")], [point(namespace="ml", pod="p", held=HOUR)]
+    assert fields_read(work, *points) == CLASS_FIELDS
 
 
 def test_each_gpu_is_counted_once_in_each_step():

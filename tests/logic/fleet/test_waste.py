@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.logic.point_fields import fields_read
 from tests.store import fleets
 from tests.store.fleets import points
-from vgpuscope.logic.fleet.waste import WasteLedger, present
+from vgpuscope.logic.fleet.waste import LEDGER_FIELDS, WasteLedger, present
 from vgpuscope.logic.fleet.waste_hours import waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Stat
+from vgpuscope.model.history import HistoryPoint
 from vgpuscope.store.opening import open_store
 
 GIB, HOUR = fleets.GIB, fleets.HOUR
@@ -62,6 +64,12 @@ def store(tmp_path):
 
 def hours(found):
     return {row.pod: row.idle_gpu_hours for row in found.rows}
+
+
+def test_a_ledger_adds_up_the_fields_that_are_read_for_it():
+    of: dict[str, Any] = {"step": "hour", "time": BEGIN, "gpu_id": "a", "seconds": HOUR, "held_seconds": HOUR}
+    pod = HistoryPoint(**of, namespace="ml", pod="nb", by_verdict={"idle": HOUR}, memory_used=GIB)
+    assert fields_read(WasteLedger({}).add, [HistoryPoint(**of)], [pod]) == LEDGER_FIELDS
 
 
 def test_an_idle_pod_that_has_a_gpu_alone_wastes_all_of_it(store):

@@ -66,6 +66,10 @@ class ClassHour(NamedTuple):
     covered: Seconds
 
 
+# The fields of points that classes are added up from, besides their names.
+CLASS_FIELDS = frozenset({"seconds", "held_seconds", "by_class"})
+
+
 class ClassFold:
     """Adds up points: seconds of GPUs by step, group and class."""
 
@@ -172,7 +176,7 @@ class SeriesFold:
             if not cells:
                 cells.extend(_Cell() for _ in self._rules)
             for cell, (_, rule) in zip(cells, self._rules, strict=True):
-                value = getattr(point, rule.field)
+                value = rule.read(point)
                 if value is not None:
                     rule.over_time(cell, value, seconds or _INSTANT, point)
 
@@ -221,9 +225,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class _Rule(NamedTuple):
-    """How a quantity is computed from a field of HistoryPoint."""
+    """How a quantity is computed from points."""
 
-    field: str
+    read: Callable[[HistoryPoint], float | None]
     over_time: Callable[[_Cell, float, Seconds, HistoryPoint], None]
     over_gpus: Callable[[Sequence[float]], float]
     digits: int
@@ -231,16 +235,16 @@ class _Rule(NamedTuple):
 
 
 _QUANTITIES: dict[Quantity, _Rule] = {
-    "use": _Rule("util", _mean_over_time, _mean, 4),
-    "use_max": _Rule("util_max", _max_over_time, max, 4),
-    "cores_allocated": _Rule("cores_allocated", _mean_over_time, _mean, 4, _PERCENT),
-    "memory_used": _Rule("memory_used", _mean_over_time, sum, 0),
-    "memory_max": _Rule("memory_max", _max_over_time, sum, 0),
-    "memory_allocated": _Rule("memory_allocated", _mean_over_time, sum, 0),
-    "score": _Rule("score", _mean_over_time, _mean, 1),
-    "power": _Rule("power", _mean_over_time, sum, 1),
-    "power_max": _Rule("power_max", _max_over_time, sum, 1),
-    "energy": _Rule("energy", _sum_over_time, sum, 1),
+    "use": _Rule(lambda point: point.util, _mean_over_time, _mean, 4),
+    "use_max": _Rule(lambda point: point.util_max, _max_over_time, max, 4),
+    "cores_allocated": _Rule(lambda point: point.cores_allocated, _mean_over_time, _mean, 4, _PERCENT),
+    "memory_used": _Rule(lambda point: point.memory_used, _mean_over_time, sum, 0),
+    "memory_max": _Rule(lambda point: point.memory_max, _max_over_time, sum, 0),
+    "memory_allocated": _Rule(lambda point: point.memory_allocated, _mean_over_time, sum, 0),
+    "score": _Rule(lambda point: point.score, _mean_over_time, _mean, 1),
+    "power": _Rule(lambda point: point.power, _mean_over_time, sum, 1),
+    "power_max": _Rule(lambda point: point.power_max, _max_over_time, sum, 1),
+    "energy": _Rule(lambda point: point.energy, _sum_over_time, sum, 1),
 }
 
 

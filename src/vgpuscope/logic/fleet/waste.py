@@ -78,6 +78,10 @@ class _Sums(Struct):
     memory_seconds: Seconds = 0.0
 
 
+# The fields of points that a ledger adds up, besides their names.
+LEDGER_FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used"})
+
+
 class WasteLedger:
     """Adds up points of the history, hour by hour or day by day."""
 

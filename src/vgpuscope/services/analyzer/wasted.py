@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from vgpuscope.http.answer_limits import MOST_ROWS
-from vgpuscope.logic.fleet.waste import Now, WasteLedger, present
+from vgpuscope.logic.fleet.waste import LEDGER_FIELDS, Now, WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.store.results.wanted import HistorySelection
-
-_FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used"})  # that a ledger adds up
 
 ReadPoints: TypeAlias = Callable[[HistorySelection], Awaitable[list[HistoryPoint]]]
 
@@ -30,7 +28,7 @@ async def wasted_by(read: ReadPoints, now: Now, *, step: Step, begin: UnixTime, 
     at, stride = begin, STEP_SECONDS[step]
     while at < end:
         until = min(at + stride, end)
-        gpus, pods = [await points(read, step, at, until, namespace=of, fields=_FIELDS) for of in (None, "")]
+        gpus, pods = [await points(read, step, at, until, namespace=of, fields=LEDGER_FIELDS) for of in (None, "")]
         await asyncio.to_thread(ledger.add, gpus, pods)
         at += stride
     return ledger

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vgpuscope.formats.prom import promql
 from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS
-from vgpuscope.logic.console.history import ClassFold, ClassHour, Grid, SeriesFold, grouped
+from vgpuscope.logic.console.history import CLASS_FIELDS, ClassFold, ClassHour, Grid, SeriesFold, grouped
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scope import Namespaces
 from vgpuscope.logic.console.series_queries import ChartSubject, series_queries
@@ -37,7 +37,6 @@ _MOST_POINTS = 200_000  # of analyses; more are read as hours
 _AT_ONCE = 50_000  # points that are read from the store at once
 _BY_ENGINE = 86400.0  # a longer range is read from the store
 _ENGINE_WITHIN: Seconds = 10.0
-_FIELDS = frozenset({"seconds", "held_seconds", "by_class"})  # that classes are added up from
 _SOURCES: dict[Step, ChartSource] = {"analysis": "analyses", "hour": "hours", "day": "days"}
 
 
@@ -115,7 +114,13 @@ async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, 
 
     async def read() -> ClassHour:
         fold = ClassFold(Grid(at, at + long, least=long, points=2), group=of.group)
-        found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS, "fields": _FIELDS}
+        found: dict[str, Any] = {
+            "step": of.step,
+            "begin": at,
+            "end": at + long,
+            "limit": MOST_ROWS,
+            "fields": CLASS_FIELDS,
+        }
         with without_collections():
             gpus = await console.read_points(HistorySelection(**found, pod=None))
             tenants = await console.read_points(HistorySelection(**found, namespace="")) if of.pods else gpus
