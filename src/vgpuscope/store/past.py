@@ -17,17 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.analysis import (
-    USE_CLASSES,
     Analysis,
     Evidence,
     GpuUse,
     Stat,
     Tenant,
     TenantUse,
-    Verdict,
     Window,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.store.encoding import CLASS_CODES, TIME, VERDICT_CODES, Millis, millis
 from vgpuscope.store.engine.database import Transaction, Values
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
@@ -37,8 +36,6 @@ MOST_BYTES = 512 * 2**20  # of all frames; the oldest chain is dropped first
 _CHAIN = 300  # frames: a day at the default interval
 _PAGE = 50  # frames that are read at once
 _LEVEL = 1
-# A word is stored as its index in USE_CLASSES and in this tuple. Never reorder them.
-_VERDICTS: tuple[Verdict, ...] = ("in_use", "idle", "unknown")
 
 TABLES = TableSet(
     "past",
@@ -83,8 +80,8 @@ class _Tenant(Struct, frozen=True, array_like=True, gc=False):
     pod: str
     uid: str
     owner: str
-    verdict: int
-    use_class: int
+    verdict: int  # its code
+    use_class: int  # its code
     coverage: int | None  # percent, rounded down: a policy never sees more than was measured
     idle_since: int | None
     limit: int | None
@@ -109,9 +106,9 @@ class _Frame(Struct, frozen=True, array_like=True):
 class _Row(NamedTuple):
     """One stored frame."""
 
-    time: int  # milliseconds
+    time: Millis
     number: int
-    begin: int
+    begin: Millis
     chain: str
     place: int
     body: bytes
@@ -151,7 +148,7 @@ class PastStore:
         gone = tuple(key for key in last.known if key not in hashes)
         body = zlib.compress(_ENCODER.encode(_Frame(changed, gone)), _LEVEL)
         window, place = analysis.window, last.place + 1
-        row = (_millis(window.end), _millis(window.begin), last.chain, place, len(body), body)
+        row = (millis(window.end), millis(window.begin), last.chain, place, len(body), body)
         tx.insert("past_frames", _COLUMNS, [row])
         return partial(self._added, _Written(last.chain, place, hashes))
 
@@ -167,13 +164,13 @@ class PastStore:
     async def read(self, *, begin: UnixTime, end: UnixTime) -> AsyncGenerator[Analysis, None]:
         """The analyses that ended in this span, oldest first, with all that a replay needs."""
         chain = _Chain()
-        [(start,)] = await self._engine.read(lambda tx: tx.all(_START, begin=_millis(begin)))
-        after = (_millis(begin) if start is None else start) - 1, 0
+        [(start,)] = await self._engine.read(lambda tx: tx.all(_START, begin=millis(begin)))
+        after = (millis(begin) if start is None else start) - 1, 0
         while True:
-            rows = [_Row(*row) for row in await self._engine.read(partial(_page, after=after, end=_millis(end)))]
+            rows = [_Row(*row) for row in await self._engine.read(partial(_page, after=after, end=millis(end)))]
             for row in rows:
                 gpus = await asyncio.to_thread(chain.follow, row)
-                if gpus is not None and row.time >= _millis(begin):
+                if gpus is not None and row.time >= millis(begin):
                     yield _analysis(row, gpus)
             if len(rows) < _PAGE:
                 return
@@ -181,7 +178,7 @@ class PastStore:
 
     async def prune(self, now: UnixTime) -> None:
         """Drop what is too old, and the oldest chains while all frames together are too large."""
-        await self._engine.write(lambda tx: self._prune(tx, _millis(now - self._keep)))
+        await self._engine.write(lambda tx: self._prune(tx, millis(now - self._keep)))
 
     def _prune(self, tx: Transaction, before: int) -> None:
         tx.all(_EXPIRED, before=before)
@@ -218,7 +215,7 @@ def _page(tx: Transaction, *, after: tuple[int, int], end: int) -> list[Values]:
 
 
 def _analysis(row: _Row, gpus: tuple[GpuUse, ...]) -> Analysis:
-    begin, end = row.begin / 1000, row.time / 1000
+    begin, end = row.begin / TIME, row.time / TIME
     return Analysis(
         number=row.number, started=end, seconds=0.0, window=Window(begin=begin, end=end, interval=1.0), gpus=gpus
     )
@@ -244,8 +241,8 @@ def _slim_tenant(use: TenantUse) -> _Tenant:
         pod=use.tenant.pod,
         uid=use.tenant.pod_uid,
         owner=use.owner,
-        verdict=_VERDICTS.index(use.verdict),
-        use_class=USE_CLASSES.index(use.use_class),
+        verdict=VERDICT_CODES.index(use.verdict),
+        use_class=CLASS_CODES.index(use.use_class),
         coverage=None if coverage is None else floor(coverage * 100 + 1e-9),
         idle_since=None if use.idle_since is None else round(use.idle_since),
         limit=use.memory_limit,
@@ -268,15 +265,11 @@ def _whole(gpu: _Gpu) -> GpuUse:
 def _whole_tenant(tenant: _Tenant) -> TenantUse:
     return TenantUse(
         tenant=Tenant(namespace=tenant.namespace, pod=tenant.pod, pod_uid=tenant.uid),
-        verdict=_VERDICTS[tenant.verdict],
-        use_class=USE_CLASSES[tenant.use_class],
+        verdict=VERDICT_CODES[tenant.verdict],
+        use_class=CLASS_CODES[tenant.use_class],
         evidence=Evidence(coverage=None if tenant.coverage is None else tenant.coverage / 100),
         idle_since=tenant.idle_since,
         memory_limit=tenant.limit,
         owner=tenant.owner,
         partly_seen=tenant.partly_seen,
     )
-
-
-def _millis(time: UnixTime) -> int:
-    return round(time * 1000)

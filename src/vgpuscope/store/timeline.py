@@ -10,6 +10,7 @@ import msgspec
 
 from vgpuscope.model.console.timeline import TimelineEvent
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.store.encoding import millis
 from vgpuscope.store.engine.database import Transaction, Upsert
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
@@ -98,7 +99,7 @@ class StoredEvents:
         return [msgspec.json.decode(event, type=TimelineEvent) for (event,) in found]
 
     async def prune(self, now: UnixTime) -> None:
-        before = round((now - self._keep) * 1000)
+        before = millis(now - self._keep)
         await self._engine.write(lambda tx: self._prune(tx, before))
 
     def _prune(self, tx: Transaction, before: int) -> None:
@@ -111,4 +112,4 @@ def _rows(events: Iterable[TimelineEvent]) -> Iterable[tuple[str, int, str]]:
     for event in {event.id: event for event in events}.values():
         body = msgspec.json.encode(event)
         if len(body) <= _LARGEST:
-            yield event.id, round(datetime.fromisoformat(event.at).timestamp() * 1000), body.decode()
+            yield event.id, millis(datetime.fromisoformat(event.at).timestamp()), body.decode()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.paths import TESTS
 from vgpuscope.model.history import HistoryPoint
-from vgpuscope.store import lease
+from vgpuscope.store import encoding, lease
 from vgpuscope.store.engine.migrations import statements
 from vgpuscope.store.results import schema
 from vgpuscope.store.results.columns import ROLLUP, StoredResult, showing
@@ -33,6 +33,13 @@ def test_the_released_migrations_make_the_same_tables_as_ever(dialect):
     leases = [s.strip().replace("IF NOT EXISTS ", "") for s in statements(lease.TABLES.migrations[0], dialect)]
     ours[1] += leases
     assert {version: ours[version] for version in (1, 2, 3, 4)} == released(dialect)
+
+
+def test_stored_words_keep_their_codes():
+    assert encoding.STATUS_CODES == ("idle", "low", "normal", "high", "unknown")
+    assert encoding.VERDICT_CODES == ("in_use", "idle", "unknown")
+    classes = "busy busy-unproductive low idle idle-held unknown stalled not-started idle-preparing"
+    assert tuple(classes.split()) == encoding.CLASS_CODES
 
 
 def test_every_field_of_a_point_is_filled_by_one_column_or_by_a_name():

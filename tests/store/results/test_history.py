@@ -29,12 +29,13 @@ from tests.store.results.laws import (
 )
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Allocated, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
+from vgpuscope.store import encoding
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.sqlite import SqliteDatabase
 from vgpuscope.store.limits import Limits
 from vgpuscope.store.opening import open_store
-from vgpuscope.store.results import columns, statements
+from vgpuscope.store.results import statements
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
@@ -371,9 +372,9 @@ async def test_names_of_pods_that_nothing_refers_to_are_forgotten(path):
 
 
 def test_the_stored_codes_are_those_of_the_model():
-    assert set(columns.STATUS_CODES) == set(STATUSES)
-    assert set(columns.VERDICT_CODES) == set(VERDICTS)
-    assert set(columns.CLASS_CODES) == set(USE_CLASSES)
+    assert set(encoding.STATUS_CODES) == set(STATUSES)
+    assert set(encoding.VERDICT_CODES) == set(VERDICTS)
+    assert set(encoding.CLASS_CODES) == set(USE_CLASSES)
 
 
 # ── no store ─────────────────────────────────────────────────────────────────────────────────────────────────────

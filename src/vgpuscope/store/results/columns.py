@@ -9,25 +9,9 @@ from functools import cache
 from types import NoneType
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
-from vgpuscope.model.analysis import Status, UseClass, Verdict
+from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis
 
-Millis: TypeAlias = int
-SCORE, RATIO, TIME, POWER = 1000, 10_000, 1000, 1000  # divisors of stored integers
-
-# A word is stored as its index in these tuples. Never reorder them; add new words at the end, with a migration.
-STATUS_CODES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")
-VERDICT_CODES: tuple[Verdict, ...] = ("in_use", "idle", "unknown")
-CLASS_CODES: tuple[UseClass, ...] = (
-    "busy",
-    "busy-unproductive",
-    "low",
-    "idle",
-    "idle-held",
-    "unknown",
-    "stalled",
-    "not-started",
-    "idle-preparing",
-)
+SCORE, RATIO, POWER = 1000, 10_000, 1000  # divisors of stored integers; TIME is another
 
 
 class ResultSubject(NamedTuple):

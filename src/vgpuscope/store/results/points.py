@@ -5,15 +5,11 @@ from typing import Any, TypeAlias
 
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis
 from vgpuscope.store.engine.database import Values
 from vgpuscope.store.results.columns import (
-    CLASS_CODES,
     ROLLUP,
-    STATUS_CODES,
-    TIME,
-    VERDICT_CODES,
     Column,
-    Millis,
     ResultSubject,
     StoredResult,
     SubjectDetails,

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from vgpuscope.model.analysis import Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
-from vgpuscope.model.quantity import UnixTime
+from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis, millis
 from vgpuscope.store.results.columns import (
-    CLASS_CODES,
     POWER,
     RATIO,
     SCORE,
-    STATUS_CODES,
-    TIME,
-    VERDICT_CODES,
-    Millis,
     ResultSubject,
     StoredResult,
     SubjectDetails,
@@ -38,10 +33,6 @@ class AnalysisPeriod(NamedTuple):
 
 
 Named: TypeAlias = tuple[ResultSubject, SubjectDetails, StoredResult]
-
-
-def millis(time: UnixTime) -> Millis:
-    return round(time * TIME)
 
 
 def span(window: Window, *, before: Millis | None, after: Millis | None) -> AnalysisPeriod:

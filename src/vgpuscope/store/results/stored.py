@@ -8,15 +8,16 @@ from typing import Protocol
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.store.encoding import Millis, millis
 from vgpuscope.store.engine.database import Transaction, Values
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results import statements as sql
-from vgpuscope.store.results.columns import Millis, ResultSubject, SubjectDetails, showing
+from vgpuscope.store.results.columns import ResultSubject, SubjectDetails, showing
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
-from vgpuscope.store.results.rows import Named, millis, rows, span
+from vgpuscope.store.results.rows import Named, rows, span
 from vgpuscope.store.results.schema import TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
 from vgpuscope.store.results.wanted import AnalysisKey, Cursor, HistorySelection
@@ -24,7 +25,7 @@ from vgpuscope.store.results.wanted import AnalysisKey, Cursor, HistorySelection
 log = logging.getLogger(__name__)
 
 _POD = frozenset({"namespace", "pod"})
-_HOUR, _DAY = 3_600_000, 86_400_000  # milliseconds
+_HOUR, _DAY = (millis(STEP_SECONDS[step]) for step in ("hour", "day"))
 _LATEST_WITHIN = 30.0  # seconds; a replica that should analyse does not wait longer for the last analysis
 
 
@@ -153,7 +154,7 @@ class StoredHistory:
     def _rolled_points(self, wanted: HistorySelection) -> HistoryPage:
         """Points of every bucket that overlaps the period, rolled up or not yet."""
         after = Cursor.of(wanted.cursor) if wanted.cursor else None
-        long = STEP_SECONDS[wanted.step] * 1000
+        long = millis(STEP_SECONDS[wanted.step])
         first = max(millis(wanted.begin) // long, after.time if after else 0)
         last = (millis(wanted.end) - 1) // long
         if first > last:
