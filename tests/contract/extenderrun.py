@@ -34,6 +34,8 @@ RIGHTS = {
     "pods": ["get", "list", "watch", "patch"],
     "pods/binding": ["create"],
     "resourcequotas": ["list", "watch"],
+    "resourceslices.resource.k8s.io": ["list", "watch"],
+    "resourceclaims.resource.k8s.io": ["list", "watch"],
     "events.events.k8s.io": ["create", "patch"],
     "leases.coordination.k8s.io": ["get", "create", "patch"],
 }

@@ -22,6 +22,7 @@ from tests.contract.extenderrun import (
     scheduler,
     start_extender,
 )
+from tests.contract.test_cluster_dra import give, user, wanting
 from tests.controlplane import ApiError, pod, until
 from tests.ports import free_port
 from vgpuscope.catalog import extender as m
@@ -377,3 +378,65 @@ def test_kube_scheduler_tells_the_user_why_the_extender_cannot_decide(cluster, t
     finally:
         running.process.kill()
         running.process.wait()
+
+
+def held_by_claims(cluster):
+    """GPU-0-a by a claim that a pod uses, GPU-1-a by one that no pod uses; a driver publishes both."""
+    for number in range(2):
+        gpu = {"name": "gpu-0", "attributes": {"uuid": {"string": f"GPU-{number}-a"}}}
+        gpu["capacity"] = {"memory": {"value": "10000Mi"}}
+        pool = {"name": f"gpu-{number}", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": f"gpu-{number}", "pool": pool, "devices": [gpu]}
+        cluster.create({"kind": "ResourceSlice", "metadata": {"name": f"s{number}"}, "spec": spec})
+        claim = {**wanting(f"c{number}"), "status": allocated(f"gpu-{number}")}
+        cluster.create(claim)
+        using = [cluster.create(user("by-claim", "c0", node="gpu-0"))] if number == 0 else []
+        give(cluster, claim, using)
+
+
+def allocated(node):
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": node, "device": "gpu-0"}
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    return {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}}
+
+
+def test_gpus_that_claims_hold_are_used_for_extender_and_exporter_alike(cluster, rights, tmp_path):
+    cluster.namespace("ml")
+    held_by_claims(cluster)
+    with extender(rights, tmp_path) as running, exporter(cluster.kubeconfig, tmp_path) as watching:
+        body = {"kind": "Pod", **gpu_pod("asked", memory=10000)}
+        fits = post(running, "/api/v1/fit", {"pod": body, "replicas": 9})
+        assert "places" in fits, fits
+        nodes = json.loads(watching.get("/api/v1/nodes")[2])
+    free = {one["device"]["id"] for node in nodes for one in node["devices"] if not one["shared"]}
+    assert {gpu["uuid"] for place in fits["places"] for gpu in place["gpus"]} == free
+    assert free == {"GPU-0-b", "GPU-1-b", "GPU-2-a", "GPU-2-b"}
+    refused = {one["node"]: one for one in fits["nodes"]}
+    assert "1/2 CardHeldByClaim" in refused["gpu-0"]["reason"]
+
+
+def test_a_gpu_of_a_claim_is_given_only_when_the_claim_is_gone_and_the_pod_is_told_why(cluster, rights, tmp_path):
+    cluster.namespace("ml")
+    for name in ("gpu-1", "gpu-2"):
+        cluster.delete("nodes", name)
+    held_by_claims(cluster)
+    with extender(rights, tmp_path) as running, DevicePlugins(cluster), scheduler(cluster, running.url):
+        cluster.create(gpu_pod("two", memory=1000, count=2))
+        text = note(cluster, "two", "FailedScheduling")
+        assert text == "0/1 nodes available:\ngpu-0: GPU held by a ResourceClaim (1 of 2 GPUs)"
+        assert decisions(running, "two")[0]["nodes"][0]["code"] == "SCHED_EXCLUSIVE_CONFLICT"
+        free = {"status": {"allocation": None, "reservedFor": None}}
+        cluster.patch("resourceclaims", "c0", free, namespace="ml", subresource="status")
+        until(lambda: bound(cluster, "two") == "gpu-0")
+
+
+def test_without_the_right_to_read_claims_it_decides_and_tells(cluster, tmp_path):
+    rights = {name: verbs for name, verbs in RIGHTS.items() if not name.endswith("resource.k8s.io")}
+    with extender(cluster.user("no-claims", rights), tmp_path) as running:
+        running.wait(lambda: running.status("/readyz") == 200)
+        page = running.until(lambda page: page.has(m.CACHE_AGE.name))
+        assert page.one(m.WATCH_UP.name, kind="resourceclaims") == 0
+        assert page.one(m.WATCH_UP.name, kind="pods") == 1
+        assert b"resourceclaims: forbidden" in running.get("/healthz")[2]
+        running.wait(lambda: "watch down" in (log := running.log.read_text()) and "resourceclaims" in log)

@@ -96,7 +96,7 @@ CACHE_AGE = _own(
     "to a minute.",
     unit="seconds",
 )
-SYNCED = _own("cache_synced", "gauge", "1 if nodes, pods and quotas are listed and watched.")
+SYNCED = _own("cache_synced", "gauge", "1 if nodes, pods, quotas, slices and claims are listed and watched.")
 WATCH_UP = _watch("watch_up", "gauge", "1 if the kind is listed and watched without an error.")
 WATCH_OBJECTS = _watch("watch_objects", "gauge", "Known objects of the kind.")
 WATCH_FAULTS = _watch("object_faults", "gauge", "Objects that could not be read completely.")

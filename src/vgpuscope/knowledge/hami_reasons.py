@@ -1,5 +1,7 @@
 """HAMi's own words for why it refuses a node, up to v2.10, and the one code of docs/scheduling-codes.md for each.
 
+One word is ours, in the form of HAMi's: HAMi does not read ResourceClaims, so it has no word for a GPU that one holds.
+
 Both directions use this table: the cluster exporter reads the words in events, the scheduler extender writes them.
 """
 
@@ -18,6 +20,7 @@ MIG_INFEASIBLE = "CardMigTopologyInfeasible"
 TOO_FEW_FIT = "AllocatedCardsInsufficientRequest"
 TOO_FEW_GPUS = "NodeInsufficientDevice"
 UNREGISTERED = "node unregistered"
+HELD_BY_CLAIM = "CardHeldByClaim"  # of our extender only
 
 HAMI_REASONS: dict[str, str] = {
     NOT_HEALTHY: "SCHED_DEVICE_UNHEALTHY",
@@ -28,6 +31,7 @@ HAMI_REASONS: dict[str, str] = {
     UUID_MISMATCH: "SCHED_DEVICE_UUID_MISMATCH",
     SLOTS_EXHAUSTED: "SCHED_SLOTS_EXHAUSTED",
     EXCLUSIVE_CONFLICT: "SCHED_EXCLUSIVE_CONFLICT",
+    HELD_BY_CLAIM: "SCHED_EXCLUSIVE_CONFLICT",
     QUOTA_NOT_FIT: "SCHED_QUOTA_EXCEEDED",
     MEMORY_SHORT: "SCHED_INSUFFICIENT_GPU_MEMORY",
     CORES_SHORT: "SCHED_INSUFFICIENT_GPU_CORES",

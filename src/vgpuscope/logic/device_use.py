@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from vgpuscope.model.allocation import Assignment, PodState
+from vgpuscope.model.allocation import Assignment, HeldInstance, PodState
 from vgpuscope.model.quantity import Bytes, DeviceUUID
 
 
@@ -32,6 +32,14 @@ def held(pod: PodState) -> tuple[Assignment, ...]:
     if not pod.init_done:
         return pod.assignments
     return tuple([one for one in pod.assignments if not one.init])
+
+
+def held_instances(pod: PodState) -> tuple[HeldInstance, ...]:
+    """The MIG instances still in effect: those of init containers end as their assignments do."""
+    if not pod.init_done or not pod.instances:
+        return pod.instances
+    over = {one.container_index for one in pod.assignments if one.init}
+    return tuple([one for one in pod.instances if one.container_index not in over])
 
 
 def device_uses(pod: PodState) -> tuple[PodDeviceUse, ...]:

@@ -1,7 +1,9 @@
-"""The nodes, pods and quotas of a cluster: a fold over their events.
+"""The nodes, pods, quotas, slices and claims of a cluster: a fold over their events.
 
 The ledger of the cluster exporter and the state of the scheduler extender are built on it. They add what follows from
 the objects. They are called after an object was stored, and only if it has changed, so repeated events cost nothing.
+
+ResourceSlices and ResourceClaims add GPUs to nodes and shares of GPUs to pods. A cluster without them has no index.
 """
 
 from abc import ABC, abstractmethod
@@ -9,21 +11,41 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import assert_never
 
-from vgpuscope.model.allocation import NodeState, PodState, QuotaState
-from vgpuscope.model.cluster_event import NodeGone, NodeSet, ObjectEvent, PodGone, PodSet, QuotaGone, QuotaSet
+from vgpuscope.logic.dra_index import DraIndex
+from vgpuscope.logic.dra_joins import joined_pod
+from vgpuscope.model.allocation import NodeState, PodState, QuotaState, RegisteredDevice
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    ClusterEvent,
+    DraEvent,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    QuotaGone,
+    QuotaSet,
+    SliceGone,
+    SliceSet,
+)
+from vgpuscope.model.dra import ClaimShare, ExclusiveHolds
 from vgpuscope.model.quantity import PodUID
 
 
 class ClusterObjects(ABC):
-    """All nodes, pods and quotas as the API server reports them. One writer, the watch.
+    """All objects as the API server reports them. One writer, the watch.
 
-    Pods are kept only here; indexes hold their UIDs.
+    Pods are kept only here; indexes hold their UIDs. A claim that no pod uses is a pod here.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeState] = {}
         self._pods: dict[PodUID, PodState] = {}
         self._quotas: dict[str, dict[str, QuotaState]] = {}  # by namespace and name
+        self._dra: DraIndex | None = None  # only while there is a slice or a claim
+        self._gpus: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
+        self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
+        self._exclusive: dict[str, ExclusiveHolds] = {}  # by node: GPUs that claims hold and do not share
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
@@ -32,10 +54,22 @@ class ClusterObjects(ABC):
 
     @property
     def pods(self) -> Mapping[PodUID, PodState]:
-        """All pods; a live view."""
+        """All pods, and claims that no pod uses; a live view."""
         return MappingProxyType(self._pods)
 
-    def apply(self, event: ObjectEvent) -> None:
+    @property
+    def unplaced(self) -> int | None:
+        """Number of DRA devices that belong to no single node; None: no driver publishes devices."""
+        return self._dra.unplaced if self._dra is not None else None
+
+    def pod(self, uid: PodUID) -> PodState | None:
+        """The latest state of a pod, with the devices of its ResourceClaims."""
+        pod = self._pods.get(uid)
+        return joined_pod(pod, self._shares.get(uid)) if pod and self._shares else pod
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, event: ClusterEvent) -> None:
         """Apply one event of the watch."""
         match event:
             case PodSet(pod):
@@ -50,6 +84,8 @@ class ClusterObjects(ABC):
                 self.set_quota(quota)
             case QuotaGone(namespace, name):
                 self.drop_quota(namespace, name)
+            case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
+                self._apply_dra(event)
             case _:
                 assert_never(event)
 
@@ -66,16 +102,15 @@ class ClusterObjects(ABC):
 
     def set_pod(self, pod: PodState) -> None:
         """A pod was added or has changed."""
-        old = self._pods.get(pod.uid)
-        if old != pod:
-            self._pods[pod.uid] = pod
-            self._pod_changed(pod.uid, old, pod)
+        self._store_pod(pod)
+        if self._dra is not None:
+            self._dra.set_pod(pod)
 
     def drop_pod(self, uid: PodUID) -> None:
         """A pod was deleted."""
-        old = self._pods.pop(uid, None)
-        if old is not None:
-            self._pod_changed(uid, old, None)
+        self._remove_pod(uid)
+        if self._dra is not None:
+            self._dra.drop_pod(uid)
 
     def set_quota(self, quota: QuotaState) -> None:
         """A quota was added or has changed."""
@@ -92,14 +127,96 @@ class ClusterObjects(ABC):
                 del self._quotas[namespace]
             self._quotas_changed(namespace)
 
+    def _store_pod(self, pod: PodState) -> None:
+        old = self._pods.get(pod.uid)
+        if old != pod:
+            self._pods[pod.uid] = pod
+            self._pod_changed(pod.uid, old, pod)
+
+    def _remove_pod(self, uid: PodUID) -> None:
+        if self._shares:
+            self._set_share(uid, None)
+        old = self._pods.pop(uid, None)
+        if old is not None:
+            self._pod_changed(uid, old, None)
+
+    # ── slices and claims ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _apply_dra(self, event: DraEvent) -> None:
+        if self._dra is None and isinstance(event, SliceGone | ClaimGone):
+            return
+        index = self._dra = self._dra or self._dra_index()
+        match event:
+            case SliceSet(found):
+                index.set_slice(found)
+            case SliceGone(name):
+                index.drop_slice(name)
+            case ClaimSet(claim):
+                index.set_claim(claim)
+            case ClaimGone(uid):
+                index.drop_claim(uid)
+        if index.empty:
+            self._dra = None
+
+    def _dra_index(self) -> DraIndex:
+        made = DraIndex(
+            keep_gpus=self._set_gpus,
+            keep_share=self._set_share,
+            keep_exclusive=self._set_exclusive,
+            keep_pod=self._store_pod,
+            drop_pod=self._remove_pod,
+        )
+        for pod in self._pods.values():
+            made.set_pod(pod)
+        return made
+
+    def _set_gpus(self, name: str, gpus: tuple[RegisteredDevice, ...]) -> None:
+        """DRA drivers publish these GPUs on a node; the node itself may still be unknown."""
+        if self._gpus.get(name, ()) != gpus:
+            self._gpus[name] = gpus
+            if not gpus:
+                del self._gpus[name]
+            self._published_changed(name)
+
+    def _set_share(self, uid: PodUID, share: ClaimShare | None) -> None:
+        """A pod holds these devices through its ResourceClaims; None: no devices."""
+        old = self._shares.get(uid)
+        if uid in self._pods and old != share:
+            self._shares.pop(uid, None)
+            if share is not None:
+                self._shares[uid] = share
+            self._share_changed(uid, old, share)
+
+    def _set_exclusive(self, name: str, holds: ExclusiveHolds) -> None:
+        """Claims hold these GPUs of a node exclusively; the node itself may still be unknown."""
+        if self._exclusive.get(name, {}) != holds:
+            self._exclusive[name] = holds
+            if not holds:
+                del self._exclusive[name]
+            self._exclusive_changed(name)
+
+    # ── what follows ─────────────────────────────────────────────────────────────────────────────────────────────
+
     @abstractmethod
     def _node_changed(self, name: str) -> None:
         """A node was added, has changed, or was deleted."""
 
     @abstractmethod
     def _pod_changed(self, uid: PodUID, old: PodState | None, new: PodState | None) -> None:
-        """A pod was added (`old` is None), has changed, or was deleted (`new` is None)."""
+        """A pod was added (`old` is None), has changed, or was deleted (`new` is None). Its share stays."""
 
     @abstractmethod
     def _quotas_changed(self, namespace: str) -> None:
         """The quotas of a namespace have changed."""
+
+    @abstractmethod
+    def _share_changed(self, uid: PodUID, old: ClaimShare | None, new: ClaimShare | None) -> None:
+        """What a pod holds through its claims has changed; before a pod is deleted, it loses its share."""
+
+    @abstractmethod
+    def _published_changed(self, name: str) -> None:
+        """The GPUs that DRA drivers publish on a node have changed."""
+
+    @abstractmethod
+    def _exclusive_changed(self, name: str) -> None:
+        """The GPUs of a node that claims hold exclusively have changed."""

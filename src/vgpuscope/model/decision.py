@@ -124,8 +124,14 @@ CODES: tuple[Code, ...] = (
     Code(
         code="SCHED_EXCLUSIVE_CONFLICT",
         stage="filter",
-        meaning="The pod wants a GPU for itself and each is in use, or another pod has the GPU exclusively.",
-        runbook="`vgpuscope gpus` shows GPUs without holders. Ask for less than 100 cores if the GPU may be shared.",
+        meaning=(
+            "The pod wants a GPU for itself and each is in use, or another pod or a ResourceClaim has the GPU "
+            "exclusively."
+        ),
+        runbook=(
+            "`vgpuscope gpus` shows the holders of each GPU, ResourceClaims included. Ask for less than 100 cores if "
+            "the GPU may be shared."
+        ),
     ),
     Code(
         code="SCHED_DEVICE_TYPE_MISMATCH",

@@ -1,9 +1,16 @@
 """Kubernetes' Dynamic Resource Allocation (DRA): devices that drivers publish in slices, and claims that hold them."""
 
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
 from msgspec import Struct
 
 from vgpuscope.model.allocation import Assignment, HeldInstance
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
+
+# A GPU that claims hold and do not share: the whole GPU, or MIG instances whose placements are known.
+ExclusiveHold: TypeAlias = Literal["whole", "part"]
+ExclusiveHolds: TypeAlias = Mapping[DeviceUUID, ExclusiveHold]
 
 UNUSED = "Unused"  # the phase of a claim listed in place of a pod, because no pod uses the devices that it holds
 

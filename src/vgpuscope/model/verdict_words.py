@@ -13,6 +13,7 @@ Sentence: TypeAlias = Literal[
     "cores-exhausted",
     "slots",
     "exclusive",
+    "claimed",
     "quota",
     "mig",
     "numa",
@@ -52,6 +53,7 @@ Sentence: TypeAlias = Literal[
     "bind-over-slots",
     "bind-over-cores",
     "bind-over-slices",
+    "bind-claimed",
     "locked-by",
     "locked",
 ]
@@ -77,6 +79,10 @@ SENTENCES: Mapping[Sentence, Words] = {
     "exclusive": Words(
         "GPU in use (requested an idle GPU, {0} of {1} GPUs are in use)",
         "GPU 已被占用（申请未被占用的 GPU，{1} 张 GPU 中 {0} 张已被占用）",
+    ),
+    "claimed": Words(
+        "GPU held by a ResourceClaim ({0} of {1} GPUs)",
+        "GPU 已被 ResourceClaim 占用（{1} 张 GPU 中 {0} 张）",
     ),
     "quota": Words(
         "quota exceeded (namespace {0})",
@@ -172,6 +178,10 @@ SENTENCES: Mapping[Sentence, Words] = {
     "bind-over-slices": Words(
         "the assignment does not fit any more: {0} memory slices of {1} are allocated, it has {2} memory slices",
         "指派已放不下：{1} 已分配 {0} 个显存切片，总共 {2} 个",
+    ),
+    "bind-claimed": Words(
+        "the assignment does not fit any more: a ResourceClaim holds {0}",
+        "指派已失效：{0} 已被 ResourceClaim 占用",
     ),
     "locked-by": Words("node {0} has been locked by {1}", "节点 {0} 已被 {1} 锁定"),
     "locked": Words(

@@ -12,5 +12,6 @@ class WatchState(Struct, frozen=True, kw_only=True):
     events: int = 0
     faults: int = 0
     age_seconds: float | None = None  # since the API server last sent something
+    awaited: bool = True  # False: no message is expected, because the kind is not served, or forbidden and not needed
     code: str | None = None
     message: str | None = None

@@ -5,18 +5,21 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from vgpuscope.formats.kube import dra
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.formats.kube.objects import decode_quota_event, decode_quotas
 from vgpuscope.model.allocation import QuotaState
-from vgpuscope.model.cluster_event import QuotaGone, QuotaSet
-from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
+from vgpuscope.model.cluster_event import ClaimGone, ClaimSet, QuotaGone, QuotaSet, SliceGone, SliceSet
+from vgpuscope.model.dra import ClaimState, SliceState
+from vgpuscope.model.errors import AnnotationMalformed, KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
 from vgpuscope.runtime.backoff import BackOff
+from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.sources.kube import KubeClient, Watch, open_client, served_version
 
@@ -24,6 +27,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
+SLICES, CLAIMS = DRA_KINDS = ("resourceslices", "resourceclaims")
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
@@ -32,6 +36,9 @@ class WatchGroup(msgspec.Struct, frozen=True):
 
     name: str
     versions: tuple[str, ...]
+
+
+_DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 
 
 class WatchedKind(Generic[T]):
@@ -72,6 +79,7 @@ class WatchedKind(Generic[T]):
         self._heard: float | None = None
         self.told = 0
         self.listed = False
+        self.served = True  # whether the API server serves the kind, as far as it is known
         self.fresh = False  # whether it was listed since relist() was called
         self._units = Units(log)  # one for each object
         self._watch: Watch[T] = Watch(
@@ -90,7 +98,12 @@ class WatchedKind(Generic[T]):
     @property
     def settled(self) -> bool:
         """Whether there is nothing to wait for: the kind was listed, is not served, or is forbidden."""
-        return self.listed or isinstance(self._error, KubeForbidden)
+        return self.listed or self.forbidden
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the API server refuses to list or watch the kind, for lack of rights."""
+        return isinstance(self._error, KubeForbidden)
 
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
@@ -136,6 +149,7 @@ class WatchedKind(Generic[T]):
             events=self.told,
             faults=len({fault.uid for fault in self._watch.faults}),
             age_seconds=None if self._heard is None else self._clock() - self._heard,
+            awaited=self.served,
             code=error.code if error else None,
             message=str(error) if error else None,
         )
@@ -145,6 +159,7 @@ class WatchedKind(Generic[T]):
             api = KubeClient(client, timeout=_TIMEOUT)
             if self._group is not None:
                 version = await served_version(api, self._group.name, self._group.versions)
+                self.served = version is not None
                 if version is None:
                     await self._not_served()
                     return
@@ -214,6 +229,70 @@ def watched_quotas(
         drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
         clock=clock,
     )
+
+
+def watched_slices(
+    apply: Callable[[SliceSet | SliceGone], None],
+    *,
+    resync: float,
+    retry: tuple[Seconds, Seconds] = RETRY,
+    clock: Callable[[], Seconds] = time.monotonic,
+) -> WatchedKind[SliceState]:
+    """The ResourceSlices, if the API server serves them."""
+    return WatchedKind(
+        SLICES,
+        group=_DRA,
+        resync=resync,
+        retry=retry,
+        decoders=(dra.decode_slices, dra.decode_slice_event),
+        key=lambda found: found.name,
+        keep=lambda found: apply(SliceSet(found)),
+        drop=lambda name: apply(SliceGone(name)),
+        clock=clock,
+    )
+
+
+def watched_claims(
+    apply: Callable[[ClaimSet | ClaimGone], None],
+    *,
+    namespace: str = "",
+    resync: float,
+    retry: tuple[Seconds, Seconds] = RETRY,
+    clock: Callable[[], Seconds] = time.monotonic,
+) -> WatchedKind[ClaimState]:
+    """The ResourceClaims that hold devices, if the API server serves them."""
+    return WatchedKind(
+        CLAIMS,
+        namespace=namespace,
+        group=_DRA,
+        resync=resync,
+        retry=retry,
+        decoders=(dra.decode_claims, dra.decode_claim_event),
+        key=lambda claim: claim.uid,
+        keep=lambda claim: apply(ClaimSet(claim)),
+        drop=lambda uid: apply(ClaimGone(uid)),
+        clock=clock,
+    )
+
+
+def report_watch(kind: WatchedKind[Any], tell: OnChange, count: Callable[[ScopeError], None]) -> None:
+    """Log a change of the watch's state, and each new fault of an object, once."""
+    key = (kind, "state")
+    failure = kind.take_failure()
+    if failure is not None:
+        values = {"kind": kind.name, **error_fields(failure)}
+        tell.tell(key, failure.code, level=logging.WARNING, message="watch down", **values)
+    if kind.state().up:
+        tell.tell(key, "up", level=logging.INFO, message="watch up", kind=kind.name)
+    for uid, fault in kind.faults().items():
+        values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
+        if tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
+            count(AnnotationMalformed(fault))
+
+
+def watch_keys(kinds: Iterable[WatchedKind[Any]]) -> set[tuple[WatchedKind[Any], str]]:
+    """The keys of what report_watch logs, as long as it can be logged again."""
+    return {(kind, of) for kind in kinds for of in ("state", *kind.faults())}
 
 
 def merged(states: Sequence[WatchState]) -> list[WatchState]:

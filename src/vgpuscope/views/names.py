@@ -97,8 +97,8 @@ REASON_NAMES: dict[str, ChineseReason] = {
         "`vgpuscope gpus` 显示每张 GPU 的持有者。结束一个 Pod，或提高 HAMi 的 deviceSplitCount。",
     ),
     "SCHED_EXCLUSIVE_CONFLICT": ChineseReason(
-        "该 Pod 要独占 GPU，而每张 GPU 都在使用；或者 GPU 已被另一个 Pod 独占。",
-        "`vgpuscope gpus` 显示没有持有者的 GPU。如果可以共享，请把算力申请降到 100 以下。",
+        "该 Pod 要独占 GPU，而每张 GPU 都在使用；或者 GPU 已被另一个 Pod 或 ResourceClaim 独占。",
+        "`vgpuscope gpus` 显示每张 GPU 的持有者，包括 ResourceClaim。如果可以共享，请把算力申请降到 100 以下。",
     ),
     "SCHED_DEVICE_TYPE_MISMATCH": ChineseReason(
         "Pod 按型号选择（或排除）GPU，节点上没有符合的 GPU。",

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logic.cluster import test_dra, test_laws
+from tests.logic import test_dra_index as test_dra
+from tests.logic.cluster import test_laws
 from tests.logic.cluster.builders import GIB, device, node, node_names, pod, totals
 from tests.logic.cluster.builders import given as assigned
+from vgpuscope.logic import objects as books
 from vgpuscope.logic.cluster import ledger
-from vgpuscope.logic.cluster import state as books
+from vgpuscope.logic.cluster import state as cluster_state
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.cluster import NamespaceLedger
@@ -91,7 +93,7 @@ def test_an_answer_is_up_to_date_whoever_asked_before(first, then):
 def test_what_did_not_change_is_not_made_anew(monkeypatch):
     made = []
     monkeypatch.setattr(ledger, "settle_node", lambda name, **_: made.append(name) or SimpleNamespace(name=name))
-    monkeypatch.setattr(books, "CapacityTotals", lambda: SimpleNamespace(put=lambda _: None))
+    monkeypatch.setattr(cluster_state, "CapacityTotals", lambda: SimpleNamespace(put=lambda _: None))
     state = replay([NodeSet(node(name="n1")), NodeSet(node(name="n2"))])
     for _ in range(3):
         state.node("n1"), state.node("n2")
@@ -174,7 +176,7 @@ def test_without_slices_and_claims_there_is_no_book_of_them(monkeypatch):
     claiming = [pod(f"p{i}", assigned(), claims=("c",)) for i in range(50)]
     state = replay([NodeSet(node(device())), *map(PodSet, claiming), *(PodGone(one.uid) for one in claiming[:10])])
     settle(state)
-    assert (state._dra, state._ledger._gpus, state._ledger._shares, state.unplaced) == (None, {}, {}, None)
+    assert (state._ledger._dra, state._ledger._gpus, state._ledger._shares, state.unplaced) == (None, {}, {}, None)
 
 
 def test_the_book_of_dra_goes_with_the_last_slice_and_claim():
@@ -183,7 +185,7 @@ def test_the_book_of_dra_goes_with_the_last_slice_and_claim():
     state = replay([NodeSet(node()), PodSet(using), ClaimSet(claims), SliceSet(slices)])
     assert [one.device for one in state.node("n1").holders] == ["GPU-0"]
     replay([SliceGone(slices.name), ClaimGone(claims.uid)], state)
-    assert (state._dra, state._ledger._gpus, state._ledger._shares) == (None, {}, {})
+    assert (state._ledger._dra, state._ledger._gpus, state._ledger._shares) == (None, {}, {})
     assert state.node("n1").holders == state.node("n1").devices == ()
 
 

@@ -6,7 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
-from vgpuscope.model.cluster_event import NodeSet, QuotaSet
+from vgpuscope.model.cluster_event import ClaimSet, NodeSet, QuotaSet, SliceSet
+from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
+from vgpuscope.model.errors import KubeForbidden, SourceDown
 from vgpuscope.model.placement import ChosenGpu, ContainerAsk, Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB
 from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod, _slices
@@ -153,10 +155,13 @@ async def test_a_gpu_beyond_its_capacity_is_noticed(cache):
 async def test_a_simulation_sees_all_but_the_pod_itself_and_changes_nothing(cache):
     cache.see(SeenPod(pod(0, uid="u2", memory=3000), 10))
     cache.assume(REQUEST, placement(0), 0.0)
-    other = cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u1")
+    other = cache.state.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u1")
     assert other.node_info("n0").gpus[0].used_memory == 3000
     assert (
-        cache.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u9").node_info("n0").gpus[0].used_memory
+        cache.state.with_nodes([NodeState(name="n0", devices=(device(0),))], without="u9")
+        .node_info("n0")
+        .gpus[0]
+        .used_memory
         == 7000
     )
     assert used(cache) == [7000, 0]
@@ -165,7 +170,7 @@ async def test_a_simulation_sees_all_but_the_pod_itself_and_changes_nothing(cach
 def test_a_simulation_has_the_quotas_of_all_namespaces(cache):
     for namespace in ("ml", "web"):
         cache.state.apply(QuotaSet(QuotaState(namespace=namespace, name="q", hard={"nvidia.com/gpumem": 5000})))
-    other = cache.with_nodes([], without="u1")
+    other = cache.state.with_nodes([], without="u1")
     assert [other.room(namespace).memory_limit for namespace in ("ml", "web", "none")] == [5000, 5000, None]
 
 
@@ -235,3 +240,79 @@ async def test_two_mig_instances_in_one_place_are_noticed(cache):
 )
 def test_slices_are_compared_as_intervals_however_long_they_are(placed, slices):
     assert _slices(placed) == slices
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def claimed(cache, number=0):
+    device = DraDevice(name="gpu-0", gpu=f"GPU-{number}", uuid=f"GPU-{number}", node=f"n{number}")
+    cache.state.apply(SliceSet(SliceState(name="s", driver="gpu.nvidia.com", pool="p", devices=(device,))))
+    held = (ClaimedDevice(driver="gpu.nvidia.com", pool="p", device="gpu-0"),)
+    cache.state.apply(ClaimSet(ClaimState(uid="c", namespace="ml", name="c", devices=held)))
+
+
+async def test_a_gpu_that_a_claim_got_after_the_decision_is_not_bound(cache):
+    cache.see(SeenPod(pod(0), 10))
+    assert cache.overfull("u1", "n0") is None
+    claimed(cache)
+    over = cache.overfull("u1", "n0")
+    assert (over.code, over.message, over.message_zh) == (
+        "SCHED_EXCLUSIVE_CONFLICT",
+        "the assignment does not fit any more: a ResourceClaim holds GPU-0",
+        "指派已失效：GPU-0 已被 ResourceClaim 占用",
+    )
+
+
+async def test_a_gpu_that_the_pod_has_by_a_claim_does_not_matter_to_its_binding(cache):
+    cache.see(SeenPod(pod(0, claims=("c",)), 10))
+    claimed(cache, 1)
+    cache.state.apply(ClaimSet(replace(cache.state._dra.claim("c"), pods=("u1",))))
+    assert cache.overfull("u1", "n0") is None
+
+
+FORBIDDEN = KubeForbidden("resourceclaims is forbidden")
+
+
+def listed(kind, *, served=True):
+    kind._take_list({})
+    kind.served = served
+    kind._alive()
+
+
+async def test_claims_that_may_not_be_read_are_reported_and_do_not_stop_decisions():
+    cache = Cache(resync=1800.0)
+    for kind in cache.kinds:
+        if kind.name == "resourceclaims":
+            kind._error = FORBIDDEN
+        else:
+            listed(kind)
+    assert (cache.synced, cache.missing, cache.forbidden) == (True, (), ("resourceclaims",))
+    state = next(one for one in cache.states() if one.kind == "resourceclaims")
+    assert (state.up, state.awaited, state.code) == (False, False, "KUBE_FORBIDDEN")
+
+
+@pytest.mark.parametrize("name", ["nodes", "pods", "resourcequotas"])
+async def test_nothing_is_decided_without_nodes_pods_and_quotas(name):
+    cache = Cache(resync=1800.0)
+    for kind in cache.kinds:
+        listed(kind)
+    next(kind for kind in cache.kinds if kind.name == name)._error = FORBIDDEN
+    assert (cache.synced, cache.forbidden) == (False, ())
+    assert [one.partition(":")[0] for one in cache.missing] == [name]
+
+
+async def test_claims_that_cannot_be_read_for_another_reason_stop_decisions():
+    cache = Cache(resync=1800.0)
+    for kind in cache.kinds:
+        listed(kind)
+    cache.kinds[-1]._error = SourceDown("no answer")
+    assert not cache.synced
+
+
+async def test_a_kind_that_is_not_served_is_synced_and_does_not_make_the_cache_old():
+    cache = Cache(resync=1800.0)
+    for kind in cache.kinds:
+        listed(kind, served=kind.name not in ("resourceslices", "resourceclaims"))
+    assert cache.synced
+    assert {one.kind for one in cache.states() if one.awaited} == {"nodes", "pods", "resourcequotas"}

@@ -5,13 +5,13 @@ a time, from the current objects. So the order of events and repeated events mak
 repairs missed events.
 """
 
-from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.logic.cluster.pod_parts import PodLedgerPart, part
 from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace
 from vgpuscope.logic.device_use import counts
+from vgpuscope.logic.dra_joins import joined_node, joined_pod
 from vgpuscope.logic.objects import ClusterObjects
-from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
+from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster import Changes, NamespaceLedger, NodeLedger
 from vgpuscope.model.dra import ClaimShare
 from vgpuscope.model.quantity import PodUID, Seconds
@@ -35,8 +35,6 @@ class ClusterLedger(ClusterObjects):
         super().__init__()
         self._patience = patience
         self._parts: dict[PodUID, PodLedgerPart] = {}  # a cache, filled when a node's ledger is computed
-        self._gpus: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
-        self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
         # By node: pods that are bound or assigned to it. A dict keeps the order of the list, so sorting is cheap.
         self._at: dict[str, dict[PodUID, None]] = {}
         self._use: dict[str, NamespaceUse] = {}
@@ -45,27 +43,6 @@ class ClusterLedger(ClusterObjects):
         self._changed_namespaces: set[str] = set()
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def set_gpus(self, name: str, gpus: tuple[RegisteredDevice, ...]) -> None:
-        """DRA drivers publish these GPUs on a node; the node itself may still be unknown."""
-        if self._gpus.get(name, ()) == gpus:
-            return
-        self._gpus[name] = gpus
-        if not gpus:
-            del self._gpus[name]
-        if name in self._nodes:
-            self._changed_nodes.add(name)
-
-    def set_share(self, uid: PodUID, share: ClaimShare | None) -> None:
-        """A pod holds these devices through its ResourceClaims; None: no devices."""
-        old = self.pod(uid)
-        if old is None or self._shares.get(uid) == share:
-            return
-        self._take_out(old)
-        self._shares.pop(uid, None)
-        if share is not None:
-            self._shares[uid] = share
-        self._put_in(joined_pod(self._pods[uid], share))
 
     def pass_time(self, now: Seconds) -> None:
         """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
@@ -106,11 +83,6 @@ class ClusterLedger(ClusterObjects):
         node, gpus = self._nodes.get(name), self._gpus.get(name)
         return joined_node(node, gpus) if node and gpus else node
 
-    def pod(self, uid: PodUID) -> PodState | None:
-        """The latest state of a pod, with the devices of its ResourceClaims."""
-        pod = self._pods.get(uid)
-        return joined_pod(pod, self._shares.get(uid)) if pod and self._shares else pod
-
     # ── indexes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _node_changed(self, name: str) -> None:
@@ -126,8 +98,18 @@ class ClusterLedger(ClusterObjects):
         if new is not None:
             self._put_in(joined_pod(new, share))
         else:
-            self._shares.pop(uid, None)
             self._waits.pop(uid, None)
+
+    def _share_changed(self, uid: PodUID, old: ClaimShare | None, new: ClaimShare | None) -> None:
+        self._take_out(joined_pod(self._pods[uid], old))
+        self._put_in(joined_pod(self._pods[uid], new))
+
+    def _published_changed(self, name: str) -> None:
+        if name in self._nodes:
+            self._changed_nodes.add(name)
+
+    def _exclusive_changed(self, name: str) -> None:
+        """A ledger shows holders; who shares follows from them."""
 
     def _put_in(self, pod: PodState) -> None:
         self._wait(pod)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from vgpuscope.logic.device_use import PodDeviceUse, counts, device_uses, held
+from vgpuscope.logic.device_use import PodDeviceUse, counts, device_uses, held, held_instances
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import Holder, InstanceHolder, PodShare
 
@@ -67,9 +67,5 @@ def _shares(pod: PodState, held_by: Sequence[Holder], uses: Iterable[PodDeviceUs
 
 def instance_holders(pod: PodState) -> Iterator[InstanceHolder]:
     """Each MIG instance the pod holds."""
-    if not pod.instances:
-        return
-    over = {one.container_index for one in pod.assignments if one.init} if pod.init_done else set()
-    for instance in pod.instances:
-        if instance.container_index not in over:
-            yield InstanceHolder(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, instance=instance)
+    for instance in held_instances(pod):
+        yield InstanceHolder(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, instance=instance)

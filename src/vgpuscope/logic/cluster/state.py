@@ -13,20 +13,10 @@ repeated events make no difference. The objects themselves are those of logic/ob
 from collections.abc import Iterator, Mapping
 
 from vgpuscope.logic.cluster.capacity import CapacityTotals
-from vgpuscope.logic.cluster.dra import DraIndex
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster import Capacity, Changes, NamespaceLedger, NodeLedger
-from vgpuscope.model.cluster_event import (
-    ClaimGone,
-    ClaimSet,
-    ClusterEvent,
-    DraEvent,
-    PodGone,
-    PodSet,
-    SliceGone,
-    SliceSet,
-)
+from vgpuscope.model.cluster_event import ClusterEvent
 from vgpuscope.model.quantity import PodUID, Seconds
 
 
@@ -36,7 +26,6 @@ class ClusterState:
     def __init__(self, *, patience: Seconds = 300.0) -> None:
         """A pod that has held devices for `patience` without being bound is overdue."""
         self._ledger = ClusterLedger(patience=patience)
-        self._dra: DraIndex | None = None  # only while there is a slice or a claim
         self._totals = CapacityTotals()
         self._nodes: dict[str, NodeLedger] = {}  # the last computed ledgers
         self._namespaces: dict[str, NamespaceLedger] = {}
@@ -47,49 +36,11 @@ class ClusterState:
 
     def apply(self, event: ClusterEvent) -> None:
         """Apply one event. Only the object itself is processed; ledgers are computed on request."""
-        match event:
-            case PodSet(pod):
-                self._ledger.set_pod(pod)
-                if self._dra is not None:
-                    self._dra.set_pod(pod)
-            case PodGone(uid):
-                self._ledger.drop_pod(uid)
-                if self._dra is not None:
-                    self._dra.drop_pod(uid)
-            case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
-                self._apply_dra(event)
-            case _:
-                self._ledger.apply(event)
+        self._ledger.apply(event)
 
     def pass_time(self, now: Seconds) -> None:
         """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
         self._ledger.pass_time(now)
-
-    def _apply_dra(self, event: DraEvent) -> None:
-        index = self._dra_index()
-        match event:
-            case SliceSet(found):
-                index.set_slice(found)
-            case SliceGone(name):
-                index.drop_slice(name)
-            case ClaimSet(claim):
-                index.set_claim(claim)
-            case ClaimGone(uid):
-                index.drop_claim(uid)
-        if index.empty:
-            self._dra = None
-
-    def _dra_index(self) -> DraIndex:
-        if self._dra is None:
-            self._dra = DraIndex(
-                keep_gpus=self._ledger.set_gpus,
-                keep_share=self._ledger.set_share,
-                keep_pod=self._ledger.set_pod,
-                drop_pod=self._ledger.drop_pod,
-            )
-            for pod in self._ledger.pods.values():
-                self._dra.set_pod(pod)
-        return self._dra
 
     # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -110,7 +61,7 @@ class ClusterState:
     @property
     def unplaced(self) -> int | None:
         """Number of DRA devices that belong to no single node; None: no driver publishes devices."""
-        return self._dra.unplaced if self._dra is not None else None
+        return self._ledger.unplaced
 
     # ── results, up to date ──────────────────────────────────────────────────────────────────────────────────────
 

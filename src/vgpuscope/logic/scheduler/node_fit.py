@@ -10,13 +10,11 @@ from itertools import combinations
 from math import comb
 
 from vgpuscope.knowledge.hami_reasons import (
-    CORDONED,
     CORES_EXHAUSTED,
     CORES_SHORT,
     EXCLUSIVE_CONFLICT,
     MEMORY_SHORT,
     MIG_INFEASIBLE,
-    NOT_HEALTHY,
     NUMA_NOT_FIT,
     QUOTA_NOT_FIT,
     SLOTS_EXHAUSTED,
@@ -27,7 +25,7 @@ from vgpuscope.knowledge.hami_reasons import (
 )
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.device_use import device_uses_of
-from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo, NodeInfo, profiles_by_size
+from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo, NodeInfo, out_of_service, profiles_by_size
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.state import NamespaceQuota
 from vgpuscope.model.allocation import Assignment, MigProfile
@@ -198,10 +196,8 @@ def wanted_memory(ask: ContainerAsk, gpu: GpuInfo) -> int:
 
 
 def refused_by_kind(gpu: GpuInfo, rules: Rules) -> str:
-    if not gpu.healthy:
-        return NOT_HEALTHY
-    if gpu.cordoned:
-        return CORDONED
+    if reason := out_of_service(gpu):
+        return reason
     return "" if rules.any_kind or rules.allows_kind((gpu.type, gpu.mode)) else TYPE_MISMATCH
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct as Packing
 from typing import NamedTuple
 
-from vgpuscope.knowledge.hami_reasons import CORDONED, NOT_HEALTHY
+from vgpuscope.knowledge.hami_reasons import CORDONED, HELD_BY_CLAIM, NOT_HEALTHY
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.allocation import MigProfile, NodeState, RegisteredDevice
+from vgpuscope.model.dra import ExclusiveHold, ExclusiveHolds
 from vgpuscope.model.placement import GpuWeights
 from vgpuscope.model.quantity import MIB, DeviceUUID
 
@@ -48,6 +49,7 @@ class GpuInfo:
 
     __slots__ = (
         "_score",
+        "claimed",
         "cordoned",
         "cores",
         "healthy",
@@ -65,10 +67,15 @@ class GpuInfo:
         "used_memory",
     )
 
-    def __init__(self, device: RegisteredDevice, use: AllocatedAmounts | None) -> None:
+    def __init__(
+        self, device: RegisteredDevice, use: AllocatedAmounts | None, hold: ExclusiveHold | None = None
+    ) -> None:
+        """`hold`: claims hold the GPU, or MIG instances of it, and do not share."""
         self.id, self.index, self.numa = device.id, device.index, device.numa
         self.type, self.mode = device.type, device.mode
         self.healthy, self.cordoned = device.healthy, device.cordoned
+        # MIG instances of claims leave room only on a GPU that is divided by HAMi, too; their placements are in `use`.
+        self.claimed = hold == "whole" or (hold == "part" and device.mode != MIG)
         self.slots, self.cores, self.memory = device.slots, device.cores, device.memory // MIB
         self.profiles = device.profiles
         self.used = use.slots if use else 0
@@ -135,11 +142,18 @@ class NodeInfo:
         "usable",
     )
 
-    def __init__(self, node: NodeState, uses: Mapping[DeviceUUID, AllocatedAmounts]) -> None:
+    def __init__(
+        self, node: NodeState, uses: Mapping[DeviceUUID, AllocatedAmounts], holds: ExclusiveHolds | None = None
+    ) -> None:
+        """`holds`: the GPUs that claims hold exclusively; None: none of them."""
         self.name = node.name
         unique = {device.id: device for device in reversed(node.devices)}  # as the cluster's ledger counts them
         devices = sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
-        self.gpus = tuple(GpuInfo(device, uses.get(device.id)) for device in devices if device.vendor == NVIDIA.word)
+        self.gpus = tuple(
+            GpuInfo(device, uses.get(device.id), holds.get(device.id) if holds else None)
+            for device in devices
+            if device.vendor == NVIDIA.word
+        )
         self.links = node.pair_scores
         # A kubelet that offers 0 rejects every pod; one that says nothing yet may offer them all.
         self.usable = bool(self.gpus) and node.allocatable.get(NVIDIA.count) != 0
@@ -173,13 +187,22 @@ class NodeInfo:
         return made
 
 
+def out_of_service(gpu: GpuInfo) -> str:
+    """Why no pod can have a share of the GPU; "": pods can."""
+    if not gpu.healthy:
+        return NOT_HEALTHY
+    if gpu.cordoned:
+        return CORDONED
+    return HELD_BY_CLAIM if gpu.claimed else ""
+
+
 Row = tuple[str, tuple[str, str], DeviceUUID, int, int, int, int, int, int, int]
 
 
 def _row(gpu: GpuInfo) -> Row:
     """The same as a flat tuple, for the quick check: one look at a tuple is cheaper than nine at an object."""
     return (
-        NOT_HEALTHY if not gpu.healthy else CORDONED if gpu.cordoned else "",
+        out_of_service(gpu),
         (gpu.type, gpu.mode),
         gpu.id,
         gpu.used,
@@ -206,10 +229,10 @@ class UniformGpus(NamedTuple):
 
 def _alike(gpus: Sequence[GpuInfo]) -> UniformGpus | None:
     """None: the GPUs differ, so each has to be looked at."""
-    if not gpus or len({(gpu.type, gpu.mode, gpu.memory, gpu.healthy and not gpu.cordoned) for gpu in gpus}) > 1:
+    if not gpus or len({(gpu.type, gpu.mode, gpu.memory, out_of_service(gpu)) for gpu in gpus}) > 1:
         return None
     first, free = gpus[0], [gpu.memory - gpu.used_memory for gpu in gpus]
-    if not first.healthy or first.cordoned:
+    if out_of_service(first):
         return None
     return UniformGpus(
         kind=(first.type, first.mode),

@@ -218,6 +218,7 @@ def _movable(question: UnplacedPod, name: str) -> list[PodState]:
         and pod.uid != question.request.uid
         and not pod.deleting
         and not pod.instances
+        and not pod.claims  # their devices are on this node
         and len(question.state.holding(pod.uid)) == 1
         and all(one.device in known for one in pod.assignments)
         and _asks(pod) is not None

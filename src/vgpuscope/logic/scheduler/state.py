@@ -1,23 +1,27 @@
-"""The state of the scheduler extender: nodes, quotas and the GPUs that pods hold, from watch events and assumptions.
+"""The state of the scheduler extender: nodes, quotas and the GPUs that pods and claims hold, by events and assumptions.
 
 An assumption is a placement that the extender has decided and that the watch has not reported yet. Its GPUs are held
 from the decision on. The watch takes over when it reports the same assignment, or a binding. Until then both count: an
 old assignment of the pod that still arrives cannot free the new one.
 
+What a ResourceClaim holds of a GPU is counted apart from the pods that use the claim: a pod that is placed again, moved
+or ended in a simulation does not release its claims.
+
 The order of events and repeated events make no difference. It does no I/O.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
 
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.device_use import counts, device_uses
+from vgpuscope.logic.device_use import counts, device_uses, device_uses_of, held, held_instances
 from vgpuscope.logic.objects import ClusterObjects
 from vgpuscope.logic.scheduler.node_info import AllocatedAmounts, NodeInfo
-from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, QuotaState
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
+from vgpuscope.model.dra import UNUSED, ClaimShare
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB, DeviceUUID, PodUID
 
@@ -89,10 +93,6 @@ class SchedulerState(ClusterObjects):
         """The quotas of a namespace."""
         return tuple(self._quotas.get(namespace, {}).values())
 
-    def all_quotas(self) -> tuple[QuotaState, ...]:
-        """The quotas of all namespaces."""
-        return tuple(quota for quotas in self._quotas.values() for quota in quotas.values())
-
     def holds(self, uid: PodUID) -> bool:
         """Whether the pod holds GPUs, assumed or assigned."""
         pod = self._pods.get(uid)
@@ -105,7 +105,7 @@ class SchedulerState(ClusterObjects):
 
     def holders(self, node: str) -> tuple[PodUID, ...]:
         """The pods that hold GPUs on a node, in the order of their names."""
-        found = [pod for uid in self._at.get(node, ()) for pod in self.holding(uid)[:1]]
+        found = [pod for uid in self._at.get(node, ()) for pod in self.holding(uid)[:1] if pod.phase != UNUSED]
         return tuple(pod.uid for pod in sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
     def node_info(self, name: str) -> NodeInfo | None:
@@ -148,11 +148,11 @@ class SchedulerState(ClusterObjects):
             return None
         uses = {uuid: use.copy() for uuid, use in self._uses.get(name, {}).items()}
         for pod in [pod for uid in without for pod in self.holding(uid) if pod.place == name]:
-            _tally(uses, pod, -1)
+            _tally(uses, held(pod), held_instances(pod), -1)
         for pod in also:
             if pod.place == name:
-                _tally(uses, pod, 1)
-        return NodeInfo(node, uses)
+                _tally(uses, held(pod), held_instances(pod), 1)
+        return NodeInfo(node, uses, self._exclusive.get(name))
 
     def _settle(self) -> None:
         for name in self._stale:
@@ -160,19 +160,32 @@ class SchedulerState(ClusterObjects):
             if node is None:
                 self._node_infos.pop(name, None)
             else:
-                self._node_infos[name] = NodeInfo(node, self._uses.get(name, {}))
+                self._node_infos[name] = NodeInfo(node, self._uses.get(name, {}), self._exclusive.get(name))
         self._stale.clear()
 
     def copy(self) -> "SchedulerState":
-        """The state of this moment, for a long calculation beside decisions; values that never change are shared."""
+        """The state of this moment, for a long calculation beside decisions; values that never change are shared.
+
+        It gets no more events of slices and claims: what claims hold stays held, whatever happens to the pods.
+        """
         self._settle()
         made = SchedulerState()
+        made._exclusive = dict(self._exclusive)
         made._nodes, made._pods, made._assumed = dict(self._nodes), dict(self._pods), dict(self._assumed)
         made._quotas = {namespace: dict(quotas) for namespace, quotas in self._quotas.items()}
         made._uses = {name: {uuid: use.copy() for uuid, use in uses.items()} for name, uses in self._uses.items()}
         made._at = {name: dict(pods) for name, pods in self._at.items()}
         made._namespaces = {namespace: list(sums) for namespace, sums in self._namespaces.items()}
         made._node_infos = dict(self._node_infos)
+        return made
+
+    def with_nodes(self, nodes: Iterable[NodeState], *, without: PodUID) -> "SchedulerState":
+        """The same allocations and quotas on other nodes, without what one pod was assigned: for a simulation."""
+        made = self.copy()
+        made.drop_pod(without)
+        made._nodes = {node.name: node for node in nodes}
+        made._node_infos = {}
+        made._stale = set(made._nodes)
         return made
 
     # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,6 +202,18 @@ class SchedulerState(ClusterObjects):
     def _quotas_changed(self, namespace: str) -> None:
         """Quotas are read when room() is asked."""
 
+    def _share_changed(self, uid: PodUID, old: ClaimShare | None, new: ClaimShare | None) -> None:  # noqa: ARG002
+        """What a pod holds through claims is held at the node of the devices, and counts against no quota of HAMi."""
+        for share, sign in ((old, -1), (new, 1)):
+            if share is not None:
+                self._tally_at(share.node, share.assignments, share.instances, sign)
+
+    def _published_changed(self, name: str) -> None:
+        """Only GPUs that HAMi's plugin registers are placed here."""
+
+    def _exclusive_changed(self, name: str) -> None:
+        self._stale.add(name)
+
     def _drop_assumed(self, uid: PodUID) -> None:
         old = self._assumed.pop(uid, None)
         if old is not None:
@@ -198,10 +223,7 @@ class SchedulerState(ClusterObjects):
         """Add or remove what a pod holds, at its node and in its namespace."""
         if not counts(pod):
             return
-        uses = self._uses.setdefault(pod.place, {})
-        _tally(uses, pod, sign)
-        if not uses:
-            del self._uses[pod.place]
+        self._tally_at(pod.place, held(pod), held_instances(pod), sign)
         sums = self._namespaces.setdefault(pod.namespace, [0, 0, 0])
         memory, cores = nvidia_sums(pod)
         sums[0] += sign * memory
@@ -216,22 +238,35 @@ class SchedulerState(ClusterObjects):
             at.pop(pod.uid, None)
             if not at:
                 del self._at[pod.place]
-        self._stale.add(pod.place)
+
+    def _tally_at(
+        self, name: str, assignments: Sequence[Assignment], instances: Sequence[HeldInstance], sign: int
+    ) -> None:
+        uses = self._uses.setdefault(name, {})
+        _tally(uses, assignments, instances, sign)
+        if not uses:
+            del self._uses[name]
+        self._stale.add(name)
 
 
-def _tally(uses: dict[DeviceUUID, AllocatedAmounts], pod: PodState, sign: int) -> None:
-    """Add or remove what a pod holds of each device; a device that nobody holds has no entry."""
-    for device_use in device_uses(pod):
+def _tally(
+    uses: dict[DeviceUUID, AllocatedAmounts],
+    assignments: Sequence[Assignment],
+    instances: Sequence[HeldInstance],
+    sign: int,
+) -> None:
+    """Add or remove what one holder has of each device; a device that nobody holds has no entry."""
+    for device_use in device_uses_of(assignments):
         use = uses.setdefault(device_use.device, AllocatedAmounts())
         use.slots += sign * device_use.slots
         use.memory += sign * (device_use.memory // MIB)
         use.cores += sign * device_use.cores
-    for uuid, placements in _placements(pod).items():
+    for uuid, placements in _placements(instances).items():
         use = uses.setdefault(uuid, AllocatedAmounts())
         placed = Counter(use.placed)
         placed.update(placements) if sign > 0 else placed.subtract(placements)
         use.placed = tuple(sorted(placed.elements()))
-    for uuid in {one.device for one in pod.assignments} | {one.device for one in pod.instances}:
+    for uuid in {one.device for one in assignments} | {one.device for one in instances}:
         if uuid in uses and not uses[uuid].held:
             del uses[uuid]
 
@@ -242,13 +277,11 @@ def nvidia_sums(pod: PodState) -> tuple[int, int]:
     return sum(device_use.memory // MIB for device_use in found), sum(device_use.cores for device_use in found)
 
 
-def _placements(pod: PodState) -> dict[DeviceUUID, list[tuple[int, int]]]:
-    """The placements of the MIG instances that a pod holds; those of init containers end with them."""
+def _placements(instances: Sequence[HeldInstance]) -> dict[DeviceUUID, list[tuple[int, int]]]:
+    """The placements of MIG instances, by GPU."""
     found: dict[DeviceUUID, list[tuple[int, int]]] = {}
-    over = {one.container_index for one in pod.assignments if one.init} if pod.init_done else ()
-    for one in pod.instances:
-        if one.container_index not in over:
-            found.setdefault(one.device, []).append((one.start, one.size))
+    for one in instances:
+        found.setdefault(one.device, []).append((one.start, one.size))
     return found
 
 

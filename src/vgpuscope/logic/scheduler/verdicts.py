@@ -9,6 +9,7 @@ from vgpuscope.knowledge.hami_reasons import (
     CORES_SHORT,
     EXCLUSIVE_CONFLICT,
     HAMI_REASONS,
+    HELD_BY_CLAIM,
     MEMORY_SHORT,
     MIG_INFEASIBLE,
     NOT_HEALTHY,
@@ -32,7 +33,15 @@ from vgpuscope.model.words import Words
 
 # Of several reasons of one node the code is that of the quota, else the scarce resource of the most GPUs, else the
 # first of the rest. Ties go by this order.
-_SCARCE = (MIG_INFEASIBLE, CORES_EXHAUSTED, EXCLUSIVE_CONFLICT, CORES_SHORT, MEMORY_SHORT, SLOTS_EXHAUSTED)
+_SCARCE = (
+    MIG_INFEASIBLE,
+    CORES_EXHAUSTED,
+    EXCLUSIVE_CONFLICT,
+    HELD_BY_CLAIM,
+    CORES_SHORT,
+    MEMORY_SHORT,
+    SLOTS_EXHAUSTED,
+)
 _REST = (TOO_FEW_GPUS, NUMA_NOT_FIT, TOO_FEW_FIT, UUID_MISMATCH, TYPE_MISMATCH, CORDONED, NOT_HEALTHY)
 _RANK = {reason: rank for rank, reason in enumerate((QUOTA_NOT_FIT, *_SCARCE, *_REST))}
 _SHOWN = 3  # UUIDs or types in a sentence
@@ -123,6 +132,12 @@ def _words(
             return said("slots", *of), "1 slot", "0 slots"
         case "ExclusiveDeviceAllocateConflict":
             return said("exclusive", *of), "idle GPU", "0 idle"
+        case "CardHeldByClaim":
+            return (
+                said("claimed", *of),
+                "GPU without a claim",
+                f"{refusal.total - refusal.counts[reason]} without a claim",
+            )
         case "ResourceQuotaNotFit":
             return _quota(refusal, room, namespace)
         case "CardMigTopologyInfeasible":

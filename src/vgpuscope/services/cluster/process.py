@@ -20,7 +20,7 @@ from msgspec import structs
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
-from vgpuscope.formats.kube import dra, events, objects
+from vgpuscope.formats.kube import events, objects
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
@@ -32,29 +32,29 @@ from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.model.cluster_event import (
-    ClaimGone,
-    ClaimSet,
-    NodeGone,
-    NodeSet,
-    PodGone,
-    PodSet,
-    SliceGone,
-    SliceSet,
-)
-from vgpuscope.model.errors import AnnotationMalformed, SourceDown
+from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet
+from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.log import DEBUG, OnChange, error_fields, fields
+from vgpuscope.runtime.log import DEBUG, OnChange, fields
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.services.watch import RETRY, WatchedKind, WatchGroup, merged, watched_quotas
+from vgpuscope.services.watch import (
+    RETRY,
+    WatchedKind,
+    merged,
+    report_watch,
+    watch_keys,
+    watched_claims,
+    watched_quotas,
+    watched_slices,
+)
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending.api import pending_list
@@ -74,7 +74,6 @@ _FIRST_EVERY = 0.1  # seconds, until every kind was listed once
 _AT_ONCE = 0.02  # seconds of work before other tasks run: a scrape, an event
 _GC_EVERY = 20_000  # new objects before a garbage collection: there are hardly any reference cycles here
 _FACTS = 200  # pods of a list that get the number behind their code
-_DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS, _ASSUMED = "cluster", "pods", "assumed nodes"  # shards that belong to no node or namespace
 
 
@@ -220,17 +219,7 @@ class ClusterExporter(Service):
             retry=self._retry,
             clock=self._clock,
         )
-        yield WatchedKind(
-            "resourceslices",
-            group=_DRA,
-            resync=resync,
-            decoders=(dra.decode_slices, dra.decode_slice_event),
-            key=lambda found: found.name,
-            keep=lambda found: apply(SliceSet(found)),
-            drop=lambda name: apply(SliceGone(name)),
-            retry=self._retry,
-            clock=self._clock,
-        )
+        yield watched_slices(apply, resync=resync, retry=self._retry, clock=self._clock)
         for namespace in self._config.namespaces or ("",):
             yield from self._watched_in(namespace, resync)
 
@@ -263,18 +252,7 @@ class ClusterExporter(Service):
             retry=self._retry,
             clock=self._clock,
         )
-        yield WatchedKind(
-            "resourceclaims",
-            namespace=namespace,
-            group=_DRA,
-            resync=resync,
-            decoders=(dra.decode_claims, dra.decode_claim_event),
-            key=lambda claim: claim.uid,
-            keep=lambda claim: apply(ClaimSet(claim)),
-            drop=lambda uid: apply(ClaimGone(uid)),
-            retry=self._retry,
-            clock=self._clock,
-        )
+        yield watched_claims(apply, namespace=namespace, resync=resync, retry=self._retry, clock=self._clock)
 
     def _set_pod(self, pod: PodState) -> None:
         self._state.apply(PodSet(pod))
@@ -323,8 +301,7 @@ class ClusterExporter(Service):
         for kind in self._kinds:
             with isolated(f"report of {kind.name}"):
                 self._report(kind)
-        alive = {(kind, of) for kind in self._kinds for of in ("state", *kind.faults())}
-        self._tell.keep(alive | self._report_omitted())
+        self._tell.keep(watch_keys(self._kinds) | self._report_omitted())
 
     async def _pause(self, seconds: float) -> None:
         """Wait; while changes keep coming, wait longer (bounded), so that a node's events are handled together."""
@@ -443,18 +420,7 @@ class ClusterExporter(Service):
         self._tell.tell(key, tuple(sorted(omitted)), level=logging.WARNING, message=message, **values)
 
     def _report(self, kind: WatchedKind[Any]) -> None:
-        """Log a change of the watch's state, and each new fault, once."""
-        key = (kind, "state")
-        failure = kind.take_failure()
-        if failure is not None:
-            values = {"kind": kind.name, **error_fields(failure)}
-            self._tell.tell(key, failure.code, level=logging.WARNING, message="watch down", **values)
-        if kind.state().up:
-            self._tell.tell(key, "up", level=logging.INFO, message="watch up", kind=kind.name)
-        for uid, fault in kind.faults().items():
-            values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
-            if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
-                self.counters.count(AnnotationMalformed(fault))
+        report_watch(kind, self._tell, self.counters.count)
 
 
 def _blocker(pod: PendingPod) -> Words | None:

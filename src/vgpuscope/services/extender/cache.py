@@ -1,29 +1,33 @@
-"""The extender's picture of the cluster: nodes, pods and quotas by watches, and what it has written itself.
+"""The extender's picture of the cluster: its objects by watches, and what the extender has written itself.
 
 A watch is behind the API server. So what the extender writes is held as an assumption until the watch has reached the
 version that was written; older news of the pod is ignored until then. Versions of one API server can be compared.
+
+ResourceSlices and ResourceClaims are watched if the API server serves them. Without the right to read them the extender
+decides, too, and reports that it does not know what claims hold.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
+from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, HELD_BY_CLAIM
 from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState
-from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaSet
+from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.model.watch import WatchState
-from vgpuscope.services.watch import WatchedKind, watched_quotas
+from vgpuscope.services.watch import DRA_KINDS, WatchedKind, watched_claims, watched_quotas, watched_slices
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,6 +69,7 @@ class Cache:
         self._seen_nodes: dict[str, int] = {}
         self._node_news: dict[str, asyncio.Event] = {}  # of nodes for which somebody waits
         self.kinds: tuple[WatchedKind[Any], ...] = tuple(self._watched(resync, clock))
+        self._optional = frozenset(kind for kind in self.kinds if kind.name in DRA_KINDS)
         self._again = {kind.name: asyncio.Event() for kind in self.kinds}
 
     # ── the watches ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -72,17 +77,24 @@ class Cache:
     @property
     def synced(self) -> bool:
         """Whether all kinds were listed since relist(), and are watched now."""
-        return all(kind.fresh and kind.state().up for kind in self.kinds)
+        return all(map(self._is_synced, self.kinds))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The kinds that are not synced, with the reason if there is one."""
-        states = [(kind, kind.state()) for kind in self.kinds]
         return tuple(
-            f"{kind.name}: {state.message or 'not listed yet'}"
-            for kind, state in states
-            if not (kind.fresh and state.up)
+            f"{kind.name}: {kind.state().message or 'not listed yet'}"
+            for kind in self.kinds
+            if not self._is_synced(kind)
         )
+
+    @property
+    def forbidden(self) -> tuple[str, ...]:
+        """The kinds that the extender may not read, and decides without."""
+        return tuple(kind.name for kind in self.kinds if kind in self._optional and kind.forbidden)
+
+    def _is_synced(self, kind: WatchedKind[Any]) -> bool:
+        return (kind.fresh and kind.state().up) or (kind in self._optional and kind.forbidden)
 
     @property
     def changes(self) -> int:
@@ -90,7 +102,10 @@ class Cache:
         return sum(kind.told for kind in self.kinds)
 
     def states(self) -> tuple[WatchState, ...]:
-        return tuple(kind.state() for kind in self.kinds)
+        return tuple(
+            structs.replace(kind.state(), awaited=False) if kind.name in self.forbidden else kind.state()
+            for kind in self.kinds
+        )
 
     def relist(self) -> None:
         """List everything again: from now on, nothing counts that was read before."""
@@ -145,6 +160,8 @@ class Cache:
             clock=clock,
         )
         yield watched_quotas(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
+        yield watched_slices(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
+        yield watched_claims(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,21 +249,6 @@ class Cache:
                 if held.version is not None and uid not in self._seen and now - held.at > _SEEN_WITHIN:
                     self.gone(uid)
 
-    def with_nodes(self, nodes: Iterable[NodeState], *, without: PodUID) -> SchedulerState:
-        """The same allocations and quotas on other nodes, without one pod: for a simulation."""
-        made = SchedulerState()
-        for node in nodes:
-            made.apply(NodeSet(node))
-        for quota in self.state.all_quotas():
-            made.apply(QuotaSet(quota))
-        for uid, pod in self.state.pods.items():
-            if uid != without:
-                made.apply(PodSet(pod))
-        for uid, pod in self.state.assumed.items():
-            if uid != without:  # beside what the watch reports of the pod
-                made.apply(PodSet(structs.replace(pod, uid=f"{uid} assumed")))
-        return made
-
     def overfull(self, uid: PodUID, node: str) -> NodeVerdict | None:
         """Why the pod's GPUs on a node are allocated beyond their capacity; None: they are not."""
         node_info = self.state.node_info(node)
@@ -260,6 +262,8 @@ class Cache:
             gpu = known.get(device)
             if gpu is None:
                 return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-gpu-unknown", device)
+            if gpu.claimed:
+                return _gone(node, HAMI_REASONS[HELD_BY_CLAIM], "bind-claimed", device)
             for code, sentence, used, most in _bounds(gpu):
                 if used > most:
                     return _gone(node, code, sentence, used, device, most)

@@ -238,7 +238,7 @@ class Decider:
 
     def _simulation(self, args: ExtenderArgs, request: PlacementRequest) -> CheckedCandidates:
         nodes = objects.decode_nodes(args.sent_nodes or b"").items
-        state = self._cache.with_nodes(nodes, without=request.uid)
+        state = self._cache.state.with_nodes(nodes, without=request.uid)
         return check_nodes(state, request, [node.name for node in nodes], policies=self._policies)
 
     def _refused(

@@ -1,6 +1,7 @@
 """The scheduler extender: kube-scheduler asks where a pod with GPUs goes, and this process decides, writes and binds.
 
-nodes, pods, quotas ─► Cache ◄── assumptions ──┐
+nodes, pods, quotas,
+slices, claims ──────► Cache ◄── assumptions ──┐
                          │                     │
 /filter ─► queue of one ─┴─► place ─► write ───┴─► answer     lease ─► may this replica decide?
 /bind ───► lock ─► mark ─► bind, or take back                  decisions, events, log lines, metrics
@@ -34,7 +35,7 @@ from vgpuscope.model.placement import GpuPolicy, Policies
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import EXTENDER_LEASE
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.log import fields
+from vgpuscope.runtime.log import OnChange, fields
 from vgpuscope.services.extender.api import TITLE, operations
 from vgpuscope.services.extender.binding import Binder, BindFailed
 from vgpuscope.services.extender.cache import Cache
@@ -53,6 +54,7 @@ from vgpuscope.services.extender.protocol import LIMITS, WEBHOOK, ExtenderPaths
 from vgpuscope.services.extender.reporting import Reports
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.services.watch import report_watch, watch_keys
 from vgpuscope.sinks.kube_lease import KubeLease
 from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, RenewedClient, check_kubeconfig
@@ -118,6 +120,7 @@ class Extender(Service):
         )
         self._cache = Cache(resync=config.resync_interval, clock=clock)
         self._tally = ExtenderCounters()
+        self._tell = OnChange(log)
         self._pods = PodWriter(api, writer)
         self._keeper = DecisionKeeper(
             open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
@@ -256,6 +259,7 @@ class Extender(Service):
                 ("cache", "synced" if self._synced else "not synced"),
                 ("lease", lease),
                 ("api", "reachable" if self._reached else "unreachable"),
+                *((name, "forbidden: GPUs that claims hold are not known") for name in self._cache.forbidden),
             ),
         )
 
@@ -354,14 +358,20 @@ class Extender(Service):
         return versions
 
     async def _settle_forever(self) -> None:
-        """Take back what could not be taken back at once."""
+        """Take back what could not be taken back at once, and log what has become of the watches."""
         while True:
             await asyncio.sleep(_SETTLE_EVERY)
+            self._report_watches()
             await self._binder.settle()  # also after this replica has lost the lease: no other replica knows its locks
             if self._leadership.leads:
                 await self._decider.settle()
                 await self._refused.look()
                 self._cache.sweep(self._clock())
+
+    def _report_watches(self) -> None:
+        for kind in self._cache.kinds:
+            report_watch(kind, self._tell, self.counters.count)
+        self._tell.keep(watch_keys(self._cache.kinds))
 
     # ── what the paths lead to ───────────────────────────────────────────────────────────────────────────────────
 

@@ -34,7 +34,7 @@ def extender_samples(found: ExtenderFigures, build: Build) -> Iterator[Sample]:
     yield Sample(m.LEADER, row, int(found.leads))
     yield Sample(m.LEASE_AGE, row, found.lease_age)
     yield Sample(m.LEASE_TRANSITIONS, row, found.lease_transitions)
-    ages = [watch.age_seconds for watch in found.watches]
+    ages = [watch.age_seconds for watch in found.watches if watch.awaited]
     yield Sample(m.CACHE_AGE, row, None if None in ages else max(filter(None, ages), default=None))
     yield Sample(m.SYNCED, row, int(found.synced))
     yield Sample(m.EVENTS_POSTED, row, found.posted)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.logic.cluster.builders import GIB, MIB, device, ledger
 from tests.logic.cluster.builders import given as assigned
-from vgpuscope.logic.cluster.dra import DraIndex
-from vgpuscope.logic.cluster.joins import joined_node, joined_pod
+from vgpuscope.logic.dra_index import DraIndex
+from vgpuscope.logic.dra_joins import joined_node, joined_pod
 from vgpuscope.model.allocation import HeldInstance, NodeState, PodState
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 

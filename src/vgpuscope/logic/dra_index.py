@@ -1,6 +1,6 @@
 """Adds the devices of DRA (Kubernetes' own device allocation) to nodes and pods.
 
-slices ─┐                ┌──► by node: the GPUs that drivers publish on it
+slices ─┐                ┌──► by node: the GPUs that drivers publish on it, and which of them claims do not share
 claims ─┼──► DraIndex ────┼──► by pod: what its claims hold
 pods ───┘                └──► a claim that no pod uses, as a pod
 
@@ -15,10 +15,19 @@ from typing import TypeVar
 from msgspec import structs
 
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
-from vgpuscope.logic.cluster.joins import joined_pod
 from vgpuscope.logic.dra_devices import DraGpu, PoolKey, ResourcePool, make_pool, synthetic_id
+from vgpuscope.logic.dra_joins import joined_pod
 from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, RegisteredDevice
-from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimShare, ClaimState, DraDevice, SliceState
+from vgpuscope.model.dra import (
+    UNUSED,
+    ClaimedDevice,
+    ClaimShare,
+    ClaimState,
+    DraDevice,
+    ExclusiveHold,
+    ExclusiveHolds,
+    SliceState,
+)
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 T = TypeVar("T")
@@ -38,9 +47,10 @@ class DraIndex:
         keep_share: Callable[[PodUID, ClaimShare | None], None],
         keep_pod: Callable[[PodState], None],
         drop_pod: Callable[[PodUID], None],
+        keep_exclusive: Callable[[str, ExclusiveHolds], None] = lambda _name, _holds: None,
     ) -> None:
         """`keep_pod` and `drop_pod` are called for claims that no pod uses."""
-        self._keep_gpus, self._keep_share = keep_gpus, keep_share
+        self._keep_gpus, self._keep_share, self._keep_exclusive = keep_gpus, keep_share, keep_exclusive
         self._keep_pod, self._drop_pod = keep_pod, drop_pod
         self._using: set[PodUID] = set()  # pods that refer to claims and have not ended
         self._slices: dict[PoolKey, dict[str, SliceState]] = {}
@@ -62,6 +72,15 @@ class DraIndex:
     def unplaced(self) -> int | None:
         """Number of devices that belong to no single node, and so to no ledger; None: no driver publishes devices."""
         return sum(pool.unplaced for pool in self._pools.values()) if self._pools else None
+
+    def claim(self, uid: str) -> ClaimState | None:
+        """The claim as it was last set."""
+        return self._claims.get(uid)
+
+    def slice(self, name: str) -> SliceState | None:
+        """The slice as it was last set."""
+        pool = self._pool_of.get(name)
+        return self._slices[pool][name] if pool is not None else None
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,6 +199,7 @@ class DraIndex:
     def _tell_nodes(self, names: Iterable[str]) -> None:
         for name in names:
             self._keep_gpus(name, self._gpus(name))
+            self._keep_exclusive(name, self._exclusive(name))
 
     def _stand_in(self, uid: str) -> None:
         """Represent the claim as a pod as long as no pod uses it."""
@@ -230,6 +250,17 @@ class DraIndex:
             return gpu.registered
         return structs.replace(gpu.registered, slots=max(held, gpu.registered.slots), mode=mode)
 
+    def _exclusive(self, name: str) -> ExclusiveHolds:
+        """The GPUs on a node that claims hold and do not share with others, and whether whole or in part."""
+        found: dict[DeviceUUID, ExclusiveHold] = {}
+        for key in self._at.get(name, ()):
+            held = self._in.get(key, {})
+            for gpu in self._pools[key].gpus if held else ():
+                hold = _hold([device for device in gpu.devices if device.name in held]) if gpu.node == name else None
+                if hold and found.get(gpu.registered.id) != "whole":
+                    found[gpu.registered.id] = hold
+        return found
+
     def _share_of(self, pod: PodUID) -> ClaimShare | None:
         """The devices that a pod holds through all its claims; None: no devices, or the pod cannot use claims."""
         claims = self._for.get(pod)
@@ -275,6 +306,17 @@ class DraIndex:
     def _vanished(self, one: ClaimedDevice) -> bool:
         """Whether the device is gone, not only unknown: true if the GPU driver publishes other devices."""
         return one.driver in self._drivers and is_gpu_driver(one.driver)
+
+
+def _hold(held: list[DraDevice]) -> ExclusiveHold | None:
+    """How the held devices of one GPU exclude others; None: all of them can be shared.
+
+    A part without a known placement excludes others from the whole GPU: no place on it is known to be free.
+    """
+    alone = [device for device in held if device.slots == 1 or device.part]
+    if not alone:
+        return None
+    return "part" if all(device.part and device.profile and device.size for device in alone) else "whole"
 
 
 def _together(shares: list[ClaimShare]) -> ClaimShare:
