@@ -21,6 +21,7 @@ from vgpuscope.model.cluster_event import (
     DraEvent,
     NodeGone,
     NodeSet,
+    ObjectSet,
     PodGone,
     PodSet,
     QuotaGone,
@@ -86,6 +87,22 @@ class ClusterObjects(ABC):
                 self.drop_quota(namespace, name)
             case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
                 self._apply_dra(event)
+            case _:
+                assert_never(event)
+
+    def keeps(self, event: ObjectSet) -> bool:
+        """Whether the object is stored exactly as the event has it, so that the event would change nothing."""
+        match event:
+            case PodSet(pod):
+                return self._pods.get(pod.uid) == pod
+            case NodeSet(node):
+                return self._nodes.get(node.name) == node
+            case QuotaSet(quota):
+                return self._quotas.get(quota.namespace, {}).get(quota.name) == quota
+            case SliceSet(found):
+                return self._dra is not None and self._dra.slice(found.name) == found
+            case ClaimSet(claim):
+                return self._dra is not None and self._dra.claim(claim.uid) == claim
             case _:
                 assert_never(event)
 

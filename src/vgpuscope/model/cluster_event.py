@@ -53,6 +53,6 @@ class ClaimGone(Struct, frozen=True):
     uid: str
 
 
-ObjectEvent: TypeAlias = NodeSet | NodeGone | PodSet | PodGone | QuotaSet | QuotaGone
+ObjectSet: TypeAlias = NodeSet | PodSet | QuotaSet | SliceSet | ClaimSet
 DraEvent: TypeAlias = SliceSet | SliceGone | ClaimSet | ClaimGone
-ClusterEvent: TypeAlias = ObjectEvent | DraEvent
+ClusterEvent: TypeAlias = NodeSet | NodeGone | PodSet | PodGone | QuotaSet | QuotaGone | DraEvent

@@ -9,12 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.kube import dra
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
-from vgpuscope.formats.kube.objects import decode_quota_event, decode_quotas
-from vgpuscope.model.allocation import QuotaState
-from vgpuscope.model.cluster_event import ClaimGone, ClaimSet, QuotaGone, QuotaSet, SliceGone, SliceSet
-from vgpuscope.model.dra import ClaimState, SliceState
 from vgpuscope.model.errors import AnnotationMalformed, KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.watch import WatchState
@@ -27,7 +22,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
-SLICES, CLAIMS = DRA_KINDS = ("resourceslices", "resourceclaims")
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
@@ -36,9 +30,6 @@ class WatchGroup(msgspec.Struct, frozen=True):
 
     name: str
     versions: tuple[str, ...]
-
-
-_DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 
 
 class WatchedKind(Generic[T]):
@@ -57,23 +48,21 @@ class WatchedKind(Generic[T]):
         keep: Callable[[T], None],
         drop: Callable[[str], None],
         begin: Callable[[Iterable[T]], None] = lambda _: None,
-        kept: Mapping[str, T] | None = None,
+        kept: Callable[[T], bool] = lambda _: False,
         retry: tuple[Seconds, Seconds] = RETRY,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`begin` gets the first list, before any `keep`; `fields` is a field selector; `retry` is the first and the
         longest pause before a retry.
 
-        `drop` gets an object's key. `kept` is where `keep` stores the objects; without it they are stored here too.
-        A fresh list is compared with the stored objects, so that only changes are passed on.
+        `drop` gets an object's key. `kept` tells whether `keep` has stored the object exactly so: of a fresh list only
+        changes are passed on. Without it every object of the list is. Here only keys are stored.
         """
         self.name = name
-        self._keep, self._drop, self._begin = keep, drop, begin
+        self._keep, self._drop, self._begin, self._kept = keep, drop, begin, kept
         self._group, self._resync, self._retry, self._clock = group, resync, retry, clock
         self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
         self._keys: set[str] = set()
-        self._own: dict[str, T] = {}
-        self._kept = self._own if kept is None else kept
         self._error: ScopeError | None = None
         self._failure: ScopeError | None = None  # the last one, until somebody takes it
         self._heard: float | None = None
@@ -182,7 +171,7 @@ class WatchedKind(Generic[T]):
         for uid in [uid for uid in self._keys if uid not in found]:
             self._gone(uid)
         for uid, item in found.items():
-            if uid not in self._keys or self._kept.get(uid) != item:
+            if uid not in self._keys or not self._kept(item):
                 self._there(uid, item)
         self.listed = self.fresh = True
 
@@ -195,8 +184,6 @@ class WatchedKind(Generic[T]):
 
     def _there(self, uid: str, item: T) -> None:
         self._keys.add(uid)
-        if self._kept is self._own:
-            self._own[uid] = item
         try:
             self._keep(item)
         except Exception as e:
@@ -204,75 +191,8 @@ class WatchedKind(Generic[T]):
 
     def _gone(self, uid: str) -> None:
         self._keys.discard(uid)
-        self._own.pop(uid, None)
         with self._units.isolated(f"{self.name} {uid}"):
             self._drop(uid)
-
-
-def watched_quotas(
-    apply: Callable[[QuotaSet | QuotaGone], None],
-    *,
-    namespace: str = "",
-    resync: float,
-    retry: tuple[Seconds, Seconds] = RETRY,
-    clock: Callable[[], Seconds] = time.monotonic,
-) -> WatchedKind[QuotaState]:
-    """The ResourceQuotas, of which every change is passed on as an event."""
-    return WatchedKind(
-        "resourcequotas",
-        namespace=namespace,
-        resync=resync,
-        retry=retry,
-        decoders=(decode_quotas, decode_quota_event),
-        key=lambda quota: f"{quota.namespace}/{quota.name}",
-        keep=lambda quota: apply(QuotaSet(quota)),
-        drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
-        clock=clock,
-    )
-
-
-def watched_slices(
-    apply: Callable[[SliceSet | SliceGone], None],
-    *,
-    resync: float,
-    retry: tuple[Seconds, Seconds] = RETRY,
-    clock: Callable[[], Seconds] = time.monotonic,
-) -> WatchedKind[SliceState]:
-    """The ResourceSlices, if the API server serves them."""
-    return WatchedKind(
-        SLICES,
-        group=_DRA,
-        resync=resync,
-        retry=retry,
-        decoders=(dra.decode_slices, dra.decode_slice_event),
-        key=lambda found: found.name,
-        keep=lambda found: apply(SliceSet(found)),
-        drop=lambda name: apply(SliceGone(name)),
-        clock=clock,
-    )
-
-
-def watched_claims(
-    apply: Callable[[ClaimSet | ClaimGone], None],
-    *,
-    namespace: str = "",
-    resync: float,
-    retry: tuple[Seconds, Seconds] = RETRY,
-    clock: Callable[[], Seconds] = time.monotonic,
-) -> WatchedKind[ClaimState]:
-    """The ResourceClaims that hold devices, if the API server serves them."""
-    return WatchedKind(
-        CLAIMS,
-        namespace=namespace,
-        group=_DRA,
-        resync=resync,
-        retry=retry,
-        decoders=(dra.decode_claims, dra.decode_claim_event),
-        key=lambda claim: claim.uid,
-        keep=lambda claim: apply(ClaimSet(claim)),
-        drop=lambda uid: apply(ClaimGone(uid)),
-        clock=clock,
-    )
 
 
 def report_watch(kind: WatchedKind[Any], tell: OnChange, count: Callable[[ScopeError], None]) -> None:

@@ -1,6 +1,7 @@
 """A GPU that a ResourceClaim holds is given to no pod, and is as full for the extender as for the exporter."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,7 @@ from vgpuscope.model.quantity import MIB
 
 FIXTURES = TESTS / "fixtures/dra"
 FIRST, SECOND = "GPU-3f1c5a02-7c1e-4b6a-9d54-0d1f6a2b7c10", "GPU-a7d84b1e-52f0-46c9-8be3-9c7d1e5f2a34"
-EVENTS = {
+EVENTS: dict[str, tuple[Any, Any]] = {
     "node": (NodeSet, NodeGone),
     "pod": (PodSet, PodGone),
     "slice": (SliceSet, SliceGone),
@@ -178,7 +179,8 @@ histories = st.builds(
 
 
 def replayed(history):
-    states, left = (SchedulerState(), ClusterState()), {kind: {} for kind in EVENTS}
+    states = (SchedulerState(), ClusterState())
+    left: dict[str, dict] = {kind: {} for kind in EVENTS}
     for kind, state, action in history:
         key, (is_set, is_gone) = getattr(state, drawn.KEYS[kind]), EVENTS[kind]
         for made in states:
@@ -191,7 +193,7 @@ def replayed(history):
 
 def exclusively_held(left):
     """The GPUs that claims hold and do not share, from all objects that are left: (node, UUID)."""
-    pools = {}
+    pools: dict = {}
     for one in left["slice"].values():
         pools.setdefault((one.driver, one.pool), []).append(one)
     known = {key: make_pool(key, slices).devices for key, slices in pools.items()}

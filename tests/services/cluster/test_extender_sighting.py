@@ -51,6 +51,15 @@ def test_a_lease_that_is_not_renewed_for_a_minute_is_none(sighting):
     assert not sighting.running
 
 
+def test_a_lease_that_a_fresh_list_repeats_was_not_renewed(sighting):
+    for _ in range(2):
+        sighting.kind._take_list({lease().key: lease()})
+        Clock.now += 58
+    assert not sighting.running
+    sighting.kind._take_list({lease().key: lease(version="2")})
+    assert sighting.running
+
+
 def test_a_released_lease_is_none(sighting):
     sighting.see(lease())
     sighting.see(lease(holder="", version="2"))

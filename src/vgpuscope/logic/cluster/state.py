@@ -16,7 +16,7 @@ from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster import Capacity, Changes, NamespaceLedger, NodeLedger
-from vgpuscope.model.cluster_event import ClusterEvent
+from vgpuscope.model.cluster_event import ClusterEvent, ObjectSet
 from vgpuscope.model.quantity import PodUID, Seconds
 
 
@@ -37,6 +37,10 @@ class ClusterState:
     def apply(self, event: ClusterEvent) -> None:
         """Apply one event. Only the object itself is processed; ledgers are computed on request."""
         self._ledger.apply(event)
+
+    def keeps(self, event: ObjectSet) -> bool:
+        """Whether the object is stored exactly as the event has it."""
+        return self._ledger.keeps(event)
 
     def pass_time(self, now: Seconds) -> None:
         """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""

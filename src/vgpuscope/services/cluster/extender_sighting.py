@@ -33,6 +33,7 @@ class ExtenderSighting:
     ) -> None:
         self._clock, self._wall = clock, wall
         self._renewed: dict[str, Seconds] = {}
+        self._leases: dict[str, SeenLease] = {}  # a fresh list repeats leases, and that is no renewal
         self._told = OnChange(log)
         self.kind = WatchedKind(
             "leases",
@@ -43,6 +44,7 @@ class ExtenderSighting:
             key=lambda lease: lease.key,
             keep=self.see,
             drop=self._gone,
+            kept=lambda lease: self._leases.get(lease.key) == lease,
             clock=clock,
         )
 
@@ -54,6 +56,7 @@ class ExtenderSighting:
 
     def see(self, lease: SeenLease) -> None:
         """A lease that is new or was renewed."""
+        self._leases[lease.key] = lease
         if not lease.record.holder:
             self._gone(lease.key)
             return
@@ -66,6 +69,7 @@ class ExtenderSighting:
 
     def _gone(self, key: str) -> None:
         self._renewed.pop(key, None)
+        self._leases.pop(key, None)
 
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever."""

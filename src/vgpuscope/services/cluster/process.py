@@ -32,7 +32,7 @@ from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet
+from vgpuscope.model.cluster_event import PodGone, PodSet
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
@@ -45,16 +45,8 @@ from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.services.watch import (
-    RETRY,
-    WatchedKind,
-    merged,
-    report_watch,
-    watch_keys,
-    watched_claims,
-    watched_quotas,
-    watched_slices,
-)
+from vgpuscope.services.watch import RETRY, WatchedKind, merged, report_watch, watch_keys
+from vgpuscope.services.watched_kinds import KindBuilder
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending.api import pending_list
@@ -119,6 +111,7 @@ class ClusterExporter(Service):
         self._units = Units(log, self.counters.count)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
+        self._events: dict[str, int] = {}  # by UID: a hash of the event, to tell after a fresh list what has changed
         self._kinds = list(self._watched())
         self._extender = ExtenderSighting(resync=config.resync_interval, clock=clock, wall=wall)
 
@@ -207,52 +200,39 @@ class ClusterExporter(Service):
         return {pod: owner for pod, owner in self._owners.owners() if sees(pod.partition("/")[0])}
 
     def _watched(self) -> Iterator[WatchedKind[Any]]:
-        resync, apply = self._config.resync_interval, self._state.apply
-        yield WatchedKind(
-            "nodes",
-            resync=resync,
-            decoders=(objects.decode_nodes, objects.decode_node_event),
-            key=lambda node: node.name,
-            keep=lambda node: apply(NodeSet(node)),
-            drop=lambda name: apply(NodeGone(name)),
-            kept=self._state.nodes,
-            retry=self._retry,
-            clock=self._clock,
-        )
-        yield watched_slices(apply, resync=resync, retry=self._retry, clock=self._clock)
+        build = KindBuilder(self._state, resync=self._config.resync_interval, retry=self._retry, clock=self._clock)
+        yield build.nodes()
+        yield build.slices()
         for namespace in self._config.namespaces or ("",):
-            yield from self._watched_in(namespace, resync)
+            yield self._watched_pods(build, namespace)
+            yield build.quotas(namespace)
+            yield self._watched_events(build, namespace)
+            yield build.claims(namespace)
 
-    def _watched_in(self, namespace: str, resync: float) -> Iterator[WatchedKind[Any]]:
-        apply = self._state.apply
-        yield WatchedKind(
+    def _watched_pods(self, build: KindBuilder, namespace: str) -> WatchedKind[PodState]:
+        return build.kind(
             "pods",
             namespace=namespace,
-            resync=resync,
             decoders=(objects.decode_cluster_pods, objects.decode_cluster_pod_event),
             key=lambda pod: pod.uid,
             begin=self._scheduling.begin,
             keep=self._set_pod,
             drop=self._drop_pod,
-            kept=self._state.pods,
-            retry=self._retry,
-            clock=self._clock,
+            kept=lambda pod: self._state.keeps(PodSet(pod)),
         )
-        yield watched_quotas(apply, namespace=namespace, resync=resync, retry=self._retry, clock=self._clock)
-        yield WatchedKind(
+
+    def _watched_events(self, build: KindBuilder, namespace: str) -> WatchedKind[PodEvent]:
+        return build.kind(
             "events",
             namespace=namespace,
             fields="involvedObject.kind=Pod",
-            resync=resync,
             decoders=(events.decode_events, events.decode_event_line),
             key=lambda event: event.uid,
             begin=self._scheduling.begin_events,
             keep=self._set_event,
-            drop=self._scheduling.drop_event,
-            retry=self._retry,
-            clock=self._clock,
+            drop=self._drop_event,
+            kept=lambda event: self._events.get(event.uid) == hash(event),
         )
-        yield watched_claims(apply, namespace=namespace, resync=resync, retry=self._retry, clock=self._clock)
 
     def _set_pod(self, pod: PodState) -> None:
         self._state.apply(PodSet(pod))
@@ -270,8 +250,13 @@ class ClusterExporter(Service):
 
     def _set_event(self, event: PodEvent) -> None:
         """Record an event; its reasons are kept after the event itself is deleted."""
+        self._events[event.uid] = hash(event)
         self._scheduling.set_event(event)
         self._pending.set_event(event)
+
+    def _drop_event(self, uid: str) -> None:
+        self._events.pop(uid, None)
+        self._scheduling.drop_event(uid)
 
     async def _settle_forever(self) -> None:
         while True:

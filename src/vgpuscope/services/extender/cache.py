@@ -27,7 +27,8 @@ from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.model.watch import WatchState
-from vgpuscope.services.watch import DRA_KINDS, WatchedKind, watched_claims, watched_quotas, watched_slices
+from vgpuscope.services.watch import WatchedKind
+from vgpuscope.services.watched_kinds import DRA_KINDS, KindBuilder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -139,29 +140,24 @@ class Cache:
             await asyncio.sleep(0.02)
 
     def _watched(self, resync: Seconds, clock: Callable[[], Seconds]) -> Iterator[WatchedKind[Any]]:
-        yield WatchedKind(
+        build = KindBuilder(self.state, resync=resync, retry=_RETRY, clock=clock)
+        yield build.kind(
             "nodes",
-            resync=resync,
-            retry=_RETRY,
             decoders=(_nodes_page, _node_event),
             key=lambda seen: seen.node.name,
             keep=self.see_node,
             drop=self._drop_node,
-            clock=clock,
         )
-        yield WatchedKind(
+        yield build.kind(
             "pods",
-            resync=resync,
-            retry=_RETRY,
             decoders=(_pods_page, _pod_event),
             key=lambda seen: seen.pod.uid,
             keep=self.see,
             drop=self.gone,
-            clock=clock,
         )
-        yield watched_quotas(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
-        yield watched_slices(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
-        yield watched_claims(self.state.apply, resync=resync, retry=_RETRY, clock=clock)
+        yield build.quotas()
+        yield build.slices()
+        yield build.claims()
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
