@@ -244,6 +244,7 @@ class ClusterExporter(Service):
         """Remove a pod; parts that need it a last time are called before it is removed from the state."""
         with self._units.isolated(f"pod {uid}"):
             self._scheduling.drop_pod(uid)
+        with self._units.isolated(f"pod {uid}"):
             self._pending.drop_pod(uid, self._wall())
         self._state.apply(PodGone(uid))
         self._owners.drop_pod()

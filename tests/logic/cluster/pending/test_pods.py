@@ -18,6 +18,7 @@ from vgpuscope.logic.cluster.pending.reports import (
     MOST_SAID,
 )
 from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
+from vgpuscope.model.cluster_event import PodGone
 from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent
 
@@ -485,6 +486,28 @@ def test_a_message_is_not_kept_when_the_waiting_is_over():
     assert wait.record is not None
     assert wait.record.refusal is wait.refusal
     assert sys.getsizeof(wait.refusal.message) < 100
+
+
+@pytest.mark.parametrize("before", [(), (pod(refused=refusal(reason())),), (event(reason()),)])
+def test_a_bound_pod_is_kept_by_the_state_until_it_is_deleted_and_shown_alike_after(before):
+    made = book(*before, bound())
+    (wait,) = [*made._past.values(), *made._bound.values()]
+    assert wait.record is None
+    made.set_pod(structs.replace(bound(), owner="Job/train"), NOW)
+    shown = made.pods(all=True)
+    made.drop_pod("a", NOW)
+    assert wait.record is not None
+    assert (made.pods(all=True), "a" in made.state.pods) == (shown, False)
+    assert all(one.owner == "Job/train" for one in shown)
+    made.set_pod(bound(), NOW)  # listed again after all
+    assert wait.record is None
+
+
+def test_a_pod_that_is_gone_without_notice_is_left_out():
+    made = book(pod(), pod("b"))
+    made.state.apply(PodGone("a"))
+    assert [one.pod_uid for one in made.pods()] == ["b"]
+    assert sum(one.pods for one in made.counts(NOW)) == 1
 
 
 def test_a_waiting_pod_is_kept_by_the_state_alone():

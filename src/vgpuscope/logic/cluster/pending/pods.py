@@ -6,8 +6,8 @@ a rejection by the kubelet comes after the binding.
 
 All waiting pods are listed, without a limit. `most` limits the pods that no longer wait, and the pods with a history.
 
-A waiting pod itself is kept by the cluster's state and read there. A record of a wait that has ended is kept here,
-because the state forgets a pod that was deleted.
+A pod itself is kept by the cluster's state and read there, as long as it exists. A record of a pod that waited is kept
+here when it is deleted, because the state forgets it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class _Wait:
     def __init__(self, reported: ReportedReasons) -> None:
         self.reported = reported
         self.refusal: UnschedulableCondition | None = None  # the last one; a bound pod no longer shows it
-        self.record: PodState | None = None  # what is kept of the pod after its wait
+        self.record: PodState | None = None  # what is kept of a pod that was deleted
         self.ended: UnixTime | None = None
         self.tick: Seconds = 0.0  # when the wait ended, by the clock of PendingPods
         self.deleted = False
@@ -99,6 +99,9 @@ class PendingPods:
         if wait is not None:
             wait.deleted = True
             self._end(wait, self._pods[uid], now=now, ended=now)
+        kept, pod = self._past.get(uid) or self._bound.get(uid), self._pods.get(uid)
+        if kept is not None and pod is not None:
+            kept.record = structs.replace(pod, assignments=(), instances=(), refusal=kept.refusal)
 
     def set_event(self, event: PodEvent) -> None:
         """An event was added or has changed; its deletion by the API server does not matter."""
@@ -166,7 +169,8 @@ class PendingPods:
         uid = pod.uid
         known = self._past.get(uid) or self._bound.get(uid)
         if known is not None:
-            _keep_record(known, pod)
+            _keep_refusal(known, pod)
+            known.record = None
             if known.deleted and pod.node:
                 known.deleted = False  # it was bound after all
             if _allocation_failed(pod):
@@ -183,7 +187,7 @@ class PendingPods:
         self._end(wait, pod, now=now, ended=ended)
 
     def _end(self, wait: _Wait, pod: PodState, *, now: UnixTime, ended: UnixTime) -> None:
-        _keep_record(wait, pod)
+        _keep_refusal(wait, pod)
         wait.ended, wait.tick = ended, self._tick - max(0.0, now - ended)
         if _allocation_failed(pod):
             self._hear_plugin(wait, pod)
@@ -198,8 +202,9 @@ class PendingPods:
             self._past[pod.uid] = wait
 
     def _with_pods(self, waits: Mapping[PodUID, _Wait]) -> Iterator[tuple[_Wait, PodState]]:
-        """Each wait with its pod: the cluster's while it waits, then the record."""
-        return ((wait, wait.record or self._pods[uid]) for uid, wait in waits.items())
+        """Each wait with its pod: the cluster's while it exists, then the record."""
+        found = ((wait, wait.record or self._pods.get(uid)) for uid, wait in waits.items())
+        return ((wait, pod) for wait, pod in found if pod is not None)
 
     # --- reported reasons ---------------------------------------------------------------------------------------------
 
@@ -268,11 +273,10 @@ def _ended(pod: PodState, now: UnixTime) -> UnixTime:
     return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
 
 
-def _keep_record(wait: _Wait, pod: PodState) -> None:
-    """Keep of the pod what is shown after its wait, with the last refusal."""
+def _keep_refusal(wait: _Wait, pod: PodState) -> None:
+    """Keep the last refusal after the wait, without its message: a bound pod no longer shows it."""
     last = pod.refusal or wait.refusal
     wait.refusal = structs.replace(last, message="") if last else None
-    wait.record = structs.replace(pod, assignments=(), instances=(), refusal=wait.refusal)
     wait.code = None
 
 
@@ -281,7 +285,7 @@ def _keep_record(wait: _Wait, pod: PodState) -> None:
 
 def _answer(wait: _Wait, pod: PodState) -> PendingPod:
     said = wait.reported.said(pod.scheduler, _condition(wait, pod))
-    tried = pod.refusal is not None and pod.refusal.reason != "SchedulingGated"
+    tried = wait.refusal is not None and wait.refusal.reason != "SchedulingGated"
     return PendingPod(
         namespace=pod.namespace,
         pod=pod.name,
