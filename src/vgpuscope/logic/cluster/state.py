@@ -29,6 +29,7 @@ class ClusterState:
         self._totals = CapacityTotals()
         self._nodes: dict[str, NodeLedger] = {}  # the last computed ledgers
         self._namespaces: dict[str, NamespaceLedger] = {}
+        self._version = 0
         self._stale_nodes: set[str] = set()
         self._stale_namespaces: set[str] = set()
 
@@ -98,6 +99,11 @@ class ClusterState:
         """The last computed ledgers of all nodes, sorted by name."""
         return (self._nodes[name] for name in sorted(self._nodes))
 
+    @property
+    def settled_version(self) -> int:
+        """A number that is raised when the last computed ledger of a node changes: equal numbers, equal ledgers."""
+        return self._version
+
     def settled_namespace(self, name: str) -> NamespaceLedger:
         """The last computed ledger of a namespace."""
         return self._namespaces.get(name) or NamespaceLedger(name=name)
@@ -118,6 +124,9 @@ class ClusterState:
     def _settle_node(self, name: str) -> None:
         self._stale_nodes.discard(name)
         node = self._ledger.node(name)
+        if node == self._nodes.get(name):
+            return
+        self._version += 1
         if node is None:
             self._nodes.pop(name, None)
             self._totals.drop(name)

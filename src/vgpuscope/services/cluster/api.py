@@ -6,6 +6,7 @@ from typing import Annotated, Any, Protocol
 from msgspec import Meta, Struct
 
 from vgpuscope.http import docs
+from vgpuscope.http.answers import HttpAnswer
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
@@ -27,7 +28,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True):
 class Handlers(Protocol):
     """The handlers of the operations."""
 
-    async def nodes(self, call: HttpCall[NoQuery, None]) -> list[NodeLedger]: ...
+    async def nodes(self, call: HttpCall[NoQuery, None]) -> HttpAnswer: ...
     async def pending(self, call: HttpCall[PendingQuery, None]) -> PendingList: ...
     async def owners(self, call: HttpCall[NoQuery, None]) -> dict[str, str]: ...
 

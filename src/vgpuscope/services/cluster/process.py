@@ -9,6 +9,7 @@ pods, events ─────► SchedulingTimes, PendingPods ──────�
 import asyncio
 import gc
 import logging
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import events, objects
+from vgpuscope.http.answers import HttpAnswer, KeptAnswers, json_content
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
@@ -111,6 +113,8 @@ class ClusterExporter(Service):
         self._units = Units(log, self.counters.count)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
+        self._instance = secrets.token_hex(8)  # versions of another process are not comparable
+        self._answered, self._answers = 0, KeptAnswers()  # the answer with all ledgers, as long as they stay the same
         self._events: dict[str, int] = {}  # by UID: a hash of the event, to tell after a fresh list what has changed
         self._kinds = list(self._watched())
         self._extender = ExtenderSighting(resync=config.resync_interval, clock=clock, wall=wall)
@@ -153,8 +157,12 @@ class ClusterExporter(Service):
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
 
-    async def nodes(self, call: HttpCall[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
-        return list(self._state.settled_nodes())
+    async def nodes(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG002 - the shape of a handler
+        version = self._state.settled_version
+        if self._answered != version:
+            self._answered, self._answers = version, KeptAnswers()
+        ledgers = list(self._state.settled_nodes())  # now: what they are made of changes while they are encoded
+        return HttpAnswer(make=lambda: json_content(ledgers), version=(self._instance, version), kept=self._answers)
 
     async def pending(self, call: HttpCall[PendingQuery, None]) -> PendingList:
         asked = call.asked

@@ -1,6 +1,7 @@
 """The laws of the book of pods that wait."""
 
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -491,7 +492,7 @@ def test_a_message_is_not_kept_when_the_waiting_is_over():
 @pytest.mark.parametrize("before", [(), (pod(refused=refusal(reason())),), (event(reason()),)])
 def test_a_bound_pod_is_kept_by_the_state_until_it_is_deleted_and_shown_alike_after(before):
     made = book(*before, bound())
-    (wait,) = [*made._past.values(), *made._bound.values()]
+    wait: Any = next(iter([*made._past.values(), *made._bound.values()]))
     assert wait.record is None
     made.set_pod(structs.replace(bound(), owner="Job/train"), NOW)
     shown = made.pods(all=True)
