@@ -168,4 +168,4 @@ class QuotaState(Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    hard: dict[str, int] = {}  # resource → limit, as written
+    hard: dict[str, int] = {}  # resource → limit; the name is that of the resource, without `limits.`

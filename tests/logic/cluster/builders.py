@@ -47,7 +47,7 @@ def instance(device="GPU-0", container=0, start=0, size=1, **more):
 
 
 def quota(name="q", namespace="ml", **hard):
-    return QuotaState(namespace=namespace, name=name, hard={f"limits.nvidia.com/{key}": hard[key] for key in hard})
+    return QuotaState(namespace=namespace, name=name, hard={f"nvidia.com/{key}": hard[key] for key in hard})
 
 
 def ledger(nodes=(), pods=(), quotas=(), **more):

@@ -16,7 +16,12 @@ INPUTS = json.loads((RECORDED / "hami_scheduler_inputs.json").read_text())
 
 def start():
     quotas = [
-        QuotaState(namespace=one["namespace"], name="quota", hard=one["hard"]) for one in INPUTS["resourceQuotas"]
+        QuotaState(
+            namespace=one["namespace"],
+            name="quota",
+            hard={name.removeprefix("limits."): limit for name, limit in one["hard"].items()},
+        )
+        for one in INPUTS["resourceQuotas"]
     ]
     return ledger(map(_node, INPUTS["nodes"]), quotas=quotas)
 

@@ -75,7 +75,7 @@ quotas = st.builds(
     namespace=st.sampled_from(NAMESPACES),
     name=st.sampled_from(("q1", "q2")),
     hard=st.dictionaries(
-        st.sampled_from(("limits.nvidia.com/gpumem", "limits.nvidia.com/gpucores", "limits.nvidia.com/gpu")),
+        st.sampled_from(("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpu")),
         st.integers(0, 9),
     ),
 )

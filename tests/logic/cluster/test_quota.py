@@ -58,12 +58,12 @@ def test_when_one_of_two_quotas_goes_the_other_still_limits():
 
 
 def test_the_count_of_devices_and_what_is_no_device_are_left_to_kubernetes():
-    hard = {"limits.nvidia.com/gpu": 4, "limits.cpu": 8, "pods": 3}
+    hard = {"nvidia.com/gpu": 4, "cpu": 8, "pods": 3}
     assert used(ledger([], [], [QuotaState(namespace="ml", name="q", hard=hard)])) == {}
 
 
 def test_memory_of_a_vendor_with_larger_units_is_held_against_limit_times_unit():
-    hard = {"limits.iluvatar.ai/BI-V150.vMem": 4, "limits.iluvatar.ai/BI-V150.vCore": 50}
+    hard = {"iluvatar.ai/BI-V150.vMem": 4, "iluvatar.ai/BI-V150.vCore": 50}
     made = ledger(
         [],
         [pod("a", given(memory=512 * MIB, vendor="BI-V150"))],

@@ -48,8 +48,7 @@ def settle_namespace(name: str, *, use: NamespaceUse, quotas: Iterable[QuotaStat
     used = _used(use)
     limits: dict[str, list[QuotaLimit]] = {}
     for quota in sorted(quotas, key=lambda quota: quota.name):
-        for key, limit in quota.hard.items():
-            resource = key.removeprefix("limits.")
+        for resource, limit in quota.hard.items():
             if resource in _FACTORS:  # Kubernetes itself enforces quotas on the number of devices
                 limits.setdefault(resource, []).append(QuotaLimit(name=quota.name, limit=limit))
     return NamespaceLedger(

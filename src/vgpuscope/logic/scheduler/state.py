@@ -286,8 +286,7 @@ def _placements(instances: Sequence[HeldInstance]) -> dict[DeviceUUID, list[tupl
 
 
 def _strictest(quotas: Iterable[QuotaState], resource: str) -> int | None:
-    names = (resource, f"limits.{resource}")
-    return min((quota.hard[name] for quota in quotas for name in names if name in quota.hard), default=None)
+    return min((quota.hard[resource] for quota in quotas if resource in quota.hard), default=None)
 
 
 def assumed_pod(request: PlacementRequest, placement: Placement) -> PodState:
