@@ -15,7 +15,7 @@ from tests.ports import free_port
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
-from vgpuscope.sources.kube import KubePods, Watch
+from vgpuscope.sources.kube import KubePods, Watch, check_kubeconfig
 
 DEADLINE = 60.0
 
@@ -567,6 +567,12 @@ def test_a_cluster_that_cannot_be_trusted_is_refused(tmp_path, cluster, reason):
     path = kubeconfig(tmp_path / "config", port=1, scheme="https", **cluster)
     with pytest.raises(ConfigInvalid, match=f"kubeconfig {path}: .*{reason}"):
         KubePods(node="node-a", kubeconfig=path)
+
+
+def test_a_kubeconfig_that_is_not_given_is_not_checked(tmp_path):
+    check_kubeconfig(None)
+    with pytest.raises(ConfigInvalid):
+        check_kubeconfig(str(tmp_path / "none"))
 
 
 async def test_a_kubeconfig_that_turns_bad_ends_the_following_only(server):

@@ -57,8 +57,7 @@ class KubePods:
         resync: Seconds = 300.0,
     ) -> None:
         """A given kubeconfig must be valid (ConfigInvalid); the default one may appear later."""
-        if kubeconfig is not None:
-            check_kubeconfig(kubeconfig)
+        check_kubeconfig(kubeconfig)
         self._kubeconfig = kubeconfig
         self._timeout = timeout
         self._watch = Watch(
@@ -100,9 +99,10 @@ class KubePods:
         return open_client(self._kubeconfig)
 
 
-def check_kubeconfig(kubeconfig: str) -> None:
-    """Raises ConfigInvalid if the kubeconfig cannot be used."""
-    _connection(kubeconfig)
+def check_kubeconfig(kubeconfig: str | None) -> None:
+    """Raises ConfigInvalid if the kubeconfig cannot be used; None: the default one, which may appear later."""
+    if kubeconfig is not None:
+        _connection(kubeconfig)
 
 
 def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":

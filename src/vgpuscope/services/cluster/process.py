@@ -78,8 +78,7 @@ def main(config: Config, *, file: SettingsFile | None = None) -> int:
 
 
 def _exporter(config: ClusterConfig) -> "ClusterExporter":
-    if config.kubeconfig is not None:
-        check_kubeconfig(config.kubeconfig)
+    check_kubeconfig(config.kubeconfig)
     return ClusterExporter(config, on_ready=gc.freeze)  # listed objects stay, so the collector can skip them
 
 

@@ -84,8 +84,7 @@ def main(config: Config, *, file: SettingsFile | None = None) -> int:
 
 def extender(config: ExtenderConfig) -> "Extender":
     """The service; ConfigInvalid if the kubeconfig cannot be used."""
-    if config.kubeconfig is not None:
-        check_kubeconfig(config.kubeconfig)
+    check_kubeconfig(config.kubeconfig)
     return Extender(config)
 
 

@@ -63,8 +63,7 @@ def main(config: Config, *, file: SettingsFile | None = None) -> int:
 
 
 def _plugin(config: PluginConfig) -> "Plugin":
-    if config.kubeconfig is not None:
-        check_kubeconfig(config.kubeconfig)
+    check_kubeconfig(config.kubeconfig)
     return Plugin(config)
 
 

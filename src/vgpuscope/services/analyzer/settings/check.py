@@ -15,7 +15,7 @@ def check_settings(config: Config) -> None:
     check_model(config)
     check_notices(config)
     found = config.analyzer
-    if wanted(config) and found.kubeconfig is not None:
+    if wanted(config):
         check_kubeconfig(found.kubeconfig)
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
