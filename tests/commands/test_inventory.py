@@ -15,6 +15,7 @@ from msgspec import structs
 from rich.cells import cell_len
 from rich.text import Text
 
+from tests.logic.cluster.builders import asks
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.model.allocation import Assignment, NodeState, OfferedResource, PodState, RegisteredDevice
 from vgpuscope.model.cluster import NodeLedger
@@ -226,7 +227,7 @@ def offer(resource="nvidia.com/gpu", mode="whole", capacity=4, allocatable=None,
 
 
 def user(name, count=1, resource="nvidia.com/gpu"):
-    return PodState(uid=name, namespace="ml", name=name, phase="Running", node="n", requests={resource: count})
+    return PodState(uid=name, namespace="ml", name=name, phase="Running", node="n", asks=asks({resource: count}))
 
 
 H100 = offer(type="NVIDIA-H100-80GB-HBM3", memory=80 * GIB)

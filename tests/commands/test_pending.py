@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tests.commands.test_inventory import Exporter, on_a_terminal, rows, run
 from tests.commands.test_why import english
+from tests.logic.cluster.builders import asks
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
@@ -36,7 +37,7 @@ def pod(name, *, waited=720.0, said="", **more):
         uid=f"uid-{name}",
         namespace="ml",
         name=name,
-        requests=GPUS,
+        asks=asks(GPUS),
         scheduler="hami-scheduler",
         owner="Job/train",
         times=PodTimes(created=NOW - waited, scheduled=NOW - 60 if more.get("node") else None),

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.logic import test_dra_index as dra
+from tests.logic.cluster.builders import asks
 from tests.services.cluster.test_kept import maps
 from vgpuscope.config import ClusterConfig
 from vgpuscope.logic.cluster.state import ClusterState
@@ -63,7 +64,7 @@ def test_a_watch_stores_keys_only(name):
 
 def test_a_pod_and_a_node_are_stored_once_by_the_extenders_cache():
     cache = Cache(resync=1800.0)
-    pod = PodState(uid="u", namespace="ml", name="p", requests={"nvidia.com/gpu": 1}, asking=1)
+    pod = PodState(uid="u", namespace="ml", name="p", asks=asks({"nvidia.com/gpu": 1}))
     nodes, pods = cache.kinds[:2]
     nodes._take_list({"n1": SeenNode(NODE, 7)})
     pods._take_list({"u": SeenPod(pod, 7)})

@@ -131,6 +131,15 @@ class Controller(Struct, frozen=True, gc=False):
     uid: str
 
 
+class ContainerRequest(Struct, frozen=True):
+    """The device resources and amounts that one container requests, as written."""
+
+    index: int  # init containers first
+    name: str
+    init: bool  # holds devices only until it ends; False for a sidecar
+    amounts: dict[str, int]
+
+
 class PodState(Struct, frozen=True, kw_only=True):
     """One pod that has, requests or had devices."""
 
@@ -144,8 +153,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     init_done: bool = False  # every init container has succeeded: devices that only they held are free again
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
-    requests: dict[str, int] = {}  # requested device resources, sum of all containers
-    asking: int = 0  # how many containers request them
+    asks: tuple[ContainerRequest, ...] = ()  # of the containers that request devices
     claims: tuple[str, ...] = ()  # names of the ResourceClaims that it refers to
     scheduler: str = "default-scheduler"
     owner: str = ""  # the nearest controller that people know: Deployment/web, Job/train
@@ -156,6 +164,27 @@ class PodState(Struct, frozen=True, kw_only=True):
     @property
     def ended(self) -> bool:
         return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What the pod needs at the same time: the sum of its containers, or an init container that requests more."""
+        if len(self.asks) == 1:
+            return self.asks[0].amounts  # the usual case; shared, not copied
+        total: dict[str, int] = {}
+        for ask in self.asks:
+            if not ask.init:
+                for name, amount in ask.amounts.items():
+                    total[name] = total.get(name, 0) + amount
+        for ask in self.asks:
+            if ask.init:
+                for name, amount in ask.amounts.items():
+                    total[name] = max(total.get(name, 0), amount)
+        return total
+
+    @property
+    def asking(self) -> int:
+        """How many containers request devices."""
+        return len(self.asks)
 
     @property
     def place(self) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cputime import seconds
+from tests.logic.cluster.builders import asks
 from tests.paths import TESTS
 from vgpuscope.formats.kube.objects import (
     decode_cluster_pod_event,
@@ -106,8 +107,7 @@ def test_a_pod_is_read_whole():
                 cores=30,
             ),
         ),
-        requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
-        asking=1,
+        asks=asks({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30}),
         times=PodTimes(bind_phase="success"),
     )
 
@@ -347,8 +347,7 @@ def test_a_pod_that_waits_is_pending_and_nowhere():
         namespace="ml",
         name="p",
         init_done=True,
-        requests={"nvidia.com/gpu": 1},
-        asking=1,
+        asks=asks({"nvidia.com/gpu": 1}),
     )
 
 
@@ -385,6 +384,18 @@ def test_a_pod_asks_for_what_it_needs_at_once():
 
 def test_how_many_containers_ask_is_counted():
     assert read(pod(gpu(), container("sidecar"), init=[gpu("first")])).asking == 2
+
+
+def test_what_each_container_asks_for_is_known_and_shared_by_equal_pods():
+    first, second = (read(pod(gpu("a", 2), container("log"), init=[gpu("i", 4)])) for _ in range(2))
+    assert [(one.index, one.name, one.init, one.amounts) for one in first.asks] == [
+        (0, "i", True, {"nvidia.com/gpu": 4}),
+        (1, "a", False, {"nvidia.com/gpu": 2}),
+    ]
+    assert all(one is other for one, other in zip(first.asks, second.asks, strict=True))
+    alone = [read(pod(container("log"), gpu("a"))) for _ in range(2)]
+    assert alone[0].asks is alone[1].asks
+    assert alone[0].requests is alone[1].requests
 
 
 def test_limits_count_before_requests():

@@ -2,7 +2,15 @@
 
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.ledger import ClusterLedger
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
+from vgpuscope.model.allocation import (
+    Assignment,
+    ContainerRequest,
+    HeldInstance,
+    NodeState,
+    PodState,
+    QuotaState,
+    RegisteredDevice,
+)
 
 GIB = 1024**3
 MIB = 1024**2
@@ -29,7 +37,12 @@ def given(device="GPU-0", memory=8 * GIB, cores=0, *, container=0, init=False, v
     )
 
 
-def pod(name="p", *assignments, on="n1", bound=True, namespace="ml", phase="Running", **more):
+def asks(amounts, *, container=0, init=False):
+    """The requests of a pod of which one container requests devices."""
+    return (ContainerRequest(container, "main", init, amounts),) if amounts else ()
+
+
+def pod(name="p", *assignments, on="n1", bound=True, namespace="ml", phase="Running", requests=None, **more):
     more.setdefault("node", on if bound else "")
     return PodState(
         uid=f"uid-{namespace}-{name}",
@@ -38,6 +51,7 @@ def pod(name="p", *assignments, on="n1", bound=True, namespace="ml", phase="Runn
         phase=phase,
         assigned_node=on if assignments else "",
         assignments=assignments,
+        asks=asks(requests),
         **more,
     )
 

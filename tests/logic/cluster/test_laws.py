@@ -5,7 +5,7 @@ from operator import attrgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logic.cluster.builders import GIB, conclusions, ledger, node_names, relist, totals
+from tests.logic.cluster.builders import GIB, asks, conclusions, ledger, node_names, relist, totals
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
@@ -68,7 +68,7 @@ pods = st.builds(
     init_done=st.booleans(),
     assignments=st.lists(assignments, max_size=4).map(tuple),
     instances=st.lists(instances, max_size=2).map(tuple),
-    requests=st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 2), max_size=2),
+    asks=st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 2), max_size=2).map(asks),
 )
 quotas = st.builds(
     QuotaState,

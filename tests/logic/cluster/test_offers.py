@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logic.cluster.builders import device, given, ledger, node, pod
+from tests.logic.cluster.builders import asks, device, given, ledger, node, pod
 from vgpuscope.catalog import cluster as m
 from vgpuscope.model.allocation import OfferedResource, PodState
 from vgpuscope.views.cluster.metrics import NodeSamples, node_samples
@@ -19,7 +19,7 @@ def offer(capacity=4, allocatable=None, **more):
 
 
 def user(name, count=1, resource=GPU, on="n1", **more):
-    return PodState(uid=f"uid-{name}", namespace="ml", name=name, node=on, requests={resource: count}, **more)
+    return PodState(uid=f"uid-{name}", namespace="ml", name=name, node=on, asks=asks({resource: count}), **more)
 
 
 def settled(*offers, pods=(), devices=(), **of_node):

@@ -34,6 +34,7 @@ from vgpuscope.knowledge.vendors import (
 )
 from vgpuscope.model.allocation import (
     Assignment,
+    ContainerRequest,
     Controller,
     HeldInstance,
     NodeState,
@@ -328,8 +329,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         init_done=_init_done(spec, status),
         assignments=tuple(_assignments(annotations, holders, wrong)),
         instances=_instances(annotations, wrong),
-        requests=_together(holders),
-        asking=sum(1 for holder in holders if holder.amounts),
+        asks=_asks(holders),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),
@@ -433,16 +433,7 @@ def _asks_for_devices(spec: _PodSpec) -> bool:
     return False
 
 
-class _ContainerRequest(Struct, frozen=True):
-    """The device resources and amounts that one container requests, as written."""
-
-    index: int  # init containers first
-    name: str
-    init: bool  # holds devices only until it ends; False for a sidecar
-    amounts: dict[str, int]
-
-
-def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[_ContainerRequest]:
+def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
     """Init containers first, in HAMi's numbering. One that always restarts is a sidecar, which lives with the pod."""
     first = spec.init_containers or []
     for index, container in enumerate([*first, *(spec.containers or ())]):
@@ -452,9 +443,9 @@ def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[_ContainerRequest]:
 
 
 @lru_cache(maxsize=4096)
-def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> _ContainerRequest:
+def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
     """One shared value for equal requests, such as those of a Deployment's pods: a dictionary takes 200 bytes."""
-    return _ContainerRequest(index, name, init, dict(asked))
+    return ContainerRequest(index, name, init, dict(asked))
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
@@ -466,21 +457,18 @@ def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
     return {name: amount for name, amount in _device_amounts(named, wrong).items() if amount}
 
 
-def _together(holders: list[_ContainerRequest]) -> dict[str, int]:
-    """What the pod needs at the same time: the sum of its containers, or an init container that requests more."""
+def _asks(holders: list[ContainerRequest]) -> tuple[ContainerRequest, ...]:
+    """The requests of the containers that request devices; in most pods it is one container."""
     asking = [holder for holder in holders if holder.amounts]
     if len(asking) == 1:
-        return asking[0].amounts  # shared, not copied: in most pods one container requests devices
-    total: dict[str, int] = {}
-    for holder in holders:
-        if not holder.init:
-            for name, amount in holder.amounts.items():
-                total[name] = total.get(name, 0) + amount
-    for holder in holders:
-        if holder.init:
-            for name, amount in holder.amounts.items():
-                total[name] = max(total.get(name, 0), amount)
-    return total
+        return _alone(asking[0].index, asking[0].name, asking[0].init, tuple(asking[0].amounts.items()))
+    return tuple(asking)
+
+
+@lru_cache(maxsize=4096)
+def _alone(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> tuple[ContainerRequest, ...]:
+    """One shared tuple for equal requests, as each of them is shared."""
+    return (_request(index, name, init, asked),)
 
 
 def _assigned_node(meta: _Metadata, annotations: Mapping[str, str], wrong: list[str]) -> str:
@@ -510,7 +498,7 @@ def _instances(annotations: Mapping[str, str], wrong: list[str]) -> tuple[HeldIn
 
 
 def _assignments(
-    annotations: Mapping[str, str], holders: list[_ContainerRequest], wrong: list[str]
+    annotations: Mapping[str, str], holders: list[ContainerRequest], wrong: list[str]
 ) -> Iterator[Assignment]:
     for key in annotations:
         vendor = BY_ALLOCATED.get(key)
@@ -521,7 +509,7 @@ def _assignments(
         except AnnotationMalformed as e:
             wrong.append(str(e))
             continue
-        whose: Sequence[_ContainerRequest | None] = holders
+        whose: Sequence[ContainerRequest | None] = holders
         if len(segments) != len(holders):
             segments = [devices for devices in segments if devices]
             whose = _asking(holders, vendor, key)
@@ -533,7 +521,7 @@ def _assignments(
                 yield _assignment(device, vendor, beyond=len(holders), holder=whose[place])
 
 
-def _asking(holders: list[_ContainerRequest], vendor: Vendor, key: str) -> list[_ContainerRequest]:
+def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[ContainerRequest]:
     """The containers to which the segments belong, in order, if some segments were left out (v2.10.0).
 
     These are the containers that request a number of the vendor's GPUs. If no container does, these are the
@@ -547,7 +535,7 @@ def _asking(holders: list[_ContainerRequest], vendor: Vendor, key: str) -> list[
     ]
 
 
-def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: _ContainerRequest | None) -> Assignment:
+def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: ContainerRequest | None) -> Assignment:
     """The assignment; all devices without a container have one index together: that many containers do not exist."""
     vendor = BY_WORD.get(device.word, vendor)
     return Assignment(

@@ -112,8 +112,9 @@ def _unallocated_users(name: str, devices: Sequence[DeviceLedger], pods: Sequenc
     for pod in pods:
         if pod.node != name or (pod.assignments and pod.place == name) or pod.ended:
             continue
-        for resource in sorted(vendors & pod.requests.keys()):
-            if pod.requests[resource] > 0:
+        requests = pod.requests
+        for resource in sorted(vendors & requests.keys()):
+            if requests[resource] > 0:
                 yield Finding(
                     kind="unallocated-user",
                     node=name,

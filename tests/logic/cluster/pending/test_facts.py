@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logic.cluster.builders import GIB, device, given, instance, ledger, node, node_names, pod, quota
+from tests.logic.cluster.builders import GIB, asks, device, given, instance, ledger, node, node_names, pod, quota
 from tests.logic.cluster.languages import english
 from tests.logic.cluster.test_decisions import DECISIONS, place, start
 from vgpuscope.formats.scheduler.reasons import reasons
@@ -251,7 +251,7 @@ def test_claims_are_named():
 
 def test_counted_gpus_are_told_with_how_many_are_free():
     offers = (OfferedResource(resource=GPU, mode="whole", capacity=4, allocatable=4),)
-    user = PodState(uid="x", namespace="ml", name="x", node="plain", requests={GPU: 3})
+    user = PodState(uid="x", namespace="ml", name="x", node="plain", asks=asks({GPU: 3}))
     made = ledger([node(name="plain", offers=offers)], [user])
     assert told(waiting(reason(COUNT), gpu=2), made)[COUNT] == (
         "plain: 1 of 4 nvidia.com/gpu free; the pod asks for 2: 1 missing.",

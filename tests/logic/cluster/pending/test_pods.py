@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.logic.cluster.builders import asks
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.logic.cluster.pending.reports import (
     _COUNTED_GPUS,
@@ -39,7 +40,7 @@ def refusal(*said, why="Unschedulable", at=NOW - 100):
 
 
 def pod(uid="a", *, created=NOW - 200, refused=None, times=None, **more):
-    named = {"namespace": "ml", "name": f"train-{uid}", "requests": {"nvidia.com/gpu": 1}}
+    named = {"namespace": "ml", "name": f"train-{uid}", "asks": asks({"nvidia.com/gpu": 1})}
     return PodState(uid=uid, times=PodTimes(created=created, **(times or {})), refusal=refused, **(named | more))
 
 
