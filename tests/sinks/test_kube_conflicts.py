@@ -9,12 +9,17 @@ import pytest
 from vgpuscope.model.errors import CallFailed
 from vgpuscope.model.reclaim import ReclaimTarget
 from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 WEB = ReclaimTarget(kind="Deployment", api_version="apps/v1", name="web", uid="u-1")
 
 
 def why(key: str) -> ChangeReason:
     return ChangeReason(key=key, namespace="n", pod="web-1", pod_uid="p-1")
+
+
+def reclaimer(server: "Server") -> KubeReclaimer:
+    return KubeReclaimer(server, KubeWriter(server, component="vgpuscope", instance="a"))
 
 
 class Server:
@@ -69,13 +74,13 @@ def merged(item: Any, patch: Any) -> Any:
 @pytest.fixture
 async def taken() -> Server:
     server = Server()
-    await KubeReclaimer(server, instance="a").stop(WEB, why("take"), now=1000.0)
+    await reclaimer(server).stop(WEB, why("take"), now=1000.0)
     assert server.item["spec"]["replicas"] == 0
     return server
 
 
 async def restored(server: Server) -> None:
-    await KubeReclaimer(server, instance="a").restore(WEB, why("back"), taken_by=["take"], now=2000.0)
+    await reclaimer(server).restore(WEB, why("back"), taken_by=["take"], now=2000.0)
 
 
 async def test_a_restore_that_meets_a_controllers_write_looks_again_at_once(taken: Server):
@@ -103,5 +108,5 @@ async def test_a_stop_is_not_repeated_on_an_object_that_changed_since_the_look()
     server = Server()
     server.writes = 1
     with pytest.raises(CallFailed, match="409"):
-        await KubeReclaimer(server, instance="a").stop(WEB, why("take"), now=1000.0)
+        await reclaimer(server).stop(WEB, why("take"), now=1000.0)
     assert (server.item["spec"]["replicas"], server.patches) == (3, 1)

@@ -8,7 +8,7 @@ of the object that was looked at: if anything has changed since, the server refu
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,20 +26,28 @@ from vgpuscope.formats.kube.changes import (
     stopped,
     told,
 )
-from vgpuscope.formats.kube.events import EventText, event_body, events_path
-from vgpuscope.formats.kube.lists import decode_status
-from vgpuscope.formats.kube.paths import ObjectRef, object_path
-from vgpuscope.model.errors import CallFailed, CallRefused, KubeForbidden, KubeUnreadable
+from vgpuscope.formats.kube.events import EventText
+from vgpuscope.formats.kube.paths import ObjectRef
+from vgpuscope.model.errors import (
+    CallFailed,
+    CallRefused,
+    KubeAbsent,
+    KubeConflict,
+    KubeForbidden,
+    KubeUnreadable,
+    KubeUnwritten,
+    ScopeError,
+)
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import ReclaimTarget
 from vgpuscope.sinks.kube_api import KubeRequests
+from vgpuscope.sinks.kube_writer import KubeWriter
 
 log = logging.getLogger(__name__)
 
-_JSON, _MERGE = "application/json", "application/merge-patch+json"
-_COMPONENT = "vgpuscope"
 _LOOKS = 5  # at an object that changes all the time; after that, the call is repeated later
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
+_KUBE_ERRORS = (KubeUnreadable, KubeUnwritten)
 
 
 class ChangeReason(NamedTuple):
@@ -54,8 +62,8 @@ class ChangeReason(NamedTuple):
 class KubeReclaimer:
     """Changes objects, and says so on them and by an event. CallFailed: try again. CallRefused: do not."""
 
-    def __init__(self, api: KubeRequests, *, instance: str) -> None:
-        self._api, self._instance = api, instance
+    def __init__(self, api: KubeRequests, writer: KubeWriter) -> None:
+        self._api, self._writer = api, writer
 
     async def stop(self, target: ReclaimTarget, why: ChangeReason, *, now: UnixTime) -> ChangeAnnotation:
         """Free the GPUs of the target; what was there before is in the mark that is returned."""
@@ -130,30 +138,27 @@ class KubeReclaimer:
         return done if changed else None
 
     async def _evict(self, target: ReclaimTarget, why: ChangeReason, now: UnixTime) -> ChangeAnnotation:
-        """Evict the pod with this UID. A disruption budget that forbids it answers 429, and is asked again."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": target.name, "namespace": why.namespace},
-            "deleteOptions": {"preconditions": {"uid": target.uid}},
-        }
-        path = f"{object_path('v1', 'Pod', target.name, namespace=why.namespace)}/eviction"
-        status, answer = await self._send("POST", path, body, media=_JSON)
-        if status == 409:
-            raise CallRefused(f"another pod is called {target.name}: {decode_status(answer)}")
-        if status != 404:  # gone: it was evicted before, or it ended
-            _check(status, answer, f"the eviction of {target}")
-            note = "GPUs are idle. The pod is evicted."
-            await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
-        return ChangeAnnotation(key=why.key, at=iso(now), pod=why.pod)
+        """Evict the pod with this UID. A disruption budget that forbids it answers 429, and is asked again later."""
+        done = ChangeAnnotation(key=why.key, at=iso(now), pod=why.pod)
+        try:
+            await self._writer.evict(_ref(target, why.namespace))
+        except KubeAbsent:  # it was evicted before, or it ended
+            return done
+        except KubeConflict as e:
+            raise CallRefused(f"another pod is called {target.name}: {e}") from e
+        except _KUBE_ERRORS as e:
+            raise _call_error(f"the eviction of {target}", e) from e
+        note = "GPUs are idle. The pod is evicted."
+        await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
+        return done
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, target: ReclaimTarget, namespace: str) -> dict[str, Any]:
         try:
-            data = await self._api.find(_path(target, namespace))
+            data = await self._api.find(_ref(target, namespace).path)
         except KubeUnreadable as e:
-            _failed(e)
+            raise _call_error(f"the reading of {target}", e) from e
         item: dict[str, Any] | None = None if data is None else msgspec.json.decode(data)
         if item is None or item["metadata"]["uid"] != target.uid:
             raise CallRefused(f"{target} is gone")
@@ -161,53 +166,37 @@ class KubeReclaimer:
 
     async def _patch(self, target: ReclaimTarget, namespace: str, fields: Fields, *, version: str) -> bool:
         """False: the object has another version by now."""
-        own = {"metadata uid": target.uid, "metadata resourceVersion": version}
-        status, answer = await self._send("PATCH", _path(target, namespace), patch(fields | own), media=_MERGE)
-        if status == 409:
-            return False
-        _check(status, answer, f"the change of {target}")
-        return True
-
-    async def _send(self, method: str, path: str, body: Mapping[str, Any], *, media: str) -> tuple[int, bytes]:
+        change = patch(fields | {"metadata uid": target.uid})
         try:
-            return await self._api.send(method, path, msgspec.json.encode(body), media=media)
-        except KubeUnreadable as e:
-            _failed(e)
+            await self._writer.patch(_ref(target, namespace).path, change, version=version)
+        except KubeConflict:
+            return False
+        except _KUBE_ERRORS as e:
+            raise _call_error(f"the change of {target}", e) from e
+        return True
 
     async def _report(
         self, target: ReclaimTarget, namespace: str, reason: str, note: str, *, key: str, now: UnixTime
     ) -> None:
         """Post an event about the target. Its name comes from the call, so that a repeated call posts no second one."""
         number = hashlib.sha256(f"{key} {reason}".encode()).hexdigest()[:16]
-        about = ObjectRef(target.kind, target.name, namespace, target.uid, target.api_version)
         name, text = f"{target.name[:200]}.{number}", EventText(reason, note, action="Reclaim")
-        body = event_body(about, text, name=name, component=_COMPONENT, instance=self._instance, now=now)
         try:
-            status, answer = await self._api.send("POST", events_path(about), msgspec.json.encode(body), media=_JSON)
-        except KubeUnreadable as e:
-            status, answer = 0, str(e).encode()
-        if status not in {200, 201, 409}:  # the change is made all the same; 409: the event is there
-            error = decode_status(answer) if status else answer.decode()
-            log.warning("event not posted", extra={"fields": {"object": str(target), "status": status, "error": error}})
+            await self._writer.report_once(_ref(target, namespace), text, name=name, now=now)
+        except _KUBE_ERRORS as e:  # the change is made all the same
+            log.warning("event not posted", extra={"fields": {"object": str(target), "error": str(e)}})
 
 
-def _check(status: int, answer: bytes, what: str) -> None:
-    if 200 <= status < 300:
-        return
-    text = f"{what}: the API server answered {status} {decode_status(answer)}"
-    if status in {401, 403}:
-        raise CallRefused(text, hint=_RIGHTS)
-    raise (CallRefused if status in {404, 405, 422} else CallFailed)(text)
-
-
-def _failed(error: KubeUnreadable) -> NoReturn:
+def _call_error(what: str, error: ScopeError) -> CallFailed:
+    """What an error of the Kubernetes API means for a call: whether it is worth another attempt."""
+    text = f"{what}: {error}"
     if isinstance(error, KubeForbidden):
-        raise CallRefused(str(error), hint=_RIGHTS) from error
-    raise CallFailed(str(error)) from error
+        return CallRefused(text, hint=_RIGHTS)
+    return CallFailed(text) if error.retryable else CallRefused(text)
 
 
-def _path(target: ReclaimTarget, namespace: str) -> str:
-    return object_path(target.api_version, target.kind, target.name, namespace=namespace)
+def _ref(target: ReclaimTarget, namespace: str) -> ObjectRef:
+    return ObjectRef(target.kind, target.name, namespace, target.uid, target.api_version)
 
 
 def _version(item: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Changes Kubernetes objects: patches, bindings of pods to nodes, and events.
+"""Changes Kubernetes objects: patches, bindings of pods to nodes, evictions, and events.
 
 An idempotent request is retried if the server does not answer or is overloaded. A binding, and a patch that requires a
-resourceVersion, are retried only if the server reports that it did not process them (429).
+resourceVersion, are retried only if the server reports that it did not process them (429). An eviction is sent once.
 """
 
 import asyncio
@@ -32,11 +32,24 @@ _NOT_LOOKED_AT = 429
 _OVERLOADED = {_NOT_LOOKED_AT, 500, 502, 503, 504}
 
 
-class _Unprocessable(KubeUnwritten):
+class _NotAllowed(KubeUnwritten):
+    """The server understands the request, and rejects it however often it is sent."""
+
+    retryable = False
+
+
+class _Unprocessable(_NotAllowed):
     """The server understands the change, but it does not apply to the object."""
 
 
-_ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeConflict, 422: _Unprocessable}
+_ERRORS = {
+    401: KubeForbidden,
+    403: KubeForbidden,
+    404: KubeAbsent,
+    405: _NotAllowed,
+    409: KubeConflict,
+    422: _Unprocessable,
+}
 
 
 class KubeWriter:
@@ -122,6 +135,24 @@ class KubeWriter:
         }
         await self._send("POST", f"{pod.path}/binding", body, media=_JSON, repeatable=False)
 
+    async def evict(self, pod: ObjectRef) -> None:
+        """Evict the pod that has this name and UID.
+
+        Raises KubeConflict if another pod has its name, KubeAbsent if no pod has it, and KubeUnwritten if a disruption
+        budget forbids the eviction (429): that answer lasts, so the request is not retried here.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        await self._send("POST", f"{pod.path}/eviction", body, media=_JSON, repeatable=False, tries=1)
+
+    async def report_once(self, about: ObjectRef, text: EventText, *, name: str, now: UnixTime) -> None:
+        """Post an event under a name; an event that has this name already is not changed."""
+        await self._first(about, text, name, now)
+
     async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime, times: int = 1) -> None:
         """Post an event that happened several times. A repeated event raises the count of the first one."""
         async with self._reporting:  # two concurrent calls would both create the event
@@ -137,7 +168,7 @@ class KubeWriter:
 
     async def _first(self, about: ObjectRef, text: EventText, name: str, now: UnixTime) -> None:
         body = event_body(about, text, name=name, component=self._component, instance=self._instance, now=now)
-        with suppress(KubeConflict):  # the name is unique, so an earlier try without a response had succeeded
+        with suppress(KubeConflict):  # the name is unique, so an earlier request without a response had succeeded
             await self._send("POST", events_path(about), body, media=_JSON, repeatable=True)
 
     async def _repeated(self, about: ObjectRef, name: str, count: int, now: UnixTime) -> bool:
@@ -149,11 +180,13 @@ class KubeWriter:
             return False
         return True
 
-    async def _send(self, method: str, path: str, body: object, *, media: str, repeatable: bool) -> bytes:
+    async def _send(
+        self, method: str, path: str, body: object, *, media: str, repeatable: bool, tries: int = _TRIES
+    ) -> bytes:
         data = msgspec.json.encode(body)
         try:
             async with asyncio.timeout(self._deadline):
-                for number in range(_TRIES - 1):
+                for number in range(tries - 1):
                     answer = await self._try(method, path, data, media=media, repeatable=repeatable)
                     if answer is not None:
                         return answer

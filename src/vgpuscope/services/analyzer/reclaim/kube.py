@@ -25,6 +25,7 @@ from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, ClusterChange
 from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, KubeState
 from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
+from vgpuscope.sinks.kube_writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, open_client
 from vgpuscope.sources.reclaim.objects import ObjectReader
 
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_REQUEST: Seconds = 4.0  # of one request; a change is two of them, and an event
+_REQUEST: Seconds = 4.0  # of one request with its retries; a change is two of them, and an event
 _WITHIN: Seconds = 20.0  # for all that is read before a tick
 _AT_ONCE = 8
 _MOST = 200  # workloads that are read before one tick, those that were read longest ago first
 _KEPT: Seconds = 1800.0
 _FRESH: Seconds = 30.0  # the age of what a change is based on
 _DEEPEST = 8  # owners above each other
+_COMPONENT = "vgpuscope"  # the reporter of events
 T = TypeVar("T")
 
 
@@ -256,9 +258,11 @@ class ReclaimKube:
 
     def _reclaimer(self) -> KubeReclaimer:
         try:
-            return KubeReclaimer(self._api(), instance=socket.gethostname())
+            api = self._api()
         except KubeUnreadable as e:
             raise CallFailed(str(e)) from e
+        writer = KubeWriter(api, component=_COMPONENT, instance=socket.gethostname(), deadline=_REQUEST)
+        return KubeReclaimer(api, writer)
 
     def _api(self) -> KubeClient:
         """A client for the kubeconfig of this moment; KubeUnreadable if that cannot be used."""
