@@ -1,9 +1,7 @@
-"""Sources of the analyzer's samples: a real Prometheus, or a stand-in with prepared answers."""
+"""The analyzer's samples: in a real Prometheus, or the times of those of a stand-in."""
 
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,17 +32,6 @@ def prometheus(root: Path, gpus: int) -> Iterator[str]:
                 batch = []
         promworld.write(url, batch)
         yield url
-
-
-@contextmanager
-def stand_in(gpus: int) -> Iterator[str]:
-    """The address of bench.analyzer_stub, in its own process."""
-    command = [sys.executable, "-m", "bench.analyzer_stub", str(gpus)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.stdin.close()
 
 
 def renew(url: str) -> None:

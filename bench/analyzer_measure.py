@@ -21,6 +21,7 @@ from bench import analyzer_feed, programs
 from bench.client import PROMETHEUS, TEXT, TEXT_GZIP, Client, asking_for_health, client
 from bench.measure import SPEED
 from bench.programs import Program
+from bench.stub_server import stand_in
 
 _JSON = {"Accept": "application/json"}
 _GZIP = {"Accept-Encoding": "gzip"}
@@ -124,7 +125,7 @@ def _real(gpus: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
 def _replayed(gpus: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
     with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root:
         _say(f"{gpus} GPUs: preparing the stand-in's answers")
-        with analyzer_feed.stand_in(gpus) as url:
+        with stand_in("bench.analyzer_stub", gpus) as url:
             return _size(url, asker, root=Path(root), gpus=gpus, served_by="stand-in", effort=effort)
 
 

@@ -6,7 +6,6 @@ measured, so it prepares everything before it prints its port. POST /renew sets 
 """
 
 import asyncio
-import gc
 import json
 import random
 import re
@@ -14,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from statistics import fmean
-from urllib.parse import parse_qs, urlsplit
 
 from bench.analyzer_fleet import NAMES, STEP, WINDOW, holders, values
+from bench.stub_server import Form, serve
 
 _SAMPLES = WINDOW // STEP
 _HEAD = '{"status":"success","data":{"resultType":"%s","result":['
@@ -59,24 +58,7 @@ class Engine:
             self._answers[of] = _ANY_TIME.sub(lambda mark: times[mark[0]], body)
         return b"{}"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one connection."""
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                target, length = head.split(b" ", 2)[1].decode(), head.lower().partition(b"content-length:")[2]
-                form = (await reader.readexactly(int(length.split(b"\r\n", 1)[0]))).decode() if length else ""
-                body = self._body(urlsplit(target).path, parse_qs(form or urlsplit(target).query))
-                status = b"200 OK" if body else b"422 Unprocessable Entity"
-                lead = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-                writer.write(lead % (status, len(body)))
-                writer.write(body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client disconnected, or the program ends
-        finally:
-            writer.close()
-
-    def _body(self, path: str, form: dict[str, list[str]]) -> bytes:
+    async def body(self, path: str, form: Form) -> bytes:
         """The body of an answer; empty: the request is not supported."""
         if path == "/renew":
             return self._renew()
@@ -114,15 +96,5 @@ def _raw_answer(name: str, rows: list[tuple[str, tuple[float, ...]]]) -> bytes:
     return f"{_HEAD % 'matrix'}{','.join(made)}]}}}}".encode()
 
 
-async def _main() -> None:
-    engine = Engine(int(sys.argv[1]))
-    gc.collect()
-    gc.freeze()
-    server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=1 << 20)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    async with server:
-        await asyncio.to_thread(sys.stdin.read)
-
-
 if __name__ == "__main__":
-    asyncio.run(_main())
+    asyncio.run(serve(Engine(int(sys.argv[1])).body))

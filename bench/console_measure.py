@@ -20,6 +20,7 @@ from bench import console_page, console_past, programs
 from bench.console_fleet import TENANTS
 from bench.measure import SPEED
 from bench.programs import Program
+from bench.stub_server import stand_in
 
 BUILT = Path(__file__).parent.parent / "src" / "vgpuscope" / "http" / "assets" / "console"
 _COUNT = ".toolbar .count"
@@ -163,21 +164,11 @@ def bundle(folder: Path = BUILT) -> dict[str, int]:
 @contextmanager
 def _world(root: Path, effort: ConsoleEffort) -> Iterator[Program]:
     _say(f"{effort.gpus} GPUs: preparing the stand-in's series")
-    with _stand_in(effort.gpus) as prometheus:
+    with stand_in("bench.console_stub", effort.gpus) as prometheus:
         _say(f"{effort.gpus} GPUs: first analysis, and two days of history")
         with programs.console(root, prometheus, root / "history.db") as analyzer:
             console_past.fill(root / "history.db", effort.gpus * (1 + TENANTS))
             yield analyzer
-
-
-@contextmanager
-def _stand_in(gpus: int) -> Iterator[str]:
-    command = [sys.executable, "-m", "bench.console_stub", str(gpus)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.stdin.close()
 
 
 # ── the browser ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,17 +5,16 @@ nothing else. Its own speed is not measured. The last sample of every series is 
 """
 
 import asyncio
-import gc
 import json
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
-from urllib.parse import parse_qs, urlsplit
 
 from bench.analyzer_fleet import STEP
 from bench.console_fleet import SAMPLES, Series, metrics
+from bench.stub_server import Form, serve
 
 _HEAD = '{"status":"success","data":{"resultType":"%s","result":['
 _TIMES = [b"12345678%02d" % number for number in range(SAMPLES)]  # placeholders for the times of samples
@@ -42,26 +41,11 @@ class Engine:
         self._series = metrics(gpus)
         self._kept: dict[tuple[str, ...], bytes] = {}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one connection."""
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                target, length = head.split(b" ", 2)[1].decode(), head.lower().partition(b"content-length:")[2]
-                form = (await reader.readexactly(int(length.split(b"\r\n", 1)[0]))).decode() if length else ""
-                asked = urlsplit(target)
-                body = await asyncio.to_thread(self._body, asked.path, parse_qs(form or asked.query))
-                status = b"200 OK" if body else b"422 Unprocessable Entity"
-                lead = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-                writer.write(lead % (status, len(body)))
-                writer.write(body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client disconnected, or the program ends
-        finally:
-            writer.close()
+    async def body(self, path: str, form: Form) -> bytes:
+        """The body of an answer, rendered on another thread; empty: the request is not supported."""
+        return await asyncio.to_thread(self._body, path, form)
 
-    def _body(self, path: str, form: dict[str, list[str]]) -> bytes:
-        """The body of an answer; empty: the request is not supported."""
+    def _body(self, path: str, form: Form) -> bytes:
         if path.startswith("/api/v1/label/__name__/"):
             return json.dumps({"status": "success", "data": sorted(self._series)}).encode()
         query = form.get("query", [""])[0]
@@ -149,15 +133,5 @@ def _vector(rows: "Iterator[str] | list[str]") -> bytes:
     return _answer("vector", iter(rows))
 
 
-async def _main() -> None:
-    engine = Engine(int(sys.argv[1]))
-    gc.collect()
-    gc.freeze()
-    server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=1 << 20)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    async with server:
-        await asyncio.to_thread(sys.stdin.read)
-
-
 if __name__ == "__main__":
-    asyncio.run(_main())
+    asyncio.run(serve(Engine(int(sys.argv[1])).body))
