@@ -2,14 +2,17 @@
 
 from vgpuscope.catalog import node as m
 from vgpuscope.logic.doctor.judging import (
+    Judge,
     any_agent,
     failed,
+    failed_if,
     named,
-    nothing,
     passed,
+    sample_ages,
     skipped,
     sources_down,
     warned,
+    warned_if,
 )
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
 from vgpuscope.model.quantity import Seconds
@@ -56,25 +59,21 @@ def sample_old(facts: DoctorFacts) -> CheckOutcome:
             for agent in facts.agents
             if agent.sample_age is not None and agent.sample_age > _OLD
         ]
-    if not isinstance(facts.series, Missing):
-        times = named(facts.series, m.SAMPLE_TIME.name)
-        if not times and isinstance(facts.agents, Missing):
-            return nothing(facts.series, m.SAMPLE_TIME.name)
-        found += [
-            f"{one.labels.get('node', '?')}: {facts.at - one.value:.0f} s"
-            for one in times
-            if facts.at - one.value > _OLD_STORED
-        ]
-    elif isinstance(facts.agents, Missing):
-        known(facts.agents)
-    return failed(found, count=len(found)) if found else passed()
+    found += [f"{node}: {age:.0f} s" for node, age in sample_ages(facts, facts.agents) if age > _OLD_STORED]
+    return failed_if(found)
 
 
-def pods_unknown(facts: DoctorFacts) -> CheckOutcome:
-    """An agent cannot read pods, so its series have no names of pods."""
-    any_agent(facts)
-    found = sources_down(facts, "pods")
-    return failed(found, count=len(found)) if found else passed()
+def _source_is_read(source: str) -> Judge:
+    def judge(facts: DoctorFacts) -> CheckOutcome:
+        any_agent(facts)
+        return failed_if(sources_down(facts, source))
+
+    return judge
+
+
+pods_unknown = _source_is_read("pods")  # without pods, an agent's series have no names of pods
+claims_unknown = _source_is_read("claims")  # containers have ResourceClaims
+proc_unreadable = _source_is_read("proc")  # of the host
 
 
 def podresources_down(facts: DoctorFacts) -> CheckOutcome:
@@ -86,21 +85,7 @@ def podresources_down(facts: DoctorFacts) -> CheckOutcome:
         if not found:
             any_agent(facts)
         found += sources_down(facts, "podresources")
-    return failed(found, count=len(found)) if found else passed()
-
-
-def claims_unknown(facts: DoctorFacts) -> CheckOutcome:
-    """Containers have ResourceClaims, and an agent cannot read them."""
-    any_agent(facts)
-    found = sources_down(facts, "claims")
-    return failed(found, count=len(found)) if found else passed()
-
-
-def proc_unreadable(facts: DoctorFacts) -> CheckOutcome:
-    """An agent cannot read the host's /proc."""
-    any_agent(facts)
-    found = sources_down(facts, "proc")
-    return failed(found, count=len(found)) if found else passed()
+    return failed_if(found)
 
 
 def not_running(facts: DoctorFacts) -> CheckOutcome:
@@ -109,7 +94,7 @@ def not_running(facts: DoctorFacts) -> CheckOutcome:
     if not pods:
         return skipped(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
     found = [f"{pod.namespace}/{pod.name}: {pod.waiting or 'not ready'}" for pod in pods if not pod.ready]
-    return failed(found, count=len(found)) if found else passed(count=len(pods))
+    return failed_if(found, count=len(pods))
 
 
 def restarts(facts: DoctorFacts) -> CheckOutcome:
@@ -122,7 +107,7 @@ def restarts(facts: DoctorFacts) -> CheckOutcome:
         for pod in pods
         if pod.ended_by == "OOMKilled" or pod.restarts >= _MANY_RESTARTS
     ]
-    return warned(found, count=len(found)) if found else passed(count=len(pods))
+    return warned_if(found, count=len(pods))
 
 
 def versions_differ(facts: DoctorFacts) -> CheckOutcome:

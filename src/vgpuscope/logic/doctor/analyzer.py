@@ -1,6 +1,12 @@
 """The analyzer, and its store of results."""
 
-from vgpuscope.logic.doctor.judging import failed, passed, skipped, warned
+from vgpuscope.logic.doctor.judging import (
+    failed,
+    failed_if,
+    passed,
+    skipped,
+    warned,
+)
 from vgpuscope.model.doctor import AnalyzerFacts, CheckOutcome, DoctorFacts, Missing, known
 
 _MOST_UNKNOWN = 0.5
@@ -51,7 +57,7 @@ def follower_failing(facts: DoctorFacts) -> CheckOutcome:
     """Something that follows from an analysis fails: its page, its log, its store."""
     found = known(facts.analyzer)
     failing = [one for one in found.failing if "HISTORY" not in one]
-    return failed(failing, count=len(failing)) if failing else passed()
+    return failed_if(failing)
 
 
 def history_off(facts: DoctorFacts) -> CheckOutcome:

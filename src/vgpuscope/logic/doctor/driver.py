@@ -10,6 +10,7 @@ from vgpuscope.catalog.gpu_series import (
 from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,
+    failed_if,
     gpu_nodes,
     gpu_of,
     grouped,
@@ -82,7 +83,7 @@ def unhealthy(facts: DoctorFacts) -> CheckOutcome:
             for one in shown
             if one.value == 1 and one.labels.get("health") != "ok"
         ]
-    return failed(found, count=len(set(found))) if found else passed()
+    return failed_if(set(found))
 
 
 def host_pid_missing(facts: DoctorFacts) -> CheckOutcome:
@@ -143,4 +144,4 @@ def container_sm_zero(facts: DoctorFacts) -> CheckOutcome:
     busy |= {gpu_of(one.labels) for one in named(series, m.GPU_UTILIZATION.name) if one.value >= _BUSY}
     by_gpu = grouped(theirs, lambda one: gpu_of(one.labels))
     zero = [gpu for gpu, found in by_gpu.items() if gpu in busy and all(one.value == 0 for one in found)]
-    return failed(zero, count=len(zero)) if zero else passed(count=len(by_gpu))
+    return failed_if(zero, count=len(by_gpu))

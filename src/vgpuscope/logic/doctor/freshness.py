@@ -2,7 +2,17 @@
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import HAMI_CONTAINER_MEMORY, HAMI_CONTAINER_SM
-from vgpuscope.logic.doctor.judging import failed, named, nothing, passed, skipped, tenant_of, warned
+from vgpuscope.logic.doctor.judging import (
+    failed_if,
+    named,
+    nothing,
+    passed,
+    sample_ages,
+    skipped,
+    tenant_of,
+    warned,
+    warned_if,
+)
 from vgpuscope.model.cluster import Finding
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Job, Missing, known
 from vgpuscope.model.quantity import Seconds
@@ -19,7 +29,7 @@ def series_old(facts: DoctorFacts) -> CheckOutcome:
     if not jobs:
         return skipped(Missing(fact="prometheus", reason="no-data", place=known(facts.prometheus).url))
     old = [f"{job.name}: {job.age:.0f} s" for job in jobs if _is_old(job)]
-    return failed(old, count=len(old)) if old else passed(jobs=len(jobs))
+    return failed_if(old, jobs=len(jobs))
 
 
 def _is_old(job: Job) -> bool:
@@ -40,7 +50,7 @@ def completed_pods(facts: DoctorFacts) -> CheckOutcome:
         for namespace, pod, _ in [tenant_of(one.labels)]
         if (namespace, pod) in ended
     }
-    return warned(found, count=len(found)) if found else passed(ended=len(ended))
+    return warned_if(found, ended=len(ended))
 
 
 def _ended(facts: DoctorFacts) -> set[tuple[str, str]]:
@@ -78,15 +88,6 @@ def clock_skew(facts: DoctorFacts) -> CheckOutcome:
         ]
     if not isinstance(facts.analyzer, Missing) and abs(facts.analyzer.clock_offset) > _SKEW:
         found.append(f"{facts.analyzer.url}: {facts.analyzer.clock_offset:+.0f} s")
-    if not isinstance(facts.series, Missing):
-        times = named(facts.series, m.SAMPLE_TIME.name)
-        if not times and isinstance(facts.agents, Missing) and isinstance(facts.analyzer, Missing):
-            return nothing(facts.series, m.SAMPLE_TIME.name)
-        found += [
-            f"{one.labels.get('node', '?')}: {one.value - facts.at:+.0f} s"
-            for one in times
-            if one.value - facts.at > _FUTURE
-        ]
-    elif isinstance(facts.agents, Missing):
-        known(facts.analyzer)
-    return failed(found, count=len(found)) if found else passed()
+    ages = sample_ages(facts, facts.agents, facts.analyzer)
+    found += [f"{node}: {-age:+.0f} s" for node, age in ages if -age > _FUTURE]
+    return failed_if(found)

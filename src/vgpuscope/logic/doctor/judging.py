@@ -1,12 +1,13 @@
 """What all checks use: judgements, and what the labels of a series say."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DEVICES, UUID_LABELS
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
+from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
+from vgpuscope.model.quantity import Seconds
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,6 +32,16 @@ def failed(examples: Iterable[str] = (), **numbers: float | str) -> CheckOutcome
     return CheckOutcome(status="fail", numbers=numbers, examples=few(examples))
 
 
+def failed_if(found: Collection[str], **numbers: float | str) -> CheckOutcome:
+    """Failed with the number of findings; without any, in order with these numbers."""
+    return failed(found, count=len(found)) if found else passed(**numbers)
+
+
+def warned_if(found: Collection[str], **numbers: float | str) -> CheckOutcome:
+    """A warning with the number of findings; without any, in order with these numbers."""
+    return warned(found, count=len(found)) if found else passed(**numbers)
+
+
 def skipped(missing: Missing) -> CheckOutcome:
     """It could not be looked at."""
     return CheckOutcome(status="skipped", missing=missing)
@@ -43,8 +54,7 @@ def few(examples: Iterable[str]) -> tuple[str, ...]:
 
 def nothing(facts: SeriesFacts, *names: str) -> CheckOutcome:
     """Skipped: there is no series of these names to judge."""
-    shown = ", ".join(sorted(names)[:3])
-    return skipped(Missing(fact="series", reason="no-data", detail=shown, place=facts.origin))
+    return skipped(_no_series(facts, *names))
 
 
 def named(facts: SeriesFacts, *names: str) -> list[SeriesValue]:
@@ -153,6 +163,22 @@ def _absent(series: SeriesFacts, up: SeriesValue, nodes: set[str | None]) -> boo
     )
 
 
+def sample_ages(facts: DoctorFacts, *asked: object) -> list[tuple[str, Seconds]]:
+    """Node and age of the last sample of each agent, by its series.
+
+    Raises Absent if there is none, and all that was asked directly is missing too.
+    """
+    unasked = all(isinstance(one, Missing) for one in asked)
+    if isinstance(facts.series, Missing):
+        if unasked:
+            known(asked[-1])
+        return []
+    times = named(facts.series, m.SAMPLE_TIME.name)
+    if not times and unasked:
+        raise Absent(_no_series(facts.series, m.SAMPLE_TIME.name))
+    return [(one.labels.get("node", "?"), facts.at - one.value) for one in times]
+
+
 def any_agent(facts: DoctorFacts) -> None:
     """Raises Absent unless an agent can be judged, by asking it or by its series."""
     seen = not isinstance(facts.series, Missing) and named(facts.series, m.SOURCE_UP.name)
@@ -168,3 +194,7 @@ def gpu_nodes(facts: DoctorFacts) -> set[str]:
     if not isinstance(facts.kubernetes, Missing):
         found |= {node.name for node in facts.kubernetes.nodes if node.offered or node.registered}
     return found
+
+
+def _no_series(facts: SeriesFacts, *names: str) -> Missing:
+    return Missing(fact="series", reason="no-data", detail=", ".join(sorted(names)[:3]), place=facts.origin)

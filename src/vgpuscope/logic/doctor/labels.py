@@ -9,7 +9,19 @@ from vgpuscope.catalog.gpu_series import (
     DEVICES,
     UUID_LABELS,
 )
-from vgpuscope.logic.doctor.judging import failed, gpu_of, grouped, named, nothing, passed, skipped, tenant_of, warned
+from vgpuscope.logic.doctor.judging import (
+    failed,
+    failed_if,
+    gpu_of,
+    grouped,
+    named,
+    nothing,
+    passed,
+    skipped,
+    tenant_of,
+    warned,
+    warned_if,
+)
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesValue, known
 
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z-]{4,}|[A-Za-z][\w .:/-]{2,}")
@@ -36,7 +48,7 @@ def pod_labels_missing(facts: DoctorFacts) -> CheckOutcome:
     for job, found in grouped(shown, lambda one: one.job).items():
         if not any(_tenant(one) for one in found) and any(one.value > 0 for one in found):
             nameless.append(f"{job or series.origin}: {len({gpu_of(one.labels) for one in found})}")
-    return failed(nameless, count=len(nameless)) if nameless else passed(count=len(shown))
+    return failed_if(nameless, count=len(shown))
 
 
 def _tenant(one: SeriesValue) -> bool:
@@ -81,7 +93,7 @@ def hostname_is_pod(facts: DoctorFacts) -> CheckOutcome:
     if not shown:
         return nothing(series, "Hostname")
     wrong = {host for one in shown if _EXPORTER.match(host := one.labels.get("Hostname") or one.labels["hostname"])}
-    return warned(wrong, count=len(wrong)) if wrong else passed(count=len(shown))
+    return warned_if(wrong, count=len(shown))
 
 
 def condition_matches_nothing(facts: DoctorFacts) -> CheckOutcome:
@@ -103,7 +115,7 @@ def uuid_unreadable(facts: DoctorFacts) -> CheckOutcome:
     if not shown:
         return nothing(series, *UUID_LABELS)
     wrong = [f"{one.name}: {uuid[:24].encode('unicode_escape').decode()}" for one, uuid in shown if not _readable(uuid)]
-    return failed(wrong, count=len(wrong)) if wrong else passed(count=len(shown))
+    return failed_if(wrong, count=len(shown))
 
 
 def _readable(uuid: str) -> bool:
@@ -117,4 +129,4 @@ def agent_containers_nameless(facts: DoctorFacts) -> CheckOutcome:
     if not shown:
         return nothing(series, m.CONTAINER_STATE.name)
     nameless = {one.labels.get("pod_uid", "?") for one in shown if not tenant_of(one.labels)[1]}
-    return warned(nameless, count=len(nameless)) if nameless else passed(count=len(shown))
+    return warned_if(nameless, count=len(shown))

@@ -11,12 +11,14 @@ from vgpuscope.catalog.gpu_series import (
 from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,
+    failed_if,
     gpu_of,
     named,
     nothing,
     passed,
     tenant_of,
     warned,
+    warned_if,
     with_code,
 )
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
@@ -40,7 +42,7 @@ def not_mounted(facts: DoctorFacts) -> CheckOutcome:
         for _, code, message in agent.faults
         if code == "REGIONS_ABSENT" and agent.node in shared
     ]
-    return failed(found, count=len(found)) if found else passed(nodes=len(shared))
+    return failed_if(found, nodes=len(shared))
 
 
 def _shared_nodes(facts: DoctorFacts) -> set[str]:
@@ -83,7 +85,7 @@ def not_made(facts: DoctorFacts) -> CheckOutcome:
             found += [pod for pod, whole in _unseen(facts.series).items() if not whole]
     elif isinstance(facts.regions, Missing):
         known(facts.series)
-    return warned(found, count=len(set(found))) if found else passed()
+    return warned_if(set(found))
 
 
 def whole_gpu_unseen(facts: DoctorFacts) -> CheckOutcome:
@@ -94,7 +96,7 @@ def whole_gpu_unseen(facts: DoctorFacts) -> CheckOutcome:
     if not named(series, *HAMI_ALLOCATION):
         return nothing(series, *HAMI_ALLOCATION)
     found = [pod for pod, whole in _unseen(series).items() if whole]
-    return warned(found, count=len(found)) if found else passed()
+    return warned_if(found)
 
 
 def _unseen(series: SeriesFacts) -> dict[str, bool]:
@@ -130,7 +132,7 @@ def over_limit(facts: DoctorFacts) -> CheckOutcome:
         for one, limit in judged
         if one.value > limit * _OVER
     ]
-    return warned(over, count=len(set(over))) if over else passed(count=len(judged))
+    return warned_if(set(over), count=len(judged))
 
 
 def orphaned(facts: DoctorFacts) -> CheckOutcome:

@@ -3,7 +3,17 @@
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import plugin as d
-from vgpuscope.logic.doctor.judging import failed, few, named, passed, skipped, target_of, warned
+from vgpuscope.logic.doctor.judging import (
+    failed,
+    failed_if,
+    few,
+    named,
+    passed,
+    skipped,
+    target_of,
+    warned,
+    warned_if,
+)
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesValue, known
 
 _LEASE = "lease:"  # how an extender begins to say that it does not lead
@@ -24,7 +34,7 @@ def extender_not_ready(facts: DoctorFacts) -> CheckOutcome:
     """The extender answers and cannot decide, though it leads or could."""
     found = known(facts.extender)
     lacks = [one for one in found.missing if not one.startswith(_LEASE)]
-    return failed(lacks, count=len(lacks)) if lacks else passed()
+    return failed_if(lacks)
 
 
 def no_leader(facts: DoctorFacts) -> CheckOutcome:
@@ -61,7 +71,7 @@ def metrics_double(facts: DoctorFacts) -> CheckOutcome:
         return skipped(Missing(fact="extender", reason="no-data", detail=x.LEADER.name, place=series.origin))
     exporters = {target_of(one.labels) for one in named(series, c.WATCH_UP.name)}
     double = [_target(one) for one in named(series, x.BIND_SUCCESS.name) if target_of(one.labels) in exporters]
-    return warned(double, count=len(set(double))) if double else passed()
+    return warned_if(set(double))
 
 
 # ── device plugins ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -71,7 +81,7 @@ def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """The kubelet of a node does not know its GPUs."""
     shown = _of_plugins(facts, d.KUBELET_UP.name)
     found = {one.labels.get("node", "?") for one in shown if one.value == 0}
-    return failed(found, count=len(found)) if found else passed(nodes=len(shown))
+    return failed_if(found, nodes=len(shown))
 
 
 def gpu_unhealthy(facts: DoctorFacts) -> CheckOutcome:
@@ -86,14 +96,14 @@ def gpu_unhealthy(facts: DoctorFacts) -> CheckOutcome:
         if one.value == 0
         for gpu in [one.labels.get("device", "?")]
     }
-    return failed(found, count=len(found)) if found else passed(gpus=len(shown))
+    return failed_if(found, gpus=len(shown))
 
 
 def without_library(facts: DoctorFacts) -> CheckOutcome:
     """Nodes without HAMi's library: nothing enforces the limits of containers."""
     shown = _of_plugins(facts, d.LIMITS.name)
     found = {one.labels.get("node", "?") for one in shown if one.value == 0}
-    return warned(found, count=len(found)) if found else passed(nodes=len(shown))
+    return warned_if(found, nodes=len(shown))
 
 
 def _of_plugins(facts: DoctorFacts, name: str, least: int = 1) -> list[SeriesValue]:

@@ -4,6 +4,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import CLUSTER_LABELS, DCGM_UTILIZATION, DEVICES, HAMI, REPLICA_LABELS
 from vgpuscope.logic.doctor.judging import (
     failed,
+    failed_if,
     few,
     gpu_nodes,
     gpu_of,
@@ -17,6 +18,7 @@ from vgpuscope.logic.doctor.judging import (
     target_of,
     tenant_of,
     warned,
+    warned_if,
 )
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, KubeNode, Missing, SeriesValue, known
 from vgpuscope.model.quantity import Seconds
@@ -139,7 +141,7 @@ def hami_beside_ours(facts: DoctorFacts) -> CheckOutcome:
         for (name, gpu, *_), found in by_thing.items()
         if gpu and len({target_of(one.labels) in mine for one in found}) > 1
     }
-    return warned(double, count=len(double)) if double else passed(count=len(by_thing))
+    return warned_if(double, count=len(by_thing))
 
 
 def scraped_twice(facts: DoctorFacts) -> CheckOutcome:
@@ -186,7 +188,7 @@ def clusters_without_label(facts: DoctorFacts) -> CheckOutcome:
     twice = {
         host for (_, host, _), found in by_gpu.items() if host and len({gpu_of(one.labels) for one in found} - {""}) > 1
     }
-    return failed(twice, count=len(twice)) if twice else passed(count=len(by_gpu))
+    return failed_if(twice, count=len(by_gpu))
 
 
 def interval_long(facts: DoctorFacts) -> CheckOutcome:
@@ -211,7 +213,7 @@ def rule_names_unknown(facts: DoctorFacts) -> CheckOutcome:
     if not found.names:
         return skipped(Missing(fact="prometheus", reason="no-data", place=found.url))
     shown = [f"{rule}: {name}" for rule, name in found.unknown_names]
-    return warned(shown, count=len(shown)) if shown else passed()
+    return warned_if(shown)
 
 
 def _without(one: SeriesValue, names: tuple[str, ...]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from vgpuscope.catalog.gpu_series import (
 )
 from vgpuscope.knowledge.exporters import SENTINELS
 from vgpuscope.logic.doctor.judging import (
-    failed,
+    failed_if,
     gpu_of,
     grouped,
     named,
@@ -25,6 +25,7 @@ from vgpuscope.logic.doctor.judging import (
     target_of,
     tenant_of,
     warned,
+    warned_if,
 )
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, SeriesValue, known
 
@@ -68,7 +69,7 @@ def above_100(facts: DoctorFacts) -> CheckOutcome:
     if not judged:
         return nothing(series, m.GPU_UTILIZATION.name)
     over = [f"{_whose(one)}: {one.name} {one.value:g}" for one, most in judged if one.value > most * _ROUNDING]
-    return warned(over, count=len(over)) if over else passed(count=len(judged))
+    return warned_if(over, count=len(judged))
 
 
 def absurd_value(facts: DoctorFacts) -> CheckOutcome:
@@ -79,7 +80,7 @@ def absurd_value(facts: DoctorFacts) -> CheckOutcome:
     if not shown:
         return nothing(series, *DCGM_PERCENTS)
     wrong = [f"{_whose(one)}: {one.name} {one.value:.0f}" for one in shown if _absurd(one.value)]
-    return failed(wrong, count=len(wrong)) if wrong else passed(count=len(shown))
+    return failed_if(wrong, count=len(shown))
 
 
 def mig_repeated(facts: DoctorFacts) -> CheckOutcome:
@@ -94,7 +95,7 @@ def mig_repeated(facts: DoctorFacts) -> CheckOutcome:
         for (gpu, _), found in by_gpu.items()
         if len({one.labels["GPU_I_ID"] for one in found}) > 1 and len({one.value for one in found}) == 1
     ]
-    return warned(repeated, count=len(repeated)) if repeated else passed(count=len(by_gpu))
+    return warned_if(repeated, count=len(by_gpu))
 
 
 def used_above_allocated(facts: DoctorFacts) -> CheckOutcome:
@@ -110,7 +111,7 @@ def used_above_allocated(facts: DoctorFacts) -> CheckOutcome:
         for gpu in both
         if used[gpu] > allocated[gpu] + _SLACK
     ]
-    return warned(over, count=len(over)) if over else passed(count=len(both))
+    return warned_if(over, count=len(both))
 
 
 def _absurd(value: float) -> bool:
