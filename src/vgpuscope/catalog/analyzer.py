@@ -1,7 +1,7 @@
 """Every metric of the analyzer: gpu-oour's metrics under their names, and ours for what those do not cover."""
 
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
-from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
+from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, described, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 from vgpuscope.model.opinion import TOKEN_KINDS
 from vgpuscope.model.reclaim import STATES
@@ -26,17 +26,7 @@ def _oour(
     type: Type = "gauge",
     each: int | None = 1,
 ) -> Metric:
-    return Metric(
-        name=name,
-        type=type,
-        help=help,
-        unit=unit,
-        scope=scope,
-        labels=labels,
-        extra=extra,
-        each=each,
-        family="gpu-oour",
-    )
+    return described(scope, labels, name, help, unit, type=type, extra=extra, each=each, family="gpu-oour")
 
 
 def _ours(
@@ -49,9 +39,7 @@ def _ours(
     each: int | None = 1,
     part: str = "analyzer",
 ) -> Metric:
-    kind: Type = "counter" if name.endswith("_total") else "gauge"
-    full = f"vgpuscope_{part}_{name}"
-    return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, extra=extra, each=each)
+    return described(scope, labels, f"vgpuscope_{part}_{name}", help, unit, extra=extra, each=each)
 
 
 # ── GPUs, under gpu-oour's names: means over the window, absent if nothing was measured ──────────────────────────
@@ -284,13 +272,13 @@ AI_COST = _ours(
     "Cost of these tokens by ai.price_input and ai.price_output, in their currency; absent without a price.",
     part="ai",
 )
-AI_SECONDS = Metric(
-    name="vgpuscope_ai_seconds",
+AI_SECONDS = described(
+    "fleet",
+    (),
+    "vgpuscope_ai_seconds",
+    "Duration of a request to the language model.",
+    "seconds",
     type="histogram",
-    help="Duration of a request to the language model.",
-    unit="seconds",
-    scope="fleet",
-    labels=(),
 )
 RECLAIM_NOTICES = _ours(
     "fleet",

@@ -1,8 +1,21 @@
 """Every metric of the cluster exporter: capacity and allocations, as the scheduler and the nodes record them."""
 
+from typing import Unpack
+
 from vgpuscope.catalog import scheduling
 from vgpuscope.catalog.limits import CLUSTER_OMISSIONS
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, loop_restarts, renamed, same
+from vgpuscope.catalog.metric import (
+    Alias,
+    Labels,
+    Metric,
+    MetricOptions,
+    Scope,
+    build_info,
+    described,
+    loop_restarts,
+    renamed,
+    same,
+)
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
@@ -19,10 +32,10 @@ HAMI_HOLDER = renamed(namespace="namespace", node="node", pod="pod", device_uuid
 LEGACY_HOLDER = renamed(podnamespace="namespace", nodename="node", podname="pod", deviceuuid="gpu_uuid")
 
 
-def _native(scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
-    kind = "counter" if name.endswith("_total") else "gauge"
-    full = f"vgpuscope_cluster_{name}"
-    return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)  # type: ignore[arg-type]
+def _native(
+    scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]
+) -> Metric:
+    return described(scope, labels, f"vgpuscope_cluster_{name}", help, unit, *aliases, **more)
 
 
 def _pair(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Alias]:
@@ -59,17 +72,7 @@ def _held(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Al
 
 def _theirs(family: str, name: str, help: str, labels: Labels, *extra: str) -> Metric:
     """A metric of HAMi whose labels hold numbers, so it has no native counterpart."""
-    return Metric(
-        name=name,
-        type="gauge",
-        help=help,
-        unit="bytes",
-        scope="device",
-        labels=labels,
-        family=family,
-        extra=extra,
-        const=ZONE,
-    )
+    return described("device", labels, name, help, "bytes", family=family, extra=extra, const=ZONE)
 
 
 # ── devices ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,32 +173,25 @@ LEGACY_OVERVIEW = _theirs(
     "sharedcontainers",
     "devicememorylimit",
 )
-DEVICE_MEMORY_SHARE = Metric(
-    name="hami_node_gpu_memory_allocated_ratio",
-    type="gauge",
-    help="GPU memory allocated on a certain GPU (0-1)",
-    unit="ratio",
-    scope="device",
-    labels=HAMI_DEVICE,
+DEVICE_MEMORY_SHARE = described(
+    "device",
+    HAMI_DEVICE,
+    "hami_node_gpu_memory_allocated_ratio",
+    "GPU memory allocated on a certain GPU (0-1)",
+    "ratio",
+    Alias(
+        family="hami-legacy",
+        name="nodeGPUMemoryPercentage",
+        labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index"),
+        help="GPU memory allocated on a certain GPU (0-1)",
+        const=ZONE,
+    ),
     family="hami",
     const=ZONE,
-    aliases=(
-        Alias(
-            family="hami-legacy",
-            name="nodeGPUMemoryPercentage",
-            labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index"),
-            help="GPU memory allocated on a certain GPU (0-1)",
-            const=ZONE,
-        ),
-    ),
 )
-MIG_INSTANCE = Metric(
-    name="hami_node_gpu_mig_instance_info",
-    type="gauge",
-    help="A MIG instance that a container holds",
-    unit="",
-    scope="instance",
-    labels=(
+MIG_INSTANCE = described(
+    "instance",
+    (
         ("node", "node"),
         ("device_uuid", "gpu_uuid"),
         ("device_index", "gpu_index"),
@@ -206,18 +202,19 @@ MIG_INSTANCE = Metric(
         ("placement_start", "start"),
         ("placement_size", "size"),
     ),
+    "hami_node_gpu_mig_instance_info",
+    "A MIG instance that a container holds",
+    "",
+    Alias(
+        family="hami-legacy",
+        name="nodeGPUMigInstance",
+        labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", migname="mig_name"),
+        help="GPU sharing mode: a MIG instance in use",
+        const=ZONE,
+        when="mig_name",
+    ),
     family="hami",
     const=ZONE,
-    aliases=(
-        Alias(
-            family="hami-legacy",
-            name="nodeGPUMigInstance",
-            labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", migname="mig_name"),
-            help="GPU sharing mode: a MIG instance in use",
-            const=ZONE,
-            when="mig_name",
-        ),
-    ),
 )
 
 # ── containers ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -301,24 +298,22 @@ QUOTA_LIMIT = _native(
         const=ZONE,
     ),
 )
-HAMI_QUOTA_USED = Metric(
-    name="hami_resource_quota_used",
-    type="gauge",
-    help="Resource quota usage for a certain device; the label limit is 0 when there is none",
-    unit="",
-    scope="quota",
-    labels=renamed(namespace="namespace", quota_name="resource"),
+HAMI_QUOTA_USED = described(
+    "quota",
+    renamed(namespace="namespace", quota_name="resource"),
+    "hami_resource_quota_used",
+    "Resource quota usage for a certain device; the label limit is 0 when there is none",
+    "",
     family="hami",
     extra=("limit",),
     const=ZONE,
 )
-LEGACY_QUOTA_USED = Metric(
-    name="QuotaUsed",
-    type="gauge",
-    help="Resource quota usage for a certain device; the label limit is 0 when there is none",
-    unit="",
-    scope="quota",
-    labels=renamed(quotanamespace="namespace", quotaName="resource"),
+LEGACY_QUOTA_USED = described(
+    "quota",
+    renamed(quotanamespace="namespace", quotaName="resource"),
+    "QuotaUsed",
+    "Resource quota usage for a certain device; the label limit is 0 when there is none",
+    "",
     family="hami-legacy",
     extra=("limit",),
     const=ZONE,
@@ -334,7 +329,7 @@ class CapacityMetrics:
     """The free capacity at one level."""
 
     def __init__(self, scope: Scope, labels: Labels, level: str) -> None:
-        def make(name: str, help: str, unit: str, **more: object) -> Metric:
+        def make(name: str, help: str, unit: str, **more: Unpack[MetricOptions]) -> Metric:
             return _native(scope, labels, f"{level}{name}", help, unit, **more)
 
         self.cards = make("cards", "GPUs registered.", "")

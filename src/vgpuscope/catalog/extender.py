@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from vgpuscope.catalog import scheduling
-from vgpuscope.catalog.metric import Metric, Type, build_info, loop_restarts, same
+from vgpuscope.catalog.metric import Metric, Type, build_info, described, loop_restarts, same
 
 # A filter over 1,000 nodes takes milliseconds, a binding waits for the API server.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -17,33 +17,22 @@ def _measured(metric: Metric) -> Metric:
 
 
 def _own(name: str, type: Type, help: str, *extra: str, unit: str = "", each: int | None = 1) -> Metric:
-    return Metric(
-        name=f"vgpuscope_extender_{name}",
-        type=type,
-        help=help,
-        unit=unit,
-        scope="extender",
-        labels=(),
-        extra=extra,
-        each=each,
-    )
+    return described("extender", (), f"vgpuscope_extender_{name}", help, unit, type=type, extra=extra, each=each)
 
 
 def _watch(name: str, type: Type, help: str, unit: str = "") -> Metric:
-    return Metric(
-        name=f"vgpuscope_extender_{name}", type=type, help=help, unit=unit, scope="extender-kind", labels=KIND
-    )
+    return described("extender-kind", KIND, f"vgpuscope_extender_{name}", help, unit, type=type)
 
 
 # ── under the handbook's names ───────────────────────────────────────────────────────────────────────────────────
 FILTER_SECONDS = _measured(scheduling.FILTER_SECONDS)
-SCORE_SECONDS = Metric(
-    name="hami_scheduler_score_duration_seconds",
+SCORE_SECONDS = described(
+    "extender",
+    (),
+    "hami_scheduler_score_duration_seconds",
+    "Time that a filter request took to rank the nodes that fit; a part of the filter's duration.",
+    "seconds",
     type="histogram",
-    help="Time that a filter request took to rank the nodes that fit; a part of the filter's duration.",
-    unit="seconds",
-    scope="extender",
-    labels=(),
     family="handbook",
     each=_LINES,
 )

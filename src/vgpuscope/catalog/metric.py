@@ -1,6 +1,6 @@
 """The types of the table of metrics."""
 
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -89,6 +89,27 @@ class Metric(Struct, frozen=True, kw_only=True):
             volatile=self.volatile,
             merge=self.merge,
         )
+
+
+class MetricOptions(TypedDict, total=False):
+    """Fields of a metric that most metrics leave at their defaults."""
+
+    type: Type
+    family: str
+    extra: tuple[str, ...]
+    each: int | None
+    merge: Merge
+    volatile: bool
+    when: str
+    const: tuple[tuple[str, str], ...]
+
+
+def described(
+    scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]
+) -> Metric:
+    """A metric whose type is told by its name: a counter ends with _total, anything else is a gauge."""
+    more.setdefault("type", "counter" if name.endswith("_total") else "gauge")
+    return Metric(name=name, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)
 
 
 class ExposedName(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,20 @@
 """Every metric of the node agent."""
 
+from typing import Unpack
+
 from vgpuscope.catalog.limits import NODE_OMISSIONS
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, loop_restarts, renamed, same
+from vgpuscope.catalog.metric import (
+    Alias,
+    Labels,
+    Metric,
+    MetricOptions,
+    Type,
+    build_info,
+    described,
+    loop_restarts,
+    renamed,
+    same,
+)
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.usage import MODES, STATES
@@ -58,40 +71,35 @@ def _dcgm(
     return Alias(family="dcgm", name=name, labels=labels, scale=scale, when=when, help=help, type=type)
 
 
-def _metric(scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
-    kind = "counter" if name.endswith("_total") else "gauge"
-    return Metric(name=name, type=kind, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)  # type: ignore[arg-type]
+def _gpu(name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]) -> Metric:
+    return described("gpu", GPU, f"vgpuscope_gpu_{name}", help, unit, *aliases, **more)
 
 
-def _gpu(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
-    return _metric("gpu", GPU, f"vgpuscope_gpu_{name}", help, unit, *aliases, **more)
-
-
-def _mig(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
-    return _metric("mig", MIG, f"vgpuscope_mig_{name}", help, unit, *aliases, **more)
+def _mig(name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]) -> Metric:
+    return described("mig", MIG, f"vgpuscope_mig_{name}", help, unit, *aliases, **more)
 
 
 # Amounts of containers, pods and vGPUs are added up if a family's labels do not distinguish them.
-def _container(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+def _container(name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]) -> Metric:
     more.setdefault("merge", "sum")
-    return _metric("container", CONTAINER, f"vgpuscope_container_{name}", help, unit, *aliases, **more)
+    return described("container", CONTAINER, f"vgpuscope_container_{name}", help, unit, *aliases, **more)
 
 
 def _pod(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
-    return _metric("pod", POD, f"vgpuscope_pod_{name}", help, unit, *aliases, merge="sum")
+    return described("pod", POD, f"vgpuscope_pod_{name}", help, unit, *aliases, merge="sum")
 
 
-def _vgpu(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+def _vgpu(name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]) -> Metric:
     more.setdefault("merge", "sum")
-    return _metric("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases, **more)
+    return described("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases, **more)
 
 
 def _host(name: str, help: str, unit: str, *, labels: Labels = HOST) -> Metric:
-    return _metric("host", labels, f"vgpuscope_host_{name}", help, unit)
+    return described("host", labels, f"vgpuscope_host_{name}", help, unit)
 
 
-def _node(name: str, help: str, unit: str, **more: object) -> Metric:
-    return _metric("node", NODE, f"vgpuscope_{name}", help, unit, **more)
+def _node(name: str, help: str, unit: str, **more: Unpack[MetricOptions]) -> Metric:
+    return described("node", NODE, f"vgpuscope_{name}", help, unit, **more)
 
 
 def _hami_host(name: str, scale: float, help: str, labels: Labels = HAMI_HOST) -> Alias:
@@ -117,7 +125,7 @@ def _pod_monitor(name: str, scale: float, help: str) -> Alias:
 
 
 # ── GPUs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-GPU_INFO = _metric(
+GPU_INFO = described(
     "gpu",
     same("node", "gpu_uuid", "gpu_index", "model", "serial", "minor", "pci_bus_id", "driver_version"),
     "vgpuscope_gpu_info",
@@ -340,50 +348,46 @@ GPU_XIDS = _gpu(
     extra=("xid", "action", "fatal"),
     each=None,
 )
-GPU_LAST_XID = Metric(
-    name="DCGM_FI_DEV_XID_ERRORS",
-    type="gauge",
-    help="Value of the last XID error encountered.",
-    unit="",
-    scope="gpu",
-    labels=DCGM_DEVICE,
+GPU_LAST_XID = described(
+    "gpu",
+    DCGM_DEVICE,
+    "DCGM_FI_DEV_XID_ERRORS",
+    "Value of the last XID error encountered.",
+    "",
     family="dcgm",
 )
-GPU_TOTAL_ENERGY = Metric(
-    name="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+GPU_TOTAL_ENERGY = described(
+    "gpu",
+    DCGM_DEVICE,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "Total energy consumption since boot (in mJ).",
+    "",
     type="counter",
-    help="Total energy consumption since boot (in mJ).",
-    unit="",
-    scope="gpu",
-    labels=DCGM_DEVICE,
     family="dcgm",
 )
 # HAMi queries the driver with the old call, whose used memory includes reserved memory. All HAMi names for a GPU's
 # memory do the same here; ours and DCGM's show reserved memory separately.
-HOST_MEMORY_USED = Metric(
-    name="hami_host_gpu_memory_used_bytes",
-    type="gauge",
-    help="GPU device memory usage in bytes",
-    unit="bytes",
-    scope="gpu",
-    labels=HAMI_HOST,
+HOST_MEMORY_USED = described(
+    "gpu",
+    HAMI_HOST,
+    "hami_host_gpu_memory_used_bytes",
+    "GPU device memory usage in bytes",
+    "bytes",
+    Alias(
+        family="hami-legacy",
+        name="HostGPUMemoryUsage",
+        labels=LEGACY_HOST,
+        help="GPU device memory usage in bytes",
+        const=ZONE,
+    ),
+    _handbook(
+        "hami_gpu_memory_used_bytes",
+        HANDBOOK_GPU,
+        1,
+        "Memory in use on the physical GPU in bytes, with what the driver reserves, as HAMi's monitor counts it",
+    ),
     family="hami",
     const=ZONE,
-    aliases=(
-        Alias(
-            family="hami-legacy",
-            name="HostGPUMemoryUsage",
-            labels=LEGACY_HOST,
-            help="GPU device memory usage in bytes",
-            const=ZONE,
-        ),
-        _handbook(
-            "hami_gpu_memory_used_bytes",
-            HANDBOOK_GPU,
-            1,
-            "Memory in use on the physical GPU in bytes, with what the driver reserves, as HAMi's monitor counts it",
-        ),
-    ),
 )
 
 
@@ -506,7 +510,7 @@ MIG_METHOD = _mig(
 )
 
 # ── MIG instances ────────────────────────────────────────────────────────────────────────────────────────────────
-MIG_INFO = _metric(
+MIG_INFO = described(
     "mig",
     same("node", "gpu_uuid", "mig_uuid", "mig_index", "profile", "gpu_instance", "compute_instance"),
     "vgpuscope_mig_info",
@@ -735,17 +739,16 @@ VGPU_MEMORY_USED = _vgpu(
     _legacy("vGPU_device_memory_usage_in_bytes", 1, "vGPU device memory usage in bytes"),
 )
 VGPU_MEMORY_LIMIT = _vgpu("memory_limit_bytes", "HAMi's memory limit; absent without a limit.", "bytes")
-HAMI_VGPU_MEMORY_LIMIT = Metric(
-    name="hami_vgpu_memory_limit_bytes",
-    type="gauge",
-    help="vGPU device memory limit in bytes",
-    unit="bytes",
-    scope="vgpu",
-    labels=HAMI_CONTAINER,
+HAMI_VGPU_MEMORY_LIMIT = described(
+    "vgpu",
+    HAMI_CONTAINER,
+    "hami_vgpu_memory_limit_bytes",
+    "vGPU device memory limit in bytes",
+    "bytes",
+    _legacy("vGPU_device_memory_limit_in_bytes", 1, "vGPU device memory limit in bytes, 0 is unlimited"),
     family="hami",
     const=ZONE,
     when="pod",
-    aliases=(_legacy("vGPU_device_memory_limit_in_bytes", 1, "vGPU device memory limit in bytes, 0 is unlimited"),),
     merge="sum",
 )
 VGPU_CONTEXT = _vgpu(
@@ -769,13 +772,12 @@ VGPU_BUFFER = _vgpu(
     _hami("hami_vgpu_memory_buffer_bytes", 1, "Container device memory buffer size in bytes"),
     _legacy("vGPU_device_memory_buffer_size_bytes", 1, "Container device memory buffer size in bytes"),
 )
-VGPU_MEMORY_DESC = Metric(
-    name="Device_memory_desc_of_container",
-    type="gauge",
-    help="Container device memory description (deprecated: its labels hold numbers)",
-    unit="bytes",
-    scope="vgpu",
-    labels=LEGACY_CONTAINER,
+VGPU_MEMORY_DESC = described(
+    "vgpu",
+    LEGACY_CONTAINER,
+    "Device_memory_desc_of_container",
+    "Container device memory description (deprecated: its labels hold numbers)",
+    "bytes",
     family="hami-legacy",
     const=ZONE,
     when="pod",
@@ -803,55 +805,51 @@ VGPU_LAST_KERNEL = _vgpu(
     "seconds",
     merge="max",
 )
-VGPU_LAST_KERNEL_AGE = Metric(
-    name="hami_container_last_kernel_elapsed_seconds",
-    type="gauge",
-    help="Seconds since last kernel execution in container",
-    unit="seconds",
-    scope="vgpu",
-    labels=HAMI_CONTAINER,
+VGPU_LAST_KERNEL_AGE = described(
+    "vgpu",
+    HAMI_CONTAINER,
+    "hami_container_last_kernel_elapsed_seconds",
+    "Seconds since last kernel execution in container",
+    "seconds",
+    _legacy("Device_last_kernel_of_container", 1, "Seconds since last kernel execution in container"),
     family="hami",
     const=ZONE,
     when="pod",
-    aliases=(_legacy("Device_last_kernel_of_container", 1, "Seconds since last kernel execution in container"),),
     merge="min",
 )
-MIG_HOLDING = Metric(
-    name="hami_mig_device_info",
-    type="gauge",
-    help="MIG runtime identity for a container allocation",
-    unit="",
-    scope="holding",
-    labels=(
+MIG_HOLDING = described(
+    "holding",
+    (
         *HAMI_CONTAINER,
         ("mig_uuid", "mig_uuid"),
         ("profile", "profile"),
         ("gpu_instance_id", "gpu_instance"),
         ("compute_instance_id", "compute_instance"),
     ),
+    "hami_mig_device_info",
+    "MIG runtime identity for a container allocation",
+    "",
+    Alias(
+        family="hami-legacy",
+        name="MigInfo",
+        labels=(*LEGACY_CONTAINER, ("instanceid", "gpu_instance")),
+        help="Mig device information for container",
+        const=ZONE,
+    ),
     family="hami",
     const=ZONE,
-    aliases=(
-        Alias(
-            family="hami-legacy",
-            name="MigInfo",
-            labels=(*LEGACY_CONTAINER, ("instanceid", "gpu_instance")),
-            help="Mig device information for container",
-            const=ZONE,
-        ),
-    ),
 )
 
 # ── sources and the agent itself ─────────────────────────────────────────────────────────────────────────────────
-SOURCE_UP = _metric("source", SOURCE, "vgpuscope_source_up", "1 if the last read of the source succeeded.", "")
-SOURCE_ABSENT = _metric(
+SOURCE_UP = described("source", SOURCE, "vgpuscope_source_up", "1 if the last read of the source succeeded.", "")
+SOURCE_ABSENT = described(
     "source",
     SOURCE,
     "vgpuscope_source_absent",
     "1 if the source does not exist on this node, which is not a fault.",
     "",
 )
-SOURCE_ERROR = _metric(
+SOURCE_ERROR = described(
     "source",
     SOURCE,
     "vgpuscope_source_error_info",
@@ -859,10 +857,10 @@ SOURCE_ERROR = _metric(
     "",
     extra=("code",),
 )
-SOURCE_READ_SECONDS = _metric(
+SOURCE_READ_SECONDS = described(
     "source", SOURCE, "vgpuscope_source_read_seconds", "How long the last read of the source took.", "seconds"
 )
-SOURCE_AGE_SECONDS = _metric(
+SOURCE_AGE_SECONDS = described(
     "source", SOURCE, "vgpuscope_source_age_seconds", "Age of the last successful read of the source.", "seconds"
 )
 BUILD_INFO = build_info("node")
@@ -919,9 +917,9 @@ SCALED = _node(
 ENDED = _node("containers_ended_total", "Containers whose series were removed because the container ended.", "")
 ERRORS = _node("errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None)
 LOOP_RESTARTS = loop_restarts("node")
-PROCESS_CPU = _metric("node", (), "process_cpu_seconds_total", "CPU time of the agent.", "seconds")
-PROCESS_RSS = _metric("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
-PROCESS_FDS = _metric("node", (), "process_open_fds", "Open file descriptors of the agent.", "")
-PROCESS_START = _metric("node", (), "process_start_time_seconds", "When the agent was started.", "seconds")
+PROCESS_CPU = described("node", (), "process_cpu_seconds_total", "CPU time of the agent.", "seconds")
+PROCESS_RSS = described("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
+PROCESS_FDS = described("node", (), "process_open_fds", "Open file descriptors of the agent.", "")
+PROCESS_START = described("node", (), "process_start_time_seconds", "When the agent was started.", "seconds")
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,6 +1,6 @@
 """Every metric of the device plugin."""
 
-from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, renamed, same
+from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, described, loop_restarts, renamed, same
 
 # Seconds. Most allocations take two requests to the API server.
 ALLOCATE_BOUNDS: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -19,14 +19,13 @@ def _native(
     *extra: str,
     each: int | None = 1,
 ) -> Metric:
-    full = f"vgpuscope_plugin_{name}"
-    return Metric(name=full, type=type, help=help, unit="", scope=scope, labels=labels, extra=extra, each=each)
+    return described(scope, labels, f"vgpuscope_plugin_{name}", help, "", type=type, extra=extra, each=each)
 
 
 def _handbook(scope: Scope, labels: Labels, name: str, type: Type, help: str, *, unit: str = "") -> Metric:
     each = _LINES if type == "histogram" else 1
     full = f"hami_device_plugin_{name}"
-    return Metric(name=full, type=type, help=help, unit=unit, scope=scope, labels=labels, family="handbook", each=each)
+    return described(scope, labels, full, help, unit, type=type, family="handbook", each=each)
 
 
 # ── under the handbook's names ───────────────────────────────────────────────────────────────────────────────────

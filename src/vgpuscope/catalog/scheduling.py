@@ -1,6 +1,6 @@
 """Metrics of the cluster exporter about scheduling, as observed from outside, and about pods that wait."""
 
-from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, same
+from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, described, same
 from vgpuscope.model.scheduling import BOUNDS, STEPS
 
 SCHEDULER = same("scheduler")
@@ -11,22 +11,13 @@ _LINES = len(BOUNDS) + 3  # series of a histogram: a bucket for each bound and f
 def _native(
     scope: Scope, labels: Labels, name: str, type: Type, help: str, *extra: str, each: int | None = None, unit: str = ""
 ) -> Metric:
-    full = f"vgpuscope_cluster_{name}"
-    return Metric(
-        name=full,
-        type=type,
-        help=help,
-        unit=unit,
-        scope=scope,
-        labels=labels,
-        extra=extra,
-        each=1 if not extra else each,
-    )
+    full, series = f"vgpuscope_cluster_{name}", each if extra else 1
+    return described(scope, labels, full, help, unit, type=type, extra=extra, each=series)
 
 
 def _handbook(name: str, type: Type, help: str, unit: str = "") -> Metric:
     each = _LINES if type == "histogram" else 1
-    return Metric(name=name, type=type, help=help, unit=unit, scope="cluster", labels=(), family="handbook", each=each)
+    return described("cluster", (), name, help, unit, type=type, family="handbook", each=each)
 
 
 # ── under the handbook's names, for all schedulers together; vgpuscope extender has the same names ──────────────
