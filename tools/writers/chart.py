@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from tools.writers.chart_values import Values
+from tools.writers.setting_row import SettingRow
 
 Schema = dict[str, Any]
 
@@ -49,31 +50,6 @@ _BOUNDS = (
     ("min_length", "minLength"),
     ("pattern", "pattern"),
 )
-
-
-class SettingRow(Protocol):
-    """One setting, as the table of settings describes it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def section(self) -> str: ...
-    @property
-    def env(self) -> str: ...
-    @property
-    def aliases(self) -> tuple[str, ...]: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def form(self) -> str | None: ...
-    @property
-    def choices(self) -> tuple[str, ...]: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def secret(self) -> bool: ...
-    @property
-    def type(self) -> Any: ...
 
 
 def chart_file(version: str) -> str:
