@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from vgpuscope.model.decision import telling
 from vgpuscope.model.fit import FitReport, Remedy
-from vgpuscope.model.placement import DecidedGpu, DecisionOutcome, Verb
-from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+from vgpuscope.model.placement import DecidedGpu, DecisionHead
+from vgpuscope.model.quantity import Seconds
 
 IdleState: TypeAlias = Literal["absent", "ok", "stale", "down"]  # whether an analyzer says which workloads are idle
 
@@ -38,16 +38,9 @@ class DecidedNode(Struct, frozen=True, kw_only=True, gc=False):
     message_zh: str = ""  # the message in Chinese; "": there is only English, such as an answer of the API server
 
 
-class DecisionBody(Struct, frozen=True, kw_only=True):
+class DecisionBody(DecisionHead, frozen=True, kw_only=True):
     """One decision of the extender."""
 
-    id: str
-    at: UnixTime
-    verb: Verb
-    namespace: str
-    pod: str
-    pod_uid: PodUID
-    outcome: DecisionOutcome
     node: str  # "": none
     devices: tuple[DecidedGpu, ...]
     score: float | None

@@ -117,8 +117,8 @@ class DecidedGpu(Struct, frozen=True, kw_only=True, gc=False):
     cores: int
 
 
-class DecisionFacts(Struct, frozen=True, kw_only=True):
-    """A decision without its verdicts on nodes."""
+class DecisionHead(Struct, frozen=True, kw_only=True):
+    """Which decision it is, about which pod, and how it ended."""
 
     id: str
     at: UnixTime
@@ -127,6 +127,11 @@ class DecisionFacts(Struct, frozen=True, kw_only=True):
     pod: str
     pod_uid: PodUID
     outcome: DecisionOutcome
+
+
+class DecisionFacts(DecisionHead, frozen=True, kw_only=True):
+    """A decision without its verdicts on nodes."""
+
     node: str = ""
     devices: tuple[DecidedGpu, ...] = ()
     score: float | None = None
