@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { choiceOf, chosen, counted } from "../src/parts/rows";
+import { choiceOf, chosen, counted, toggled } from "../src/parts/rows";
 
 interface Row {
   readonly name: string;
@@ -52,4 +52,9 @@ describe("rows of a table", () => {
       ["b", 1],
     ]);
   });
+});
+
+it("adds a value that is switched on, and removes one that is switched off", () => {
+  expect(toggled(new Set(["a"]), "b", true)).toEqual(["a", "b"]);
+  expect(toggled(["a", "b"], "a", false)).toEqual(["b"]);
 });

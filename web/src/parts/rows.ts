@@ -28,6 +28,10 @@ export function choiceOf(query: URLSearchParams, columns: readonly { key: string
   return { search: query.get("q") ?? "", filters, sort: known.has(asked.replace(/^-/, "")) ? asked : sort };
 }
 
+/** The values with one more, or without it. */
+export const toggled = (values: Iterable<string>, value: string, on: boolean): string[] =>
+  on ? [...values, value] : [...values].filter((one) => one !== value);
+
 export const filterName = (key: string): string => PREFIX + key;
 
 /** The rows that match, in order. Rows without a value come last, in either direction. */

@@ -12,7 +12,7 @@ import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { markMore } from "./more";
 import { current } from "./partnote";
-import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable } from "./rows";
+import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable, toggled } from "./rows";
 import { reused, type Part as Stretch, visible } from "./visible";
 
 export interface Column<R> extends Readable<R> {
@@ -284,9 +284,7 @@ function Choices<R>({ column, rows, wanted, set }: ChoicesProps<R>) {
           <input
             type="checkbox"
             checked={wanted.has(value)}
-            onChange={(event) =>
-              set(event.currentTarget.checked ? [...wanted, value] : [...wanted].filter((one) => one !== value))
-            }
+            onChange={(event) => set(toggled(wanted, value, event.currentTarget.checked))}
           />
           <span class="grow">{column.filter!(value) || t("value.none")}</span>
           <span class="muted num">{number(count)}</span>
@@ -320,11 +318,7 @@ function Columns<R>({
               <input
                 type="checkbox"
                 checked={!hidden.includes(column.key)}
-                onChange={(event) =>
-                  hide(
-                    event.currentTarget.checked ? hidden.filter((one) => one !== column.key) : [...hidden, column.key],
-                  )
-                }
+                onChange={(event) => hide(toggled(hidden, column.key, !event.currentTarget.checked))}
               />
               {t(column.title)}
             </label>

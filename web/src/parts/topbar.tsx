@@ -10,6 +10,7 @@ import { t } from "../words";
 import { duration, shortMoment } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
+import { toggled } from "./rows";
 import { SearchEverywhere } from "./searcheverywhere";
 import { UserMenu } from "./usermenu";
 
@@ -141,9 +142,7 @@ function ScopeChoices({ wanted }: { wanted: readonly string[] }) {
           <input
             type="checkbox"
             checked={wanted.includes(name)}
-            onChange={(event) =>
-              setScope(event.currentTarget.checked ? [...wanted, name] : wanted.filter((one) => one !== name))
-            }
+            onChange={(event) => setScope(toggled(wanted, name, event.currentTarget.checked))}
           />
           {name}
         </label>
