@@ -3,13 +3,13 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.native import build
 from tests.native.scenario import FUNCTION_NOT_FOUND, GIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Scenario, gpu_uuid
+from tests.sources.node.wall import WallClock
 from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.sources.node.nvml.driver import Nvml
 
@@ -17,19 +17,6 @@ A, B = gpu_uuid(0), gpu_uuid(1)
 ENGINE, SM, OCCUPANCY, TENSOR, DRAM, FP64, FP32, FP16 = 1, 2, 3, 5, 10, 11, 12, 13
 PCIE_TX, PCIE_RX, NVLINK_RX, NVLINK_TX = 20, 21, 60, 61
 MIB = 1024 * 1024
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="session")
-def lib():
-    return build.preload(build.library_or_skip())
 
 
 @pytest.fixture
@@ -40,20 +27,7 @@ def node(lib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def nvml(node: Scenario, clock: Clock) -> Iterator[Nvml]:
-    source = Nvml(clock=clock)
-    yield source
-    node.heal().write()
-    source.close()
-
-
-@pytest.fixture
-def rounds(nvml: Nvml, clock: Clock) -> Callable[..., ActivityReading]:
+def rounds(nvml: Nvml, clock: WallClock) -> Callable[..., ActivityReading]:
     """The profiling values after some rounds, each a second after the one before."""
 
     def taken(count: int = 2) -> ActivityReading:

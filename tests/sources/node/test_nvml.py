@@ -29,37 +29,14 @@ from tests.native.scenario import (
     gpu_uuid,
     mig_uuid,
 )
+from tests.sources.node.wall import NOW, WallClock
 from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung
 from vgpuscope.sources.node.nvml.calls import Counter, Garbage
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.sources.node.nvml.gpu import read_gpu
 
-NOW = 1_800_000_000.0
 US = int(NOW * 1e6)
-
-
-class Clock:
-    """Wall time that moves when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-    def forward(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture(scope="session")
-def lib():
-    return build.preload(build.library_or_skip())
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -67,14 +44,6 @@ def node(lib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     scenario = Scenario(tmp_path / "nvml").gpu(0).gpu(1)
     monkeypatch.setenv("FAKENVML_STATE", str(scenario.path))
     return scenario
-
-
-@pytest.fixture
-def nvml(node: Scenario, clock: Clock) -> Iterator[Nvml]:
-    source = Nvml(clock=clock)
-    yield source
-    node.heal().write()
-    source.close()
 
 
 @pytest.fixture
@@ -107,7 +76,7 @@ def errors(reading: DeviceReading) -> tuple[object, ...]:
     return gpu.ecc_corrected, gpu.ecc_uncorrected, gpu.remapped_uncorrected, gpu.power_limit
 
 
-def every_second(nvml: Nvml, clock: Clock, seconds: int) -> list[tuple[object, ...]]:
+def every_second(nvml: Nvml, clock: WallClock, seconds: int) -> list[tuple[object, ...]]:
     seen = []
     for _ in range(seconds):
         seen.append(errors(nvml.read()))
