@@ -9,6 +9,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -179,7 +180,11 @@ def test_gpus_of_claims_shared_claims_and_admin_access(cluster, root, tmp_path):
         agree(here, all_nodes, holders=3)
 
 
-def test_a_container_has_the_devices_of_its_own_request(cluster, root, tmp_path):
+@contextmanager
+def two_requests(
+    cluster: ControlPlane, root: NodeRoot, tmp_path: Path, **containers: str
+) -> Iterator[tuple[RunningAgent, str, str]]:
+    """A pod whose claim has two requests: the agent, and the GPU of each request."""
     uuids = four_gpus(cluster)
     for slot, one in enumerate(uuids):
         root.nvml.gpu(slot, uuid=one)
@@ -189,42 +194,22 @@ def test_a_container_has_the_devices_of_its_own_request(cluster, root, tmp_path)
     requests.append({**copy.deepcopy(requests[0]), "name": "second"})
     cluster.create(both)
     with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
-        schedule(cluster, user("a", main="both/gpu", side="both/second"))
+        schedule(cluster, user("a", **containers))
         agree(here, all_nodes, holders=2)
         claim = cluster.get("resourceclaims", "both", namespace="ml")
         results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
         uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
-        comes_to_show(
-            here,
-            {
-                ("a", "main", uuid_of[results["gpu"]], "exclusive"),
-                ("a", "side", uuid_of[results["second"]], "exclusive"),
-            },
-        )
+        yield here, uuid_of[results["gpu"]], uuid_of[results["second"]]
+
+
+def test_a_container_has_the_devices_of_its_own_request(cluster, root, tmp_path):
+    with two_requests(cluster, root, tmp_path, main="both/gpu", side="both/second") as (here, first, second):
+        comes_to_show(here, {("a", "main", first, "exclusive"), ("a", "side", second, "exclusive")})
 
 
 def test_a_device_of_a_request_that_no_container_uses_is_the_pods(cluster, root, tmp_path):
-    uuids = four_gpus(cluster)
-    for slot, one in enumerate(uuids):
-        root.nvml.gpu(slot, uuid=one)
-    gpu_class(cluster)
-    both = wanting("both")
-    requests = both["spec"]["devices"]["requests"]
-    requests.append({**copy.deepcopy(requests[0]), "name": "second"})
-    cluster.create(both)
-    with exporter(cluster.kubeconfig, tmp_path) as all_nodes, agent(cluster, root) as here:
-        schedule(cluster, user("a", main="both/gpu"))
-        agree(here, all_nodes, holders=2)
-        claim = cluster.get("resourceclaims", "both", namespace="ml")
-        results = {one["request"]: one["device"] for one in claim["status"]["allocation"]["devices"]["results"]}
-        uuid_of = {f"gpu-{number}": one for number, one in enumerate(uuids)}
-        comes_to_show(
-            here,
-            {
-                ("a", "main", uuid_of[results["gpu"]], "exclusive"),
-                ("a", "", uuid_of[results["second"]], "exclusive"),
-            },
-        )
+    with two_requests(cluster, root, tmp_path, main="both/gpu") as (here, first, second):
+        comes_to_show(here, {("a", "main", first, "exclusive"), ("a", "", second, "exclusive")})
 
 
 def test_a_gpu_requested_as_an_extended_resource_and_allocated_by_a_claim(cluster, root, tmp_path):

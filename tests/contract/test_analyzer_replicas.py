@@ -71,18 +71,24 @@ async def leaders(*replicas):
     return [one for one in replicas if (await one.json("/health"))["leader"]]
 
 
-async def test_one_leads_and_when_it_is_killed_the_other_goes_on(postgres):
+@contextlib.asynccontextmanager
+async def two_replicas(postgres):
+    """The replica that leads, and the other one."""
     async with (
         SpoilingServer(fleet(now=time.time())) as prometheus,
         replica(store=postgres.url, prometheus=prometheus.url) as one,
         replica(store=postgres.url, prometheus=prometheus.url) as other,
     ):
         (leader,) = await until(lambda: leaders(one, other))
-        follower = other if leader is one else one
+        yield leader, other if leader is one else one
+
+
+async def test_one_leads_and_when_it_is_killed_the_other_goes_on(postgres):
+    async with two_replicas(postgres) as (leader, follower):
         rows = await until(lambda: follower.json("/results"))
         assert {row["gpu_id"] for row in rows} == {uuid(0), uuid(1)}
         assert (await follower.client.post("/analyze")).json()["error"]["code"] == "NOT_LEADER"
-        assert await leaders(one, other) == [leader]
+        assert await leaders(leader, follower) == [leader]
         leader.process.kill()
         await until(lambda: leaders(follower))
         before = (await follower.json("/health"))["last_success"]
@@ -93,17 +99,11 @@ async def test_one_leads_and_when_it_is_killed_the_other_goes_on(postgres):
         await until(goes_on)
         times = [point["time"] for point in await follower.json(f"/api/v1/history?gpu_id={uuid(0)}")]
         assert times == sorted(set(times))
-        assert all("pass#word" not in line and "pass%23word" not in line for line in (*one.log, *other.log))
+        assert all("pass#word" not in line and "pass%23word" not in line for line in (*leader.log, *follower.log))
 
 
 async def test_who_leaves_gives_the_lease_to_the_other_at_once(postgres):
-    async with (
-        SpoilingServer(fleet(now=time.time())) as prometheus,
-        replica(store=postgres.url, prometheus=prometheus.url) as one,
-        replica(store=postgres.url, prometheus=prometheus.url) as other,
-    ):
-        (leader,) = await until(lambda: leaders(one, other))
-        follower = other if leader is one else one
+    async with two_replicas(postgres) as (leader, follower):
         holder = postgres.say("SELECT holder FROM history_lease")
         leader.process.terminate()
         assert await leader.process.wait() == 0

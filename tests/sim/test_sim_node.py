@@ -113,13 +113,18 @@ def test_every_hami_pod_that_works_has_one_region_and_the_decoder_agrees_with_it
             assert sum(s.devices[at].total for s in region.live_slots()) == sum(p.memory[gpu] for p in life.running())
 
 
+def region_of(n, job):
+    """The life of a job's pod, and its region as the decoder reads it."""
+    life = next(life for life in n.world.lives.values() if life.job.name == job)
+    reading = Regions(str(n.hook_path / "containers")).read()
+    return life, next(c.region for c in reading.containers if c.pod_uid == life.uid)
+
+
 def test_a_killed_worker_stays_in_its_region_until_another_attaches(node):
     n = node(HAMI)
     left_behind = []
     for _ in ticks(n, 70):
-        life = next(life for life in n.world.lives.values() if life.job.name == "train-bert-0")
-        reading = Regions(str(n.hook_path / "containers")).read()
-        region = next(c.region for c in reading.containers if c.pod_uid == life.uid)
+        life, region = region_of(n, "train-bert-0")
         left_behind.append(len(region.live_slots()) - len(life.running()))
     assert set(left_behind) == {0, 1}
     assert left_behind[-1] == 0
@@ -129,9 +134,7 @@ def test_a_watcher_is_sometimes_met_between_zeroing_and_refilling(node):
     n = node(HAMI)
     zero = []
     for _ in ticks(n, 30):
-        life = next(life for life in n.world.lives.values() if life.job.name == "sweep-unlimited")
-        reading = Regions(str(n.hook_path / "containers")).read()
-        region = next(c.region for c in reading.containers if c.pod_uid == life.uid)
+        _, region = region_of(n, "sweep-unlimited")
         zero.append(all(s.devices[0].driver_used == 0 for s in region.live_slots()))
     assert 0 < sum(zero) < len(zero) / 3
 

@@ -8,12 +8,12 @@ import pytest
 from tests.logic.node.builders import A, B, instance, make_gpu, readings
 from tests.native.scenario import GIB, gpu_uuid
 from tests.services.agent.noderoot import NodeRoot
+from tests.services.agent.sampling import bare_sampler
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.limits import UNSEEN_DEVICES
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.logic.node.snapshot import NodeTracker
-from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition.page import Renderer
@@ -71,15 +71,7 @@ def test_a_region_that_names_16_new_devices_in_each_of_40_samples_adds_no_series
 def test_without_a_driver_a_region_adds_series_for_a_limited_number_of_devices(tmp_path):
     (tmp_path / "proc").mkdir()
     region = region_file(tmp_path / "containers" / "uid-a_main")
-    sampler = Sampler(
-        node="n1",
-        families=["native"],
-        containers_dir=str(tmp_path / "containers"),
-        proc_root=str(tmp_path / "proc"),
-        window=60.0,
-        driver_deadline=1.0,
-        sleep=lambda _: None,
-    )
+    sampler = bare_sampler(tmp_path)
     seen = set()
     for number in range(SAMPLES):
         rename(region, sixteen(number))

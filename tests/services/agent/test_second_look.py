@@ -8,8 +8,8 @@ import random
 
 import pytest
 
+from tests.services.agent.sampling import bare_sampler
 from vgpuscope.services.agent import sampler as agent_sampler
-from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
@@ -48,15 +48,7 @@ def follow(tmp_path, monkeypatch):
 
     def run(container, seconds):
         (tmp_path / "proc").mkdir()
-        sampler = Sampler(
-            node="n1",
-            families=["native"],
-            containers_dir=str(tmp_path / "containers"),
-            proc_root=str(tmp_path / "proc"),
-            window=60.0,
-            driver_deadline=1.0,
-            sleep=container.sleep,
-        )
+        sampler = bare_sampler(tmp_path, sleep=container.sleep)
         shown = []
         for second in range(seconds):
             container.advance(second - container.now)

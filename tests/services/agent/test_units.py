@@ -9,6 +9,7 @@ import pytest
 from tests.fuzz import survives
 from tests.logic.node.builders import GIB, A, grant, make_gpu, owner, pod, process, sample, share
 from tests.paths import TESTS
+from tests.services.agent.sampling import bare_sampler
 from vgpuscope.catalog import node as catalog
 from vgpuscope.config import AgentConfig
 from vgpuscope.formats.hami.region import decode, identify
@@ -18,7 +19,6 @@ from vgpuscope.model.region import ContainerRegion
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import SUMMARY
 from vgpuscope.services.agent.process import Agent
-from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import RegionFile
 from vgpuscope.sources.node import regions as region_files
 from vgpuscope.views.exposition.page import Renderer
@@ -38,16 +38,7 @@ def root(tmp_path):
 
 
 def sampler_of(root, **more):
-    return Sampler(
-        node="n1",
-        families=["native"],
-        containers_dir=str(root / "containers"),
-        proc_root=str(root / "proc"),
-        window=60.0,
-        driver_deadline=SOON,
-        sleep=lambda _: None,
-        **more,
-    )
+    return bare_sampler(root, driver_deadline=SOON, **more)
 
 
 def config(root, **more):

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.services.analyzer import lives
 from tests.services.analyzer.lives import LIVE, PODS, WINDOW, Killed, Lease, Life, begun, live
 from vgpuscope.config.notify import ChannelConfig, NotifyConfig
 from vgpuscope.logic.notices import links
@@ -141,29 +142,18 @@ ACTIONS = st.one_of(
     st.tuples(st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both"]), st.just("")),
     st.tuples(st.just("kill"), st.integers(0, 12)),
 )
-VERDICTS = {"idle": "idle", "busy": "in_use", "unknown": "unknown"}
 
 
 async def act(life: ToldLife, what: str, of) -> None:
-    if what in VERDICTS:
-        life.verdicts[of] = VERDICTS[what]
-    elif what == "reborn":
-        life.births[of] += 1
-    elif what in {"refuses", "ok", "lost"}:
+    if what in {"refuses", "ok", "lost"}:
         life.service = what
-    elif what in {"down", "up"}:
-        life.fuse.down = what == "down"
-    elif what == "kill":
-        life.fuse.left = of
-    elif what in {"swap", "both"}:
-        for _, one in life.replicas:
-            one.leads = True if what == "both" else not one.leads
-    elif what == "window":
-        await life.window()
-        await life.deliver()
-    else:
+    elif what in {"keep", "snooze", "release"}:
         pod, replica = of
         await life.answer(what, pod, replica)
+    else:
+        await lives.act(life, what, of)
+        if what == "window":
+            await life.deliver()
 
 
 def check(life: ToldLife, before: int, answered: dict[str, str]) -> None:

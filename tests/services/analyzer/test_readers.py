@@ -165,15 +165,21 @@ async def test_no_parameter_may_have_a_nul():
 # ── saving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_analyses_go_on_while_one_is_being_saved(monkeypatch):
-    store, gate = SharedHistory(), asyncio.Event()
-    save = store.save
+def gated_save(monkeypatch, store):
+    """Nothing is saved before the event that is returned is set."""
+    gate, save = asyncio.Event(), store.save
 
     async def slow(analysis, *, current=False):
         await gate.wait()
         await save(analysis, current=current)
 
     monkeypatch.setattr(store, "save", slow)
+    return gate
+
+
+async def test_analyses_go_on_while_one_is_being_saved(monkeypatch):
+    store = SharedHistory()
+    gate = gated_save(monkeypatch, store)
     async with running(history=store, **HOURLY) as analyzer:
         await until(lambda: analyzer.analyzer.state().tally.analyses == 1)
         for number in range(2, 5):
@@ -187,14 +193,8 @@ async def test_analyses_go_on_while_one_is_being_saved(monkeypatch):
 
 
 async def test_what_was_analysed_last_is_saved_when_the_process_ends(monkeypatch):
-    store, gate = SharedHistory(), asyncio.Event()
-    save = store.save
-
-    async def slow(analysis, *, current=False):
-        await gate.wait()
-        await save(analysis, current=current)
-
-    monkeypatch.setattr(store, "save", slow)
+    store = SharedHistory()
+    gated_save(monkeypatch, store)
     async with running(history=store, **HOURLY) as analyzer:
         await until(lambda: analyzer.analyzer._saving.outbox.waiting == 1)
         monkeypatch.undo()

@@ -68,6 +68,15 @@ class Cluster:
             self.take_back(key)
             self.write(key, "bind", "failed", found.node, ())
 
+    def step(self, verb, key, count, memory, cores):
+        """One step of a history."""
+        if verb == "filter":
+            self.filter(key, count, memory, cores)
+        elif verb == "bind":
+            self.bind(key)
+        else:
+            self.fail(key)
+
     def hold(self, key, asked, found):
         self.assigned[key] = found
         self.state.assume(asked, found)
@@ -147,13 +156,8 @@ def replay(log):
 @settings(deadline=None)
 def test_replaying_any_decision_log_gives_the_ledger_of_the_cluster_exporter(history):
     world = Cluster()
-    for verb, key, count, memory, cores in history:
-        if verb == "filter":
-            world.filter(key, count, memory, cores)
-        elif verb == "bind":
-            world.bind(key)
-        else:
-            world.fail(key)
+    for step in history:
+        world.step(*step)
         assert replay(world.log) == world.ledger()
 
 
@@ -161,13 +165,8 @@ def test_replaying_any_decision_log_gives_the_ledger_of_the_cluster_exporter(his
 @settings(deadline=None)
 def test_no_replayed_log_allocates_more_than_a_gpu_has(history):
     world = Cluster()
-    for verb, key, count, memory, cores in history:
-        if verb == "filter":
-            world.filter(key, count, memory, cores)
-        elif verb == "bind":
-            world.bind(key)
-        else:
-            world.fail(key)
+    for step in history:
+        world.step(*step)
     limits = {device.id: device for one in NODES for device in one.devices}
     totals: dict[str, list[int]] = {}
     for _, _, uuid, memory, cores in replay(world.log):

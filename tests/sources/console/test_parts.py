@@ -39,6 +39,16 @@ def reader(source, **more):
     return PartReader("cluster", source.fetch, clock=clock, wall=clock, **more)
 
 
+async def slow_first_read(source, part, seconds):
+    """What a read gives that takes so long."""
+    source.let_go.clear()
+    asked = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(seconds)
+    source.let_go.set()
+    return await asked
+
+
 async def test_many_callers_at_once_cost_one_fetch(source):
     source.let_go.clear()
     part = reader(source)
@@ -130,12 +140,7 @@ async def test_a_value_that_is_too_old_is_not_shown(source):
 
 async def test_a_slow_part_is_fetched_for_a_fortieth_of_the_time_at_most(source):
     part = reader(source, kept=5.0, deadline=60.0)
-    source.let_go.clear()
-    waiting = asyncio.create_task(part.read())
-    await asyncio.sleep(0)
-    forward(2)
-    source.let_go.set()
-    await waiting
+    await slow_first_read(source, part, 2)
     forward(70)
     await part.read()
     assert source.fetches == 1
@@ -149,12 +154,7 @@ async def test_a_part_is_fetched_for_its_share_of_the_time_but_at_least_every_fi
     source, share, seconds, pause
 ):
     part = reader(source, kept=5.0, deadline=60.0, share=share)
-    source.let_go.clear()
-    waiting = asyncio.create_task(part.read())
-    await asyncio.sleep(0)
-    forward(seconds)
-    source.let_go.set()
-    await waiting
+    await slow_first_read(source, part, seconds)
     forward(pause - 1)
     await part.read()
     assert source.fetches == 1
@@ -187,12 +187,7 @@ async def test_a_part_that_is_not_configured_is_absent_and_says_how_to_configure
 
 async def test_a_part_that_is_known_to_be_slow_is_not_waited_for_while_its_value_is_good(source):
     part = reader(source, kept=5.0, deadline=60.0)
-    source.let_go.clear()
-    waiting = asyncio.create_task(part.read())
-    await asyncio.sleep(0)
-    forward(8)
-    source.let_go.set()
-    before = await waiting
+    before = await slow_first_read(source, part, 8)
     source.let_go.clear()
     forward(400)
     assert await part.read() == before  # fetched again meanwhile, and nobody waited
@@ -208,12 +203,7 @@ async def test_a_part_that_is_known_to_be_slow_is_not_waited_for_while_its_value
 
 async def test_a_slow_part_is_late_if_it_takes_longer_than_it_did(source):
     part = reader(source, kept=5.0, deadline=3.0)
-    source.let_go.clear()
-    waiting = asyncio.create_task(part.read())
-    await asyncio.sleep(0)
-    forward(8)
-    source.let_go.set()
-    await waiting
+    await slow_first_read(source, part, 8)
     await asyncio.sleep(0)
     source.let_go.clear()
     forward(400)
@@ -230,13 +220,8 @@ async def test_a_slow_part_is_late_if_it_takes_longer_than_it_did(source):
 
 async def slow(source, *, seconds, **more):
     """A part that was fetched once, and took so long."""
-    source.let_go.clear()
     part = reader(source, share=100.0, rhythm=lambda: 300.0, deadline=60.0, longest=120.0, **more)
-    asked = asyncio.create_task(part.read())
-    await asyncio.sleep(0)
-    forward(seconds)
-    source.let_go.set()
-    await asked
+    await slow_first_read(source, part, seconds)
     return part
 
 

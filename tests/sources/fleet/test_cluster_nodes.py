@@ -1,6 +1,5 @@
 """Nodes of the cluster, from a cluster exporter that may be starting or down."""
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 
@@ -8,6 +7,7 @@ import msgspec
 import pytest
 
 from tests.logic.console.clusters import GIB, device, holder, node
+from tests.sources.fleet.answering import answering
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
@@ -22,23 +22,19 @@ class Exporter:
         self.missing, self.status, self.asked = [], 200, []
         self.nodes = msgspec.json.encode(LEDGERS)
 
-    async def talk(self, reader, writer):
-        path = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
+    def answer(self, request):
+        path = request.split()[1]
         self.asked.append(path)
         status, body = self.status, self.nodes
         if path == "/readyz":
             status = 503 if self.missing else 200
             body = json.dumps({"ready": not self.missing, "missing": self.missing}).encode()
-        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+        return status, "", body
 
 
 @asynccontextmanager
 async def asking(exporter, **options):
-    server = await asyncio.start_server(exporter.talk, "127.0.0.1", 0)
-    async with server, ClusterNodes(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", **options) as nodes:
+    async with answering(exporter.answer) as address, ClusterNodes(address, **options) as nodes:
         yield nodes
 
 

@@ -1,11 +1,11 @@
 """Owners of pods, from a cluster exporter that may have nothing new, or be down."""
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.sources.fleet.answering import answering
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.fleet.owners import Owners
 
@@ -18,23 +18,16 @@ class Cluster:
         self.asked = []
         self.address = ""
 
-    async def talk(self, reader, writer):
-        request = (await reader.readuntil(b"\r\n\r\n")).decode()
+    def answer(self, request):
         self.asked.append(request)
         known = self.tag and f"if-none-match: {self.tag}".lower() in request.lower()
         status, body = (304, b"") if known else (self.status, json.dumps(self.said).encode())
-        tag = f"etag: {self.tag}\r\n" if self.tag else ""
-        head = f"HTTP/1.1 {status} X\r\n{tag}content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+        return status, f"etag: {self.tag}\r\n" if self.tag else "", body
 
 
 @asynccontextmanager
 async def asking(cluster, **options):
-    server = await asyncio.start_server(cluster.talk, "127.0.0.1", 0)
-    async with server, Owners(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", **options) as owners:
+    async with answering(cluster.answer) as address, Owners(address, **options) as owners:
         yield owners
 
 
