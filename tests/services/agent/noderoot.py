@@ -34,12 +34,19 @@ MIB = 1 << 20
 WITHIN = 120.0  # seconds: how long a condition may take on a busy machine
 _QUIET = ("--podresources-socket", "none")
 _PATIENT = """
-import sys
-from vgpuscope.services.agent import host, profiling, sampler
-host._DEADLINE = sampler._REGIONS_DEADLINE = profiling.Profiling.__init__.__kwdefaults__["patience"] = 60.0
-from vgpuscope.cli import main
-sys.exit(main(sys.argv[1:]))
-"""  # the program, but its one sample has everything also on a busy machine
+import argparse, sys
+from vgpuscope.commands.agent import COMMAND
+from vgpuscope.commands.setting_flags import loaded, settings_file
+from vgpuscope.services.agent import process
+from vgpuscope.services.agent.waits import SampleWaits
+
+parser = argparse.ArgumentParser()
+COMMAND.arguments(parser)
+args = parser.parse_args(sys.argv[2:])
+config = loaded(args, sections=("agent", "log", "logging")).config
+waits = SampleWaits(regions=60.0, profiling=60.0, host=60.0)
+sys.exit(process.run(config, once=args.once, file=settings_file(args), waits=waits))
+"""  # `vgpuscope agent`, but its one sample has everything also on a busy machine
 
 
 def container_id(pod: str, container: str) -> str:

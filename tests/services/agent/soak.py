@@ -30,9 +30,9 @@ from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.server import HttpServer
-from vgpuscope.services.agent import host
 from vgpuscope.services.agent.process import tidy, tune
 from vgpuscope.services.agent.sampler import Sampler
+from vgpuscope.services.agent.waits import SampleWaits
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.views.exposition.page import ExpositionPage
 
@@ -326,7 +326,6 @@ class Web:
 def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
     """Looks at what is held, now and then, and in the end what was seen; a wrong page ends it at once."""
     world, web = World(root), Web()
-    host.EVERY = 0.0  # at every sample, for what is kept between two readings
     sampler = Sampler(
         node="soak",
         families=DEFAULT_FAMILIES,
@@ -335,6 +334,7 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
         cgroup_root=str(world.cgroup),
         window=WINDOW,
         driver_deadline=30.0,
+        waits=SampleWaits(host_every=0.0),  # at every sample, for what is kept between two readings
     )
     sampler.source_health["ratio"].none("not here")
     sampler.grants = ()

@@ -11,8 +11,8 @@ from tests.native.scenario import GIB, gpu_uuid
 from tests.services.agent.noderoot import NodeRoot, Samples
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.errors import CgroupsHung
-from vgpuscope.services.agent import host
 from vgpuscope.services.agent.host import HostReader
+from vgpuscope.services.agent.waits import SampleWaits
 
 
 def a_node(path) -> tuple[NodeRoot, str]:
@@ -86,9 +86,9 @@ def test_the_api_lists_processes_under_their_container(tmp_path, chosen, line):
 
 
 def test_a_reading_that_hangs_leaves_no_old_values_and_stops_nothing_else(tmp_path, monkeypatch):
-    made = HostReader(cgroup_root=str(tmp_path), proc_root=str(tmp_path), window=60.0)
+    waits = SampleWaits(host=0.05)
+    made = HostReader(cgroup_root=str(tmp_path), proc_root=str(tmp_path), window=60.0, waits=waits)
     sample, never = _Sample(), threading.Event()
-    monkeypatch.setattr(host, "_DEADLINE", 0.05)
     monkeypatch.setattr(made._files, "read", lambda: never.wait(30))
     for _ in range(3):  # also between two readings: it is down until it comes back
         with pytest.raises(CgroupsHung):

@@ -18,8 +18,9 @@ from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff
 from vgpuscope.model.pod import SourceState
-from vgpuscope.services.agent.profiling import PATIENCE, Profiling
+from vgpuscope.services.agent.profiling import Profiling
 from vgpuscope.services.agent.sampler import Sampler
+from vgpuscope.services.agent.waits import WAITS
 from vgpuscope.sources.node.nvml.driver import Nvml
 
 A, B = gpu_uuid(0), gpu_uuid(1)
@@ -77,7 +78,7 @@ def patient(nvml, told, clock):
 
 def impatient(profiling):
     """From now on, a sample waits for a round as briefly as it really does."""
-    profiling.patience = PATIENCE
+    profiling.patience = WAITS.profiling
 
 
 @pytest.fixture

@@ -42,13 +42,13 @@ class Container:
 
 
 @pytest.fixture
-def follow(tmp_path, monkeypatch):
+def follow(tmp_path):
     """What a container's vGPU shows, sample by sample, each on a full second."""
-    monkeypatch.setattr("vgpuscope.services.agent.sampler.random.uniform", random.Random(9).uniform)
+    uniform = random.Random(9).uniform
 
     def run(container, seconds):
         (tmp_path / "proc").mkdir()
-        sampler = bare_sampler(tmp_path, sleep=container.sleep)
+        sampler = bare_sampler(tmp_path, sleep=container.sleep, uniform=uniform)
         shown = []
         for second in range(seconds):
             container.advance(second - container.now)

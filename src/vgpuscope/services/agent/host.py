@@ -13,11 +13,9 @@ from vgpuscope.model.host import CgroupCounts, HostSide, NodeHost, SoughtContain
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.quantity import Pid, Seconds
 from vgpuscope.runtime.probe import Probe
+from vgpuscope.services.agent.waits import WAITS, SampleWaits
 from vgpuscope.sources.node.cgroups import Cgroups
 from vgpuscope.sources.node.host_files import HostFiles
-
-EVERY: Seconds = 5.0  # between two readings: counters lose nothing in between, and each reading costs a file per value
-_DEADLINE: Seconds = 2.0
 
 
 class _Reading(Struct, frozen=True, kw_only=True):
@@ -31,10 +29,11 @@ class _Reading(Struct, frozen=True, kw_only=True):
 class HostReader:
     """CPU, memory, I/O and network of containers that hold a GPU, and of the node."""
 
-    def __init__(self, *, cgroup_root: str | None, proc_root: str, window: Seconds) -> None:
+    def __init__(self, *, cgroup_root: str | None, proc_root: str, window: Seconds, waits: SampleWaits = WAITS) -> None:
         self._cgroups = Cgroups(cgroup_root, proc_root=proc_root) if cgroup_root else None
         self._files = HostFiles(proc_root)
-        self._accounts = HostAccounts(max(window, 2 * EVERY))
+        self._accounts = HostAccounts(max(window, 2 * waits.host_every))
+        self._every, self._deadline = waits.host_every, waits.host
         self._probe = Probe("cgroup", self._read, doing=lambda: "reading cgroups", error=CgroupsHung)
         self._wanted: tuple[SoughtContainer, ...] = ()
         self._latest = HostSide()
@@ -46,10 +45,10 @@ class HostReader:
     ) -> HostSide:
         """The last reading, of containers that are still there; read again when it is due. CgroupsHung when late."""
         if tick >= self._due or self._probe.stuck_seconds is not None:
-            self._due = tick + EVERY - 0.5  # samples come a little early or late
+            self._due = tick + self._every - 0.5  # samples come a little early or late
             self._latest = HostSide(faults=self._latest.faults)  # a failed reading leaves no old values
             self._wanted = sample.sought(owners)
-            self._latest = self._concluded(self._probe.read(_DEADLINE), clock())
+            self._latest = self._concluded(self._probe.read(self._deadline), clock())
             return self._latest
         return _still_there(self._latest, sample)
 

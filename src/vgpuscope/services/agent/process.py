@@ -37,6 +37,7 @@ from vgpuscope.services.agent import command_lines
 from vgpuscope.services.agent.api import TITLE, operations
 from vgpuscope.services.agent.claims import Claims, ClaimSource
 from vgpuscope.services.agent.sampler import Sampler
+from vgpuscope.services.agent.waits import WAITS, SampleWaits
 from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
 from vgpuscope.views.exposition.page import ExpositionPage
@@ -76,13 +77,22 @@ def main(config: Config, *, once: bool, file: SettingsFile) -> int:
     return run(config, once=once, file=file)
 
 
-def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
+def run(
+    config: Config,
+    *,
+    once: bool = False,
+    binding: Any = None,
+    file: SettingsFile | None = None,
+    waits: SampleWaits = WAITS,
+) -> int:
     """Run the agent until a signal; with `once`, print one sample. In simulations, `binding` replaces the driver."""
     tune()
     if once:
         frame.begin(config, file)
-        return asyncio.run(_once(config.agent, binding))
-    return frame.run(lambda: Agent(config.agent, binding=binding), config=config, listening=config.agent, file=file)
+        return asyncio.run(_once(Agent(config.agent, binding=binding, waits=waits)))
+    return frame.run(
+        lambda: Agent(config.agent, binding=binding, waits=waits), config=config, listening=config.agent, file=file
+    )
 
 
 def tune() -> None:
@@ -99,8 +109,7 @@ def tidy(sample: int) -> None:
         gc.collect()
 
 
-async def _once(config: AgentConfig, binding: Any) -> int:
-    agent = Agent(config, binding=binding)
+async def _once(agent: "Agent") -> int:
     listening = [asyncio.ensure_future(loop.run()) for loop in agent.listeners().values()]
     try:
         await agent.heard()
@@ -125,6 +134,7 @@ class Agent(Service):
         *,
         binding: Any = None,
         retry: tuple[Seconds, Seconds] = _RETRY,
+        waits: SampleWaits = WAITS,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
@@ -150,6 +160,7 @@ class Agent(Service):
             binding=binding,
             clock=clock,
             wall=wall,
+            waits=waits,
             counters=self.counters,
         )
         self._tell = OnChange(log)

@@ -17,12 +17,12 @@ from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import fields
+from vgpuscope.services.agent.waits import WAITS
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.worker import Worker
 
 log = logging.getLogger(__name__)
 
-PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes milliseconds
 _KEPT: Seconds = 5.0  # how long the values of a slow round are shown
 _QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
 _GAP: Seconds = 0.2  # between two rounds: the driver needs 0.1 s between two samples to make a value of them
@@ -40,7 +40,7 @@ class Profiling:
         deadline: Seconds,
         good: Callable[[Seconds], None],
         bad: Callable[[ScopeError], None],
-        patience: Seconds = PATIENCE,
+        patience: Seconds = WAITS.profiling,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """`patience` is how long a sample waits for a round."""

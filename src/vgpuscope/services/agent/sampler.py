@@ -34,6 +34,7 @@ from vgpuscope.runtime.probe import Probe
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.agent.host import HostReader
 from vgpuscope.services.agent.profiling import Profiling
+from vgpuscope.services.agent.waits import WAITS, SampleWaits
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.sources.node.proc import Proc
@@ -45,7 +46,6 @@ from vgpuscope.views.node.metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
 
-_REGIONS_DEADLINE = 2.0  # seconds; regions are files on the node's own disk, so a longer read means that the disk hangs
 LOOKS = 3  # further reads of a region that shows 0 for a process without a driver sample
 _PAUSE = (0.02, 0.12)  # seconds before each further read, at random: HAMi's watcher has a cycle of 120 ms or more
 _FDS_EVERY = 10  # samples; counting file descriptors costs a directory listing
@@ -123,8 +123,11 @@ class Sampler:
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
         sleep: Callable[[float], None] = time.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+        waits: SampleWaits = WAITS,
         counters: Counters | None = None,
     ) -> None:
+        """`uniform` draws the pause before a region is read again."""
         self.nvml = Nvml(binding, clock=wall)
         self.pods: tuple[Pod, ...] | None = None
         self.grants: tuple[Grant, ...] | None = None
@@ -134,7 +137,8 @@ class Sampler:
         self.units = Units(log, self.counters.count)
         self.nvml.unexpected = self.units.failed
         self._clock, self._wall = clock, wall
-        self._sleep = sleep
+        self._sleep, self._uniform = sleep, uniform
+        self._regions_deadline = waits.regions
         self._driver_deadline = driver_deadline
         self._region_files = Regions(containers_dir, unexpected=self.units.failed)
         self._driver_probe = DriverProbe(self.nvml)
@@ -145,10 +149,11 @@ class Sampler:
             deadline=driver_deadline,
             good=self.source_health["gpm"].good,
             bad=self._profiling_failed,
+            patience=waits.profiling,
             clock=clock,
         )
         self._proc = Proc(proc_root, command_line=command_line)
-        self._host_reader = HostReader(cgroup_root=cgroup_root, proc_root=proc_root, window=window)
+        self._host_reader = HostReader(cgroup_root=cgroup_root, proc_root=proc_root, window=window, waits=waits)
         if cgroup_root is None:
             self.source_health["cgroup"].none("--cgroup-root none")
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
@@ -243,7 +248,7 @@ class Sampler:
         return self._region_files.read(self._doubtful)
 
     def _regions(self) -> RegionReading | None:
-        return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
+        return self._read("regions", lambda: self._region_probe.read(self._regions_deadline))
 
     def _looked_again(self, regions: RegionReading | None, devices: DeviceReading | None) -> RegionReading | None:
         """The regions after further reads of those that show 0 without a driver sample."""
@@ -253,10 +258,10 @@ class Sampler:
             doubtful = self._tracker.doubtful(regions.containers, devices.gpus if devices else ())
             if not doubtful:
                 break
-            self._sleep(random.uniform(*_PAUSE))
+            self._sleep(self._uniform(*_PAUSE))
             self._doubtful = doubtful
             try:
-                regions = busier(regions, self._region_probe.read(_REGIONS_DEADLINE))
+                regions = busier(regions, self._region_probe.read(self._regions_deadline))
             except Exception:
                 break  # the next sample meets the same error and reports it
             finally:
