@@ -334,7 +334,8 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
         cgroup_root=str(world.cgroup),
         window=WINDOW,
         driver_deadline=30.0,
-        waits=SampleWaits(host_every=0.0),  # at every sample, for what is kept between two readings
+        # the host is read at every sample, for what is kept between two readings; a busy machine costs no series
+        waits=SampleWaits(regions=30.0, profiling=30.0, host=30.0, host_every=0.0),
     )
     sampler.source_health["ratio"].none("not here")
     sampler.grants = ()
