@@ -3,7 +3,6 @@
 import asyncio
 
 from vgpuscope.model.errors import KubeAbsent, KubeUnwritten
-from vgpuscope.services.extender import pod_role
 from vgpuscope.services.extender.pod_role import PodRole
 
 PATH = "/api/v1/namespaces/gpu/pods/extender-1"
@@ -23,9 +22,9 @@ class Patches:
         return "1"
 
 
-async def role_of(writer, leads, pod="extender-1", counted=None):
+async def role_of(writer, leads, pod="extender-1", counted=None, **more):
     failed = (counted if counted is not None else []).append
-    role = PodRole(writer, namespace="gpu", pod=pod, leads=lambda: leads[0], failed=failed)
+    role = PodRole(writer, namespace="gpu", pod=pod, leads=lambda: leads[0], failed=failed, **more)
     task = asyncio.create_task(role.run())
     return role, task
 
@@ -48,11 +47,10 @@ async def test_a_follower_removes_the_label_of_its_former_life_and_a_leader_sets
     assert writer.sent == [(PATH, None), (PATH, "leader")]
 
 
-async def test_a_failed_write_is_counted_and_tried_again(monkeypatch):
-    monkeypatch.setattr(pod_role, "_AGAIN", 0.001)
+async def test_a_failed_write_is_counted_and_tried_again():
     counted: list = []
     writer = Patches(KubeUnwritten("down"))
-    _, task = await role_of(writer, [True], counted=counted)
+    _, task = await role_of(writer, [True], counted=counted, again=0.001)
     async with asyncio.timeout(30):
         await writer.done.wait()
     await ended(task)

@@ -23,9 +23,11 @@ class PodRole:
         pod: str,
         leads: Callable[[], bool],
         failed: Callable[[ScopeError], None],
+        again: Seconds = _AGAIN,
     ) -> None:
-        """`pod`: the name of this process' own pod; "": it is in none."""
+        """`pod`: the name of this process' own pod; "": it is in none. `again`: the pause after a failed write."""
         self._writer, self._leads, self._failed = writer, leads, failed
+        self._again = again
         self._path = ObjectRef("Pod", pod, namespace).path if pod and namespace else ""
         self._turned = asyncio.Event()
         self._turned.set()  # a container that was restarted may find the label of its former life
@@ -40,7 +42,7 @@ class PodRole:
             await self._turned.wait()
             self._turned.clear()
             if not await self._written():
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(self._again)
                 self._turned.set()
 
     async def _written(self) -> bool:
