@@ -12,11 +12,11 @@ from tests.loopclock import forward
 from vgpuscope.catalog import node as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
-from vgpuscope.services.analyzer.sources import own_scrapes
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.sources.fleet import scrape
 
 DEADLINE = 30.0
+
 INTERVAL = 0.2
 HUNG = object()
 BEGUN = object()
@@ -129,6 +129,11 @@ async def reading_when(made, condition, *, seconds=60.0, ahead=0.0):
             await asyncio.sleep(0.01)
 
 
+def at_once(_):
+    """All targets at the beginning of each interval, in order."""
+    return 0.0
+
+
 def urls(targets):
     return [target.url for target in targets]
 
@@ -156,13 +161,10 @@ async def test_every_scrape_is_a_sample():
     assert all(request.startswith("GET /metrics HTTP/1.1") for request in one.asked)
 
 
-async def test_a_connection_is_kept_between_scrapes(monkeypatch):
-    monkeypatch.setattr(
-        "vgpuscope.services.analyzer.sources.own_scrapes.zlib.crc32", lambda _: 0
-    )  # at the beginning of each interval
+async def test_a_connection_is_kept_between_scrapes():
     ahead = 0.0
     forward(ahead)
-    options = {"interval": DEADLINE, "timeout": DEADLINE, "clock": lambda: time.time() + ahead}
+    options = {"interval": DEADLINE, "timeout": DEADLINE, "clock": lambda: time.time() + ahead, "moment": at_once}
     async with exporters(page()) as (one,), source(one.url, **options) as made:
         connections = []
         original = one.talk
@@ -202,13 +204,10 @@ async def test_a_target_that_hangs_costs_only_itself(behaviour):
 
 
 @pytest.mark.parametrize("behaviour", [HUNG, BEGUN])
-async def test_nobody_waits_for_a_target_that_does_not_answer(behaviour, monkeypatch):
-    monkeypatch.setattr(
-        "vgpuscope.services.analyzer.sources.own_scrapes.zlib.crc32", lambda _: 0
-    )  # all at the same moment, in order
+async def test_nobody_waits_for_a_target_that_does_not_answer(behaviour):
     async with (
         exporters(behaviour, page()) as found,
-        source(*urls(found), interval=2 * DEADLINE, timeout=DEADLINE) as made,
+        source(*urls(found), interval=2 * DEADLINE, timeout=DEADLINE, moment=at_once) as made,
     ):
         await reading_when(made, samples)
         assert [target.error for target in made._followed()] == [None, None]  # it is still being waited for
@@ -420,10 +419,9 @@ async def test_a_fleet_without_gpus_is_an_empty_reading():
     assert (reading.tracks, reading.faults) == ((), ())
 
 
-async def test_an_agent_that_has_stopped_sampling_gives_no_new_samples(monkeypatch):
-    monkeypatch.setattr(own_scrapes, "_FROZEN", 0.0)
+async def test_an_agent_that_has_stopped_sampling_gives_no_new_samples():
     frozen = f'{m.SAMPLE_TIME.name}{{node="n1"}} 7\n'
-    async with exporters(page(more=frozen)) as (one,), source(one.url) as made:
+    async with exporters(page(more=frozen)) as (one,), source(one.url, frozen=0.0) as made:
         await reading_when(made, lambda r: r.faults and "has taken no sample for" in r.faults[0].message)
         one.body = page(more=frozen.replace("7", "8"))
         await reading_when(made, lambda r: not r.faults)
@@ -435,9 +433,8 @@ async def test_a_longer_window_is_kept_from_then_on():
         assert made.keep == 120.0
 
 
-async def test_reading_lets_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr(own_scrapes, "_SLICE", 0.0)
-    async with exporters(page(), page("GPU-2"), page("GPU-3")) as found, source(*urls(found)) as made:
+async def test_reading_lets_others_have_their_turn():
+    async with exporters(page(), page("GPU-2"), page("GPU-3")) as found, source(*urls(found), turn=0.0) as made:
         await reading_when(made, lambda r: len(r.tracks) == 3)
         turns: list = []
         asyncio.get_running_loop().call_soon(turns.append, 1)

@@ -17,7 +17,7 @@ from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet.scrape_window import MOST_ROWS, WANTED, Meaning, Pages, SeriesFilter
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.runtime.units import Units
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
@@ -29,6 +29,11 @@ _MOST_SAMPLES = 100_000  # of a page that are needed; an agent's page has well b
 _LONGEST = 10.0  # seconds until a page must have arrived
 _FROZEN = 60.0  # seconds, or two intervals: an agent that shows one sample for longer has stopped sampling
 _SLICE = 0.005  # seconds of reading before other tasks get a turn
+
+
+def _moment(target: str) -> Ratio:
+    """The part of an interval after which a target is scraped: spread evenly, and the same in every process."""
+    return zlib.crc32(target.encode()) / 2**32
 
 
 class ScrapeSource:
@@ -45,14 +50,20 @@ class ScrapeSource:
         timeout: Seconds | None = None,
         target_faults: Callable[[], tuple[Fault, ...]] = tuple,
         clock: Callable[[], UnixTime] = time.time,
+        moment: Callable[[str], Ratio] = _moment,
+        frozen: Seconds = _FROZEN,
+        turn: Seconds = _SLICE,
     ) -> None:
         """`targets` returns URLs, with or without /metrics; `target_faults` what could not be found out.
 
         `condition`: matchers that series must fulfil, as in a PromQL engine. ConfigInvalid if it cannot be used.
+        `moment`: when in each interval a target is scraped. `turn`: time of reading before other tasks get a turn.
         """
         self._choice = SeriesFilter(parse_condition(condition))
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
+        self._moment, self._turn = moment, turn
+        self._frozen = max(frozen, 2 * interval)
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
         self._known: dict[str, _Target] = {}  # includes former targets, as long as their samples are used
         self._listed = False  # whether the targets have been listed once
@@ -128,7 +139,7 @@ class ScrapeSource:
                 found += target.pages.tracks(begin=begin, end=end, interval=self._interval)
             except Exception as e:
                 target.failed(self.units.failed(target.name, e))
-            if clock() - since > _SLICE:
+            if clock() - since > self._turn:
                 await asyncio.sleep(0)
                 since = clock()
         return found
@@ -207,7 +218,7 @@ class ScrapeSource:
     async def _follow(self, target: "_Target") -> None:
         """Scrape one target at its own moment of every interval; a missed scrape is skipped."""
         clock, interval = asyncio.get_running_loop().time, self._interval
-        due = clock() + zlib.crc32(target.name.encode()) / 2**32 * interval
+        due = clock() + self._moment(target.name) * interval
         while True:
             await asyncio.sleep(due - clock())
             try:
@@ -221,14 +232,14 @@ class ScrapeSource:
     async def _scrape(self, target: "_Target") -> None:
         self._scrapes += 1
         at, clock = self._clock(), asyncio.get_running_loop().time
-        began, frozen = clock(), max(_FROZEN, 2 * self._interval)
+        began, frozen = clock(), self._frozen
         try:
             async with asyncio.timeout(self._timeout):
                 target.page, page = await self._client.fetch(target.url)
                 if log.isEnabledFor(logging.DEBUG):
                     told = {"target": target.name, "seconds": round(clock() - began, 6), "bytes": len(page)}
                     log.debug("scrape", extra={"fields": told})
-                samples = await target.samples(page, at=at, late=frozen)
+                samples = await target.samples(page, at=at, late=frozen, turn=self._turn)
             target.take(at, samples, frozen=frozen)
         except TimeoutError:
             target.failed(SourceDown(f"no whole page within {self._timeout:g} s"))
@@ -270,7 +281,7 @@ class _Target:
             self._task.cancel()
         self._task, self.error, self.doubt, self.up = None, None, None, False
 
-    async def samples(self, page: bytes, *, at: UnixTime, late: Seconds) -> list[tuple[Meaning, float]]:
+    async def samples(self, page: bytes, *, at: UnixTime, late: Seconds, turn: Seconds) -> list[tuple[Meaning, float]]:
         """A page's samples; other tasks get a turn in between. SourceDown if there are too many."""
         clock = asyncio.get_running_loop().time
         found: list[tuple[Meaning, float]] = []
@@ -279,7 +290,7 @@ class _Target:
             found += some
             if len(found) > _MOST_SAMPLES:
                 raise SourceDown(f"the page has more than {_MOST_SAMPLES:,} samples of GPUs and containers")
-            if clock() - since > _SLICE:
+            if clock() - since > turn:
                 await asyncio.sleep(0)
                 since = clock()
         return found
