@@ -16,6 +16,7 @@ from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.server import HttpServer
 from vgpuscope.model.errors import DriverHung
+from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle, Loops, Restartable
 
 FOREVER = 3600
@@ -197,6 +198,13 @@ def process(body):
     )
 
 
+def test_the_grace_that_is_asked_for_is_the_deadline_of_the_process():
+    async def work(life):
+        assert life._grace == 0.25
+
+    assert lifecycle.main(work, grace=0.25) == 0
+
+
 HUNG = """
     import asyncio, threading
     from vgpuscope.runtime import lifecycle
@@ -209,7 +217,6 @@ HUNG = """
             await asyncio.sleep(3600)
         await life.run({{"loop": loop}})
 
-    lifecycle.Lifecycle.__init__.__kwdefaults__["grace"] = 3600  # so that only what is asked for ends it
     raise SystemExit(lifecycle.main(work, grace=0.5))
 """
 

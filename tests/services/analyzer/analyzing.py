@@ -5,7 +5,6 @@ import contextlib
 import os
 import time
 from typing import Any
-from unittest import mock
 
 import httpx2
 from msgspec import structs
@@ -13,7 +12,6 @@ from msgspec import structs
 from tests.http.serving import SOON, until
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
 from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
-from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
@@ -29,12 +27,17 @@ GIB = 1024**3
 BUSY, IDLE = 0.95, 0.0
 PATIENT = (
     "-c",
-    "import sys\n"
-    "from vgpuscope.runtime import lifecycle\n"
-    "lifecycle.main.__kwdefaults__['grace'] = 3600.0\n"
-    "from vgpuscope.cli import main\n"
-    "sys.exit(main(sys.argv[1:]))\n",
-)  # the program, but when it is told to end nothing ends it but itself
+    "import argparse, os, sys\n"
+    "from vgpuscope.commands.analyzer import COMMAND\n"
+    "from vgpuscope.commands.setting_flags import given, settings_file\n"
+    "from vgpuscope.services import frame\n"
+    "from vgpuscope.services.analyzer import process\n"
+    "parser = argparse.ArgumentParser()\n"
+    "COMMAND.arguments(parser)\n"
+    "args = parser.parse_args(sys.argv[2:])\n"
+    "plan = process.plan(flags=given(args), environ=os.environ, file=settings_file(args))\n"
+    "sys.exit(frame.run(*plan, grace=3600.0))\n",
+)  # `vgpuscope analyzer`, but when it is told to end nothing ends it but itself
 
 
 def uuid(number: int) -> str:
@@ -273,7 +276,7 @@ async def running(
     store: AnalyzerStore | None = history.whole() if isinstance(history, SharedHistory) else history
     analyzer = Analyzer(settings, store=store, sources=stub, clock=clock, wall=wall, **dict(paces))
     analyzer._replica.leadership.holder = f"{os.getpid()}-{id(analyzer)}"
-    life = Lifecycle()
+    life = Lifecycle(drain=0.0)  # nobody here has to be told first
     frame = Frame(analyzer, life, settings.config.analyzer)
     task = asyncio.create_task(frame.run())
     try:
@@ -283,7 +286,6 @@ async def running(
     finally:
         life.stop()
         source.let_go.set()
-        with mock.patch.object(lifecycle, "DRAIN", 0.0):  # nobody here has to be told first
-            async with asyncio.timeout(SOON):
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        async with asyncio.timeout(SOON):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
