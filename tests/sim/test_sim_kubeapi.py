@@ -29,8 +29,8 @@ def pod(namespace, name):
 
 
 @asynccontextmanager
-async def served(tmp_path, objects):
-    api = KubeApi(objects)
+async def served(tmp_path, objects, **more):
+    api = KubeApi(objects, **more)
     async with api.serve():
         api.write_kubeconfig(tmp_path / "kubeconfig")
         async with open_client(str(tmp_path / "kubeconfig")) as client:
@@ -92,12 +92,11 @@ async def test_what_stays_the_same_is_no_change():
     assert objects.version == version
 
 
-async def test_silence_is_filled_with_bookmarks_and_ends_in_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(kubeapi, "_BOOKMARK_EVERY", 0.01)
+async def test_silence_is_filled_with_bookmarks_and_ends_in_time(tmp_path):
     objects = Objects()
     objects.replace("nodes", [node("a")])
     params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
-    async with asyncio.timeout(60), served(tmp_path, objects) as client:
+    async with asyncio.timeout(60), served(tmp_path, objects, bookmark_every=0.01) as client:
         answer = await client.get("/api/v1/nodes", params=params)  # comes back when the watch has ended
     first, *marks = [msgspec.json.decode(line) for line in answer.text.splitlines()]
     assert first["type"] == "ADDED"

@@ -19,10 +19,10 @@ BUSY, DOWN, CONFLICT, FORBIDDEN = (429, b""), (503, b""), (409, b""), (403, b"")
 class Answers:
     """An API server that answers as told, one request after the other."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, **more):
         self.answers, self.sent, self.pauses = list(answers), [], []
         api: Any = self
-        self.writer = KubeWriter(api, component="c", instance="i", pause=self.pause)
+        self.writer = KubeWriter(api, component="c", instance="i", pause=self.pause, **more)
 
     async def pause(self, seconds):
         self.pauses.append(seconds)
@@ -99,9 +99,8 @@ async def test_an_event_whose_answer_was_lost_is_there_and_not_posted_under_a_se
     assert [method for method, _ in server.sent] == ["POST", "POST", "PATCH"]
 
 
-async def test_no_more_events_are_remembered_than_fit(monkeypatch):
-    monkeypatch.setattr("vgpuscope.sinks.kube_writer._REMEMBERED", 2)
-    server = Answers(*[DONE] * 4)
+async def test_no_more_events_are_remembered_than_fit():
+    server = Answers(*[DONE] * 4, remembered=2)
     for number in (1, 2, 3, 1):
         await server.writer.report(POD._replace(name=f"p{number}"), TEXT, now=0.0)
     assert [method for method, _ in server.sent] == ["POST"] * 4

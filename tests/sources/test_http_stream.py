@@ -51,7 +51,7 @@ async def served(talk, *, tls=False):
 
     server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=tls_of_server() if tls else None)
     base = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with httpx2.AsyncClient(base_url=base, transport=WatchTransport(tls_of_client())) as client:
+    async with httpx2.AsyncClient(base_url=base, transport=WatchTransport(tls_of_client(), kept_for=LONG)) as client:
         yield client
     server.close()
     for task in talks:
@@ -228,6 +228,7 @@ async def test_where_there_is_a_proxy_watches_go_through_it(tmp_path, monkeypatc
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"
 SOON = 60.0
+LONG = 1e6  # seconds: connections that are closed are closed for another reason than that nobody needs them
 
 
 class Last(bytes):
@@ -289,14 +290,14 @@ class Server:
 
 
 @asynccontextmanager
-async def keeping(*said, keep=2, tls=False, transport=None):
+async def keeping(*said, keep=2, tls=False, transport=None, kept_for=LONG):
     """A server that says so, and a client that keeps its connections."""
     server = Server(*said)
     listening = await asyncio.start_server(
         server.accepted, "127.0.0.1", 0, ssl=tls_of_server() if tls else None, limit=2**20
     )
     base = f"http{'s' if tls else ''}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    transport = transport or StreamTransport(tls_of_client() if tls else None, keep=keep)
+    transport = transport or StreamTransport(tls_of_client() if tls else None, keep=keep, kept_for=kept_for)
     async with asyncio.timeout(SOON), httpx2.AsyncClient(base_url=base, transport=transport, timeout=None) as client:
         yield server, client
     listening.close()
@@ -318,12 +319,6 @@ async def at_once(client, count):
 def kept(client):
     """The sockets that wait for the next request."""
     return [idle._transport.get_extra_info("socket") for idle in client._transport._idle]
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch):
-    """Connections that are closed are closed for another reason than that nobody needs them."""
-    monkeypatch.setattr(http_stream, "_KEPT_FOR", 1e6)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -476,9 +471,8 @@ async def test_what_is_said_unasked_ends_a_connection():
     assert server.asked == [0, 1]
 
 
-async def test_a_connection_is_not_kept_for_long_after_its_last_answer(monkeypatch):
-    monkeypatch.setattr(http_stream, "_KEPT_FOR", 20.0)
-    async with keeping(*[OK] * 4) as (server, client):
+async def test_a_connection_is_not_kept_for_long_after_its_last_answer():
+    async with keeping(*[OK] * 4, kept_for=20.0) as (server, client):
         forward(0.0)
         for passing in (11.0, 11.0, 21.0):
             await client.get("/")
@@ -581,7 +575,10 @@ async def test_who_is_cancelled_while_tls_is_agreed_on_closes_the_connection():
 
     listening = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with asyncio.timeout(SOON), httpx2.AsyncClient(transport=StreamTransport(tls_of_client(), keep=1)) as client:
+    async with (
+        asyncio.timeout(SOON),
+        httpx2.AsyncClient(transport=StreamTransport(tls_of_client(), keep=1, kept_for=LONG)) as client,
+    ):
         connecting = asyncio.create_task(client.get(url, timeout=None))
         with pytest.raises(asyncio.CancelledError):
             await connecting
@@ -615,7 +612,7 @@ async def test_a_server_of_more_protocols_is_asked_for_ours(monkeypatch):
 
 
 async def test_other_requests_than_watches_share_a_connection_and_leave_none_behind(made):
-    async with keeping(OK, OK, transport=WatchTransport(tls_of_client())) as (server, client):
+    async with keeping(OK, OK, transport=WatchTransport(tls_of_client(), kept_for=LONG)) as (server, client):
         for _ in range(2):
             await client.get("/")
         await client.aclose()
@@ -625,7 +622,7 @@ async def test_other_requests_than_watches_share_a_connection_and_leave_none_beh
 
 
 async def test_a_question_to_an_api_server_that_meets_a_dead_connection_is_sent_on_a_new_one():
-    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client())) as (server, client):
+    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client(), kept_for=LONG)) as (server, client):
         await client.get("/")
         assert (await client.get("/")).content == b"ok"
     assert server.asked == [0, 0, 1]
@@ -633,7 +630,7 @@ async def test_a_question_to_an_api_server_that_meets_a_dead_connection_is_sent_
 
 @pytest.mark.parametrize("method", ["PATCH", "POST", "PUT", "DELETE"])
 async def test_a_change_at_an_api_server_is_never_sent_twice(method):
-    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client())) as (server, client):
+    async with keeping(OK, GOODBYE, OK, transport=WatchTransport(tls_of_client(), kept_for=LONG)) as (server, client):
         await client.get("/")
         with pytest.raises(httpx2.RemoteProtocolError, match="cut off"):
             await client.request(method, "/", content=b"{}")

@@ -14,16 +14,14 @@ from tests.loopclock import forward
 from tests.ports import free_port
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
-from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods, Watch, check_kubeconfig
 
 DEADLINE = 60.0
 
 
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch):
-    monkeypatch.setattr(kube, "_SHORTEST", 0.01)
-    monkeypatch.setattr(kube, "_GRACE", 0.2)
+def pods_by(kubeconfig, **settings):
+    """The pods of node-a, by watches that follow each other quickly."""
+    return KubePods(node="node-a", kubeconfig=kubeconfig, **{"grace": 0.2, "shortest": 0.01, **settings})
 
 
 class ApiServer:
@@ -193,7 +191,7 @@ async def server(tmp_path):
 
 
 def pods_of(served, **settings):
-    return KubePods(node="node-a", kubeconfig=served.kubeconfig, **settings)
+    return pods_by(served.kubeconfig, **settings)
 
 
 @asynccontextmanager
@@ -312,7 +310,7 @@ async def test_a_watch_that_ends_is_followed_by_one_from_where_it_was(server):
 
 async def test_a_list_that_is_old_is_taken_anew_when_a_watch_ends(server):
     server.put("p")
-    async with following(KubePods(node="node-a", kubeconfig=server.kubeconfig, resync=0.0)) as pods:
+    async with following(pods_of(server, resync=0.0)) as pods:
         await until(pods, "p")
         await condition(lambda: len(server.asked(watch=False)) > 2)
 
@@ -497,10 +495,10 @@ async def test_tls_is_verified(tmp_path):
             authority = {"certificate-authority": str(tmp_path / f"{name}.crt")}
             kubeconfig(tmp_path / name, port=port, scheme="https", **authority)
         with pytest.raises(KubeUnreadable, match="certificate verify failed"):
-            async with following(KubePods(node="node-a", kubeconfig=str(tmp_path / "wrong"))) as pods:
+            async with following(pods_by(str(tmp_path / "wrong"))) as pods:
                 await anext(pods)
         assert served.requests == []
-        async with following(KubePods(node="node-a", kubeconfig=str(tmp_path / "right"))) as pods:
+        async with following(pods_by(str(tmp_path / "right"))) as pods:
             assert await anext(pods) == ()
 
 
@@ -521,14 +519,14 @@ async def test_in_a_cluster_the_service_account_is_used(tmp_path, monkeypatch):
         )
         where = "lightkube.config.kubeconfig.KubeConfig"
         monkeypatch.setattr(f"{where}.from_env.__func__.__defaults__", (tmp_path, "none"))
-        async with following(KubePods(node="node-a", kubeconfig=None)) as pods:
+        async with following(pods_by(None)) as pods:
             assert await anext(pods) == ()
 
 
 async def test_no_configuration_at_all_is_no_reason_to_stop(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     with pytest.raises(KubeUnreadable, match="missing not found"):
-        async with following(KubePods(node="node-a", kubeconfig=None)) as pods:
+        async with following(pods_by(None)) as pods:
             await anext(pods)
 
 
@@ -551,7 +549,7 @@ def test_a_bad_kubeconfig_is_refused_by_its_name(tmp_path, text, reason):
     if text is not None:
         path.write_text(text)
     with pytest.raises(ConfigInvalid, match=f"kubeconfig {path}: .*{reason}"):
-        KubePods(node="node-a", kubeconfig=str(path))
+        pods_by(str(path))
 
 
 @pytest.mark.parametrize(
@@ -566,7 +564,7 @@ def test_a_bad_kubeconfig_is_refused_by_its_name(tmp_path, text, reason):
 def test_a_cluster_that_cannot_be_trusted_is_refused(tmp_path, cluster, reason):
     path = kubeconfig(tmp_path / "config", port=1, scheme="https", **cluster)
     with pytest.raises(ConfigInvalid, match=f"kubeconfig {path}: .*{reason}"):
-        KubePods(node="node-a", kubeconfig=path)
+        pods_by(path)
 
 
 def test_a_kubeconfig_that_is_not_given_is_not_checked(tmp_path):

@@ -247,8 +247,8 @@ class _Request(NamedTuple):
 class KubeApi:
     """The server; `serve` runs it, and `write_kubeconfig` writes how to reach it."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, *, bookmark_every: float = _BOOKMARK_EVERY) -> None:
+        self._objects, self._bookmark_every = objects, bookmark_every
         self._token = secrets.token_hex(16)
         self._connections: set[asyncio.Task[None]] = set()
         self._port = 0
@@ -426,12 +426,12 @@ class KubeApi:
                 return
             lines = b"".join(change.line for change in changes if _concerns(request, change))
             version = max(version, self._objects.version)
-            if not lines and bookmarks and clock() - told >= _BOOKMARK_EVERY:
+            if not lines and bookmarks and clock() - told >= self._bookmark_every:
                 lines = _bookmark(request.plural, version)
             told = clock() if lines else told
             yield lines
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_BOOKMARK_EVERY):
+                async with asyncio.timeout(self._bookmark_every):
                     await changed.wait()
 
 

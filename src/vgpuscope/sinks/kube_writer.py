@@ -62,11 +62,16 @@ class KubeWriter:
         component: str,
         instance: str,
         deadline: Seconds = 15.0,
+        remembered: int = _REMEMBERED,
         pause: Callable[[Seconds], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`component` and `instance` are the reporter of events: hami-scheduler, and the name of its pod."""
+        """`component` and `instance` are the reporter of events: hami-scheduler, and the name of its pod.
+
+        `remembered`: the number of events whose repeats are counted in one object.
+        """
         self._api, self._deadline, self._pause = api, deadline, pause
         self._component, self._instance = component, instance
+        self._remembered = remembered
         self._events: OrderedDict[tuple[ObjectRef, EventText], tuple[str, int]] = OrderedDict()  # name, how often
         self._reporting = asyncio.Lock()
 
@@ -163,7 +168,7 @@ class KubeWriter:
                 await self._first(about, text, name, now)
             self._events[key] = (name, count + times)
             self._events.move_to_end(key)
-            if len(self._events) > _REMEMBERED:
+            if len(self._events) > self._remembered:
                 self._events.popitem(last=False)
 
     async def _first(self, about: ObjectRef, text: EventText, name: str, now: UnixTime) -> None:

@@ -16,6 +16,8 @@ from urllib.request import getproxies
 import httptools
 import httpx2
 
+from vgpuscope.model.quantity import Seconds
+
 WATCH = "watch"  # the request extension that marks a watch
 
 _CLOSED_WITHIN = 1.0  # seconds; closing takes one or two turns of the event loop
@@ -40,8 +42,8 @@ class WatchTransport(httpx2.AsyncBaseTransport):
     Only requests that read are sent again if a kept connection is dead: a change may have been made.
     """
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        self._usual = StreamTransport(tls, keep=_KEPT, repeatable=_reads)
+    def __init__(self, tls: ssl.SSLContext, *, kept_for: Seconds = _KEPT_FOR) -> None:
+        self._usual = StreamTransport(tls, keep=_KEPT, kept_for=kept_for, repeatable=_reads)
         self._watches = StreamTransport(tls)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -64,12 +66,17 @@ class StreamTransport(httpx2.AsyncBaseTransport):
         tls: ssl.SSLContext | None,
         *,
         keep: int = 0,
+        kept_for: Seconds = _KEPT_FOR,
         repeatable: Callable[[httpx2.Request], bool] = lambda _: True,
     ) -> None:
-        """Without a TLS context, only http is supported. By default, all requests are expected to only read."""
+        """Without a TLS context, only http is supported. By default, all requests are expected to only read.
+
+        A connection that nobody needed for `kept_for` is closed.
+        """
         if tls:
             tls.set_alpn_protocols(["http/1.1"])
         self._tls, self._keep, self._repeatable = tls, keep, repeatable
+        self._kept_for = kept_for
         self._idle: list[_Idle] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -119,7 +126,7 @@ class StreamTransport(httpx2.AsyncBaseTransport):
         unsent = transport.get_write_buffer_size()  # not 0: the response came before the request was fully sent
         if unsent or transport.is_closing() or len(self._idle) >= self._keep:
             return False
-        self._idle.append(_Idle(transport, _origin(url), self._idle.remove))
+        self._idle.append(_Idle(transport, _origin(url), self._idle.remove, kept_for=self._kept_for))
         return True
 
 
@@ -245,10 +252,17 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
 class _Idle(asyncio.Protocol):
     """A connection between two requests; it is closed if any data arrives."""
 
-    def __init__(self, transport: asyncio.Transport, origin: "_Origin", forget: Callable[["_Idle"], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        origin: "_Origin",
+        forget: Callable[["_Idle"], None],
+        *,
+        kept_for: Seconds,
+    ) -> None:
         self._transport, self.origin, self._forget = transport, origin, forget
         self._gone = asyncio.Event()
-        self._expiry = asyncio.get_running_loop().call_later(_KEPT_FOR, transport.abort)
+        self._expiry = asyncio.get_running_loop().call_later(kept_for, transport.abort)
         transport.set_protocol(self)
 
     @property

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 _PAGE = "500"
 _MOST_PAGES = 4000  # of one list: two million objects
 _LARGEST = 512 * 1024 * 1024  # bytes of one answer
-_GRACE = 10.0  # seconds that a server may take to end a watch after its time limit
-_SHORTEST = 1.0  # seconds between the starts of two watches: some proxies end a stream as soon as it is open
 _LONGEST_LINE = 16 * 1024 * 1024  # bytes; longer than any object that the API server accepts
+_GRACE: Seconds = 10.0  # that a server may take to end a watch after its time limit
+_SHORTEST: Seconds = 1.0  # between the starts of two watches: some proxies end a stream as soon as it is open
 _BREATH = 0.05  # seconds of pause after a chunk of a watch that was not available at once
 _AT_ONCE = 0.001  # seconds: a chunk that takes longer was not available at once
 _BURST = 0.2  # seconds between two yields
@@ -55,6 +55,8 @@ class KubePods:
         timeout: Seconds = 10.0,
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
+        grace: Seconds = _GRACE,
+        shortest: Seconds = _SHORTEST,
     ) -> None:
         """A given kubeconfig must be valid (ConfigInvalid); the default one may appear later."""
         check_kubeconfig(kubeconfig)
@@ -68,6 +70,8 @@ class KubePods:
             key=lambda pod: pod.uid,
             hold=hold,
             resync=resync,
+            grace=grace,
+            shortest=shortest,
         )
 
     @property
@@ -196,6 +200,8 @@ class Watch(Generic[T]):
         key: Callable[[T], str],
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
+        grace: Seconds = _GRACE,
+        shortest: Seconds = _SHORTEST,
         paged: bool = False,
         keep: bool = True,
         on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
@@ -210,6 +216,7 @@ class Watch(Generic[T]):
         self._key = key
         self._hold = hold  # the server ends a watch after this time; silence for longer means that the server hangs
         self._resync = resync  # list again when a watch ends and the list is this old: repairs missed changes
+        self._grace, self._shortest = grace, shortest
         self._listed = 0.0
         self._keep = keep  # False: the callbacks keep the objects, so they are not stored twice
         self._objects: dict[str, T] = {}
@@ -295,7 +302,7 @@ class Watch(Generic[T]):
             began = clock()
             await self._stream(api, changed)
             self._proven = True
-            await asyncio.sleep(began + _SHORTEST - clock())
+            await asyncio.sleep(began + self._shortest - clock())
         self._version = None
 
     async def _stream(self, api: "KubeClient", changed: Callable[[], None]) -> None:
@@ -306,7 +313,7 @@ class Watch(Generic[T]):
             "resourceVersion": self._version or "",
             "timeoutSeconds": str(max(1, round(self._hold))),
         }
-        async with aclosing(api.lines(self._path, params, silence=self._hold + _GRACE)) as lines:
+        async with aclosing(api.lines(self._path, params, silence=self._hold + self._grace)) as lines:
             async for line in lines:
                 if line:
                     self.take(self._event(line))

@@ -22,7 +22,7 @@ def clock() -> WallClock:
 
 @pytest.fixture
 def nvml(node: Scenario, clock: WallClock) -> Iterator[Nvml]:
-    source = Nvml(clock=clock)
+    source = Nvml(clock=clock, listen=0.1)
     yield source
     node.heal().write()
     source.close()

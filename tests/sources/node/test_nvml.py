@@ -839,8 +839,7 @@ def test_a_node_without_the_library_has_no_driver_until_it_appears(tmp_path):
 
 
 @pytest.fixture
-def listener(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Thread]:
-    monkeypatch.setattr("vgpuscope.sources.node.nvml.driver._LISTEN_MS", 100)
+def listener(nvml: Nvml) -> Iterator[threading.Thread]:
     stop = threading.Event()
     thread = threading.Thread(target=nvml.listen, args=(stop,))
     thread.start()

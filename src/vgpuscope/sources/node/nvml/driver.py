@@ -14,7 +14,7 @@ from typing import Any
 from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
-from vgpuscope.model.quantity import DeviceUUID
+from vgpuscope.model.quantity import DeviceUUID, Seconds
 from vgpuscope.model.xid import advice
 from vgpuscope.sources.node.nvml.calls import (
     DRIVER_NOT_LOADED,
@@ -39,7 +39,7 @@ log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
 
 _RESCAN = 60.0  # seconds between two scans for GPUs
 _LONGEST_WAIT = 60.0  # seconds; maximum of every back-off, unless a reader is less patient
-_LISTEN_MS = 1000  # the time a listener needs to notice that it should end
+_LISTEN: Seconds = 1.0  # the time a listener needs to notice that it should end
 _MOST_QUEUED = 1000  # events that are still counted when the GPUs change
 _CLOSE = 1.0  # seconds that close() waits for a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
@@ -64,15 +64,23 @@ class Nvml:
     """The driver of this node. One thread reads; another may listen for XIDs, a third may read profiling values."""
 
     def __init__(
-        self, binding: Any = None, *, clock: Callable[[], float] = time.time, longest_wait: float = _LONGEST_WAIT
+        self,
+        binding: Any = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        longest_wait: float = _LONGEST_WAIT,
+        listen: Seconds = _LISTEN,
     ) -> None:
-        """`longest_wait`: seconds until a GPU or a driver that failed is tried again, at most."""
+        """`longest_wait`: seconds until a GPU or a driver that failed is tried again, at most.
+
+        `listen`: how long the listener waits in one call for an event, and so the time that it needs to end.
+        """
         if binding is None:
             import pynvml as binding  # noqa: PLC0415 - 8,000 lines that only a real driver needs
         self._calls = Calls(binding)
         self._ears = Calls(binding)  # the listener's own, so that its waiting is never mistaken for a hang
         self._clock = clock
-        self._longest_wait = longest_wait
+        self._longest_wait, self._listen_for = longest_wait, listen
         self._gpus: list[GpuHandle] = []
         self._hidden = 0  # GPUs that the library counts but that we have no permission to read
         self._known: tuple[Gpu, ...] = ()
@@ -210,7 +218,7 @@ class Nvml:
         for gpu in self._gpus:
             gpu.forget()
         # the library must not be shut down while another thread still waits in it
-        if self._event_set.acquire(timeout=3 * _LISTEN_MS / 1000):
+        if self._event_set.acquire(timeout=3 * self._listen_for):
             try:
                 if self._profiling.acquire(timeout=_CLOSE):
                     try:
@@ -387,7 +395,7 @@ class Nvml:
         while not stop.is_set():
             session = self._session
             if session is None or not self._follow(session, stop):
-                stop.wait(_LISTEN_MS / 1000)
+                stop.wait(self._listen_for)
 
     def _follow(self, session: _Session, stop: threading.Event) -> bool:
         """Listen as long as the session lasts; False if the driver refuses."""
@@ -402,7 +410,7 @@ class Nvml:
                 if not self._register(session, events):
                     return False
                 while self._session is session and not stop.is_set():
-                    self._hear(session, events, _LISTEN_MS)
+                    self._hear(session, events, round(1000 * self._listen_for))
                 self._drain(session, events)
             except Refused as e:
                 log.debug("event set failed", extra={"reason": str(e)})
