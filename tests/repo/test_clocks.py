@@ -16,7 +16,13 @@ CLOCKS = {
     "date": {"today"},
 }
 WITHOUT_CLOCKS = ("logic", "views", "model", "formats", "catalog", "knowledge")  # they get times, not clocks
-GIVEN_CLOCKS = ("services", "http", "runtime")  # the machine's clock is only the default of an argument or a field
+GIVEN_CLOCKS = (
+    "services",
+    "sources",
+    "sinks",
+    "http",
+    "runtime",
+)  # the machine's clock is only the default of an argument or a field
 # What the law would find, by file, with the reason why it stays.
 SET_CLOCKS = {
     "tests/loopclock.py": "the clock of an event loop: asyncio takes it from the loop and from nowhere else",

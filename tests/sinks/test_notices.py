@@ -38,6 +38,15 @@ async def test_feishu_and_lark_take_the_text_as_it_is_with_the_bots_signature(se
         assert one.headers["content-type"].startswith("application/json")
 
 
+async def test_a_message_is_signed_for_the_moment_at_which_it_is_sent():
+    with chat.Standin(lambda _: (200, {"code": 0})) as bot:
+        where = target(bot.url, secret="s", service="feishu", timeout=5.0, wall=lambda: 1599360473.0)
+        sender = Sender(where, timeout=5.0)
+        await sender.send("", TEXT)
+        sender.close()
+    assert [one.body["timestamp"] for one in bot.taken] == ["1599360473"]
+
+
 @pytest.mark.parametrize("given", ["", "another-secret"])
 async def test_a_refusal_of_feishu_with_status_200_is_a_failure(given):
     with chat.Standin(chat.feishu("a-bots-secret")) as bot:

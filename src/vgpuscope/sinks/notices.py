@@ -21,7 +21,7 @@ import httpx2
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat
 
 from vgpuscope.model.errors import CallFailed
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.version import __version__
 from vgpuscope.worker import Closed, Worker
 
@@ -135,9 +135,9 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
     secure_protocol = "vgpuscope-bot"  # type: ignore[assignment]
     title_maxlen = 0
 
-    def __init__(self, bot: Bot, url: str, secret: str, **more: Any) -> None:
+    def __init__(self, bot: Bot, url: str, secret: str, *, wall: Callable[[], UnixTime], **more: Any) -> None:
         super().__init__(**more)  # type: ignore[no-untyped-call]
-        self._bot, self._url, self._secret = bot, url, secret
+        self._bot, self._url, self._secret, self._wall = bot, url, secret, wall
         self.body_maxlen = bot.longest
         self.failure = ""
 
@@ -150,7 +150,7 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
         return not self.failure
 
     def _post(self, body: str) -> None:
-        query, more = self._bot.sign(self._secret, time.time()) if self._secret else ({}, {})
+        query, more = self._bot.sign(self._secret, self._wall()) if self._secret else ({}, {})
         try:
             with (
                 httpx2.Client(timeout=self.socket_read_timeout, follow_redirects=False) as client,
@@ -209,12 +209,14 @@ class ChannelTarget(NamedTuple):
     hidden: tuple[str, ...]  # parts of the address that no log may show
 
 
-def target(url: str, *, secret: str, service: str, timeout: Seconds) -> ChannelTarget:
-    """The target of an address; AddressInvalid if no service has such an address."""
+def target(
+    url: str, *, secret: str, service: str, timeout: Seconds, wall: Callable[[], UnixTime] = time.time
+) -> ChannelTarget:
+    """The target of an address; AddressInvalid if no service has such an address. `wall`: the time of signatures."""
     hidden = _secrets_of(url) + ((secret,) if secret else ())
     bot, address, key = _bot_of(url, secret, service)
     if bot is not None:
-        plugin = BotPlugin(bot, address, key, asset=_asset())
+        plugin = BotPlugin(bot, address, key, wall=wall, asset=_asset())
         longest = bot.longest
     else:
         if secret:

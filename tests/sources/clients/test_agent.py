@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-import time
 from email.utils import formatdate
 
 import msgspec
@@ -118,10 +117,10 @@ async def test_a_proxy_is_not_asked_for_what_is_on_this_machine(monkeypatch):
 
 
 async def test_a_clock_that_differs_is_known_from_the_answer():
-    date = formatdate(time.time() + 3600, usegmt=True)
-    async with agent(http(GOOD, headers=f"Date: {date}\r\n")) as (url, _), AgentApi(url, timeout=SOON) as api:
+    dated, now = http(GOOD, headers=f"Date: {formatdate(1_800_003_600, usegmt=True)}\r\n"), 1_800_000_000.0
+    async with agent(dated) as (url, _), AgentApi(url, timeout=SOON, wall=lambda: now) as api:
         await api.snapshot()
-        assert api.clock_offset == pytest.approx(3600, abs=60)
+        assert api.clock_offset == 3600.0
     async with agent(http(GOOD, headers="Date: tomorrow\r\n")) as (url, _), AgentApi(url, timeout=SOON) as api:
         await api.snapshot()
         assert api.clock_offset == 0.0

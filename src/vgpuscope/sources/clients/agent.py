@@ -1,8 +1,10 @@
 """An HTTP client that fetches an agent's latest sample."""
 
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
+from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients import served_api
@@ -24,14 +26,22 @@ _CLOCK_NOISE = 2.0  # seconds; the Date header has whole seconds, and the respon
 class AgentApi(ServedApi[NodeSnapshot]):
     """A client of one agent."""
 
-    def __init__(self, url: str, *, timeout: float = 3.0, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 3.0,
+        token: str | None = None,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
         super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token)
+        self._wall = wall
         self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours; 0 if within the noise
 
     async def snapshot(self) -> NodeSnapshot:
         """The agent's latest sample; raises SourceDown if it cannot be fetched."""
         sample, headers = await self.fetch()
-        self.clock_offset = clock_offset(headers.get("date"), time.time())
+        self.clock_offset = clock_offset(headers.get("date"), self._wall())
         return sample
 
 

@@ -18,7 +18,7 @@ from vgpuscope.model.doctor import (
     PrometheusFacts,
     SeriesFacts,
 )
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.doctor.kube import read_kube
 from vgpuscope.sources.doctor.local import LocalFacts, LocalPlaces, is_gpu_node, nothing_here, read_local
 from vgpuscope.sources.doctor.pages import series_of
@@ -76,7 +76,9 @@ class Collected(Struct, frozen=True, kw_only=True):
 Progress = Callable[[tuple[str, ...]], None]  # told what is still awaited
 
 
-async def collect(targets: DoctorTargets, *, progress: Progress = lambda _: None) -> Collected:
+async def collect(
+    targets: DoctorTargets, *, progress: Progress = lambda _: None, wall: Callable[[], UnixTime] = time.time
+) -> Collected:
     """Everything that can be found out within the deadline."""
     waiting: set[str] = set()
 
@@ -92,9 +94,9 @@ async def collect(targets: DoctorTargets, *, progress: Progress = lambda _: None
     each = targets.within * _SLOWEST / 2  # Prometheus is asked after the analyzer, which may know its address
     local, agents, cluster, analyzer, kube, (extender, plugins) = await asyncio.gather(
         told("node", _local(targets, each)),
-        told("agents", _agents(targets, each)),
-        told("cluster exporter", _cluster(targets, each)),
-        told("analyzer", _analyzer(targets, each)),
+        told("agents", _agents(targets, each, wall)),
+        told("cluster exporter", _cluster(targets, each, wall)),
+        told("analyzer", _analyzer(targets, each, wall)),
         told("kubernetes", _kube(targets, each)),
         told("scheduler", _scheduling(targets, each)),
     )
@@ -103,7 +105,7 @@ async def collect(targets: DoctorTargets, *, progress: Progress = lambda _: None
     if pages and (isinstance(series, Missing) or not series.now):
         series = await asyncio.to_thread(series_of, pages, origin=", ".join(pages), whole=False)
     facts = DoctorFacts(
-        at=time.time(),
+        at=wall(),
         place=_place(local),
         driver=local.driver,
         regions=local.regions,
@@ -133,9 +135,9 @@ async def _local(targets: DoctorTargets, within: Seconds) -> LocalFacts:
     return await read_local(targets.local, within=within)
 
 
-async def _agents(targets: DoctorTargets, within: Seconds) -> list[AgentAnswer]:
+async def _agents(targets: DoctorTargets, within: Seconds, wall: Callable[[], UnixTime]) -> list[AgentAnswer]:
     return await asyncio.gather(
-        *(read_agent(one.url, token=targets.token, within=within, given=one.given) for one in targets.agents)
+        *(read_agent(one.url, token=targets.token, within=within, given=one.given, wall=wall) for one in targets.agents)
     )
 
 
@@ -149,16 +151,18 @@ def _of_agents(answers: list[AgentAnswer]) -> tuple[AgentFacts, ...] | Missing:
     return tuple(one.facts for one in answers if isinstance(one.facts, AgentFacts))
 
 
-async def _cluster(targets: DoctorTargets, within: Seconds) -> ClusterFacts | Missing:
+async def _cluster(targets: DoctorTargets, within: Seconds, wall: Callable[[], UnixTime]) -> ClusterFacts | Missing:
     if targets.cluster is None:
         return Missing(fact="cluster", reason="not-given")
-    return await read_cluster(targets.cluster.url, token=targets.token, within=within, given=targets.cluster.given)
+    place = targets.cluster
+    return await read_cluster(place.url, token=targets.token, within=within, given=place.given, wall=wall)
 
 
-async def _analyzer(targets: DoctorTargets, within: Seconds) -> AnalyzerAnswer:
+async def _analyzer(targets: DoctorTargets, within: Seconds, wall: Callable[[], UnixTime]) -> AnalyzerAnswer:
     if targets.analyzer is None:
         return AnalyzerAnswer(Missing(fact="analyzer", reason="not-given"))
-    return await read_analyzer(targets.analyzer.url, token=targets.token, within=within, given=targets.analyzer.given)
+    place = targets.analyzer
+    return await read_analyzer(place.url, token=targets.token, within=within, given=place.given, wall=wall)
 
 
 async def _scheduling(targets: DoctorTargets, within: Seconds) -> tuple[ExtenderFacts | Missing, SeriesFacts | Missing]:

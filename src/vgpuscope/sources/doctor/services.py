@@ -1,6 +1,7 @@
 """What our own services say of themselves: agents, the cluster exporter, extender, device plugins, the analyzer."""
 
 import time
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from vgpuscope.model.doctor import (
 )
 from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import PLUGIN_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients.agent import AGENT, clock_offset
@@ -87,17 +88,19 @@ class AgentAnswer(NamedTuple):
     page: bytes | None = None
 
 
-async def read_agent(url: str, *, token: str | None, within: Seconds, given: bool = True) -> AgentAnswer:
+async def read_agent(
+    url: str, *, token: str | None, within: Seconds, given: bool = True, wall: Callable[[], UnixTime] = time.time
+) -> AgentAnswer:
     """What an agent answers; never raises, except for an address that is none."""
     async with _Service(AGENT, url, token=token, within=within) as api:
         try:
             answer = await api.answer(AGENT.path)
-            offset = clock_offset(answer.headers.get("date"), time.time())
+            offset = clock_offset(answer.headers.get("date"), wall())
             snapshot = _read(answer.content, NodeSnapshot, api.url)
             page = (await api.answer("/metrics", plain=True)).content
         except (ScopeError, TimeoutError) as e:
             return AgentAnswer(_missing("agent", e, url=api.url, another=api.another, given=given))
-    return AgentAnswer(_agent(snapshot, api.url, offset, now=time.time()), page)
+    return AgentAnswer(_agent(snapshot, api.url, offset, now=wall()), page)
 
 
 def _agent(snapshot: NodeSnapshot, url: str, offset: Seconds, *, now: float) -> AgentFacts:
@@ -116,25 +119,27 @@ def _agent(snapshot: NodeSnapshot, url: str, offset: Seconds, *, now: float) -> 
     )
 
 
-async def read_cluster(url: str, *, token: str | None, within: Seconds, given: bool = True) -> ClusterFacts | Missing:
+async def read_cluster(
+    url: str, *, token: str | None, within: Seconds, given: bool = True, wall: Callable[[], UnixTime] = time.time
+) -> ClusterFacts | Missing:
     """What a cluster exporter answers; never raises, except for an address that is none."""
     async with _Cluster(url, token=token, timeout=within) as api:
         try:
             if waiting := await api.missing():
-                return await _unlisted(api, waiting)
+                return await _unlisted(api, waiting, now=wall())
             return await api.read()
         except (ScopeError, TimeoutError) as e:
             return _missing("cluster", e, url=api.url, another=api.another, given=given)
 
 
-async def _unlisted(api: _Cluster, waiting: tuple[str, ...]) -> ClusterFacts:
+async def _unlisted(api: _Cluster, waiting: tuple[str, ...], *, now: UnixTime) -> ClusterFacts:
     """An exporter that has not listed everything: its page says which watches fail."""
     answer = await api.get("/metrics", headers=_PLAIN)
     reader: PageReader[SeenSeries] = PageReader(wanted=WANTED, meaning=SeenSeries)
     page = list(reader.read(answer.content))
     shown = {seen.labels.get("kind") for seen, _ in page if seen.name == c.WATCH_UP.name}
     page += [(SeenSeries(c.WATCH_UP.name, {"kind": kind}), 0.0) for kind in waiting if kind not in shown]
-    return ClusterFacts(pending=PendingList(now=time.time()), page=tuple(page))
+    return ClusterFacts(pending=PendingList(now=now), page=tuple(page))
 
 
 # ── the extender, and device plugins ─────────────────────────────────────────────────────────────────────────────
@@ -265,7 +270,9 @@ class AnalyzerAnswer(NamedTuple):
     answers: tuple[BundledAnswer, ...] = ()
 
 
-async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: bool = True) -> AnalyzerAnswer:
+async def read_analyzer(
+    url: str, *, token: str | None, within: Seconds, given: bool = True, wall: Callable[[], UnixTime] = time.time
+) -> AnalyzerAnswer:
     """What an analyzer answers; never raises, except for an address that is none."""
     async with _Service(ANALYZER, url, token=token, within=within) as api:
         try:
@@ -274,7 +281,7 @@ async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: 
         except (ScopeError, TimeoutError) as e:
             return AnalyzerAnswer(_missing("analyzer", e, url=api.url, another=api.another, given=given))
         more = [await _optional(api, path) for path in _MORE]
-    offset = clock_offset(answer.headers.get("date"), time.time())
+    offset = clock_offset(answer.headers.get("date"), wall())
     info, config = _or_empty(more[0], _Info), _or_empty(more[1], _Config)
     stats, parts = _or_empty(more[2], _Stats), _or_empty(more[3], PartList)
     facts = _analyzer(health, info, config, stats, parts, url=api.url, offset=offset)
