@@ -1,12 +1,14 @@
 """The PromQL queries that read a fleet, and the recording rules that make them cheaper."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from vgpuscope.formats.prom.promql import Matcher, selector, window
+from vgpuscope.catalog import node as m
+from vgpuscope.formats.prom.promql import Matcher, one_of, selector, window
 from vgpuscope.knowledge.exporters import GROUPS, MANY_SAMPLES, STATISTICS, Group, Statistic
 from vgpuscope.knowledge.series_labels import EXPORTED, TENANT_LABELS
+from vgpuscope.model.quantity import Seconds, UnixTime
 
 _FUNCTIONS: Final[dict[Statistic, str]] = {
     "mean": "avg_over_time({series}[{window}])",
@@ -17,6 +19,8 @@ _FUNCTIONS: Final[dict[Statistic, str]] = {
 }
 
 _RATE: Final = "rate({series}[{window}])"
+_FROZEN: Final = (0.25, 0.5)  # of the window: the shorter part may hold a single sample
+ALIVE: Final = "vector(1)"  # a query that every engine answers, whatever it stores
 
 
 class StatisticsQuery(NamedTuple):
@@ -83,6 +87,7 @@ def plan(
 RECORDED: Final[tuple[Statistic, ...]] = ("mean", "p95")
 RECORDED_SECONDS: Final = 600.0  # the window of the rules, which is the analyzer's default window
 RECORDED_EVERY: Final = 30.0  # seconds between two evaluations
+_RULES_LATE: Final[Seconds] = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not used
 
 
 def record_name(name: str, statistic: Statistic) -> str:
@@ -109,6 +114,72 @@ def recording_rules() -> Iterator[RecordingRule]:
                     yield RecordingRule(group, name, record_name(name, statistic), expression)
 
 
+def rules_to_check(present: Collection[str]) -> tuple[RecordingRule, ...]:
+    """The first rule of each group that exists; it stands for the other rules of the group."""
+    first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
+    return tuple(first.values())
+
+
+def evaluation_time(rule: RecordingRule, condition: tuple[Matcher, ...]) -> str:
+    """When a rule was last evaluated."""
+    return f"max(timestamp({selector(rule.name, matchers_for(rule.group, condition))}))"
+
+
+def is_recent(evaluated: UnixTime | None, *, end: UnixTime) -> bool:
+    """Whether a rule was evaluated recently enough to be read."""
+    return evaluated is not None and evaluated >= end - _RULES_LATE
+
+
+def unrecorded_series(rule: RecordingRule, condition: tuple[Matcher, ...]) -> str:
+    """How many series of the metric the rule does not cover."""
+    matchers = matchers_for(rule.group, condition)
+    return f"count({selector(rule.metric, matchers)}) - count({selector(rule.name, matchers)})"
+
+
+# ── other queries ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def named(names: Iterable[str], matchers: Iterable[Matcher]) -> str:
+    """All series of some metrics."""
+    return selector("", (one_of("__name__", sorted(names)), *matchers))
+
+
+def series_counts(names: Iterable[str], matchers: Iterable[Matcher]) -> str:
+    """The current number of series of each metric."""
+    return f"count by (__name__) ({named(names, matchers)})"
+
+
+def true_labels(names: Iterable[str], matchers: Iterable[Matcher], *, seconds: Seconds) -> str:
+    """The series of metrics that are 1 if their labels are true, if they were so in the window."""
+    return f"last_over_time({named(names, matchers)}[{window(seconds)}]) > 0"
+
+
+def xids(group: Group, matchers: Iterable[Matcher], *, seconds: Seconds) -> str:
+    """The XIDs of the window: those counted in it, or the last one if it changed in the window."""
+    series, within = selector(group.xids, matchers), window(seconds)
+    new = f"({series} > 0 unless {series} offset {within})"
+    return f"({series} > 0 and changes({series}[{within}]) > 0) or {new}"
+
+
+def frozen_agents(matchers: Iterable[Matcher], *, seconds: Seconds) -> str:
+    """Agents that answer but no longer take samples: the time of their sample is the same in every scrape."""
+    series = selector(m.SAMPLE_TIME.name, matchers)
+    spans = [window(seconds * part) for part in _FROZEN]
+    same = (f"(changes({series}[{span}]) == 0 and count_over_time({series}[{span}]) > 1)" for span in spans)
+    return " or ".join(same)
+
+
+def targets(jobs: Iterable[str], matchers: Iterable[Matcher]) -> str:
+    """The engine's own metric of the targets of some jobs."""
+    return selector("up", (one_of("job", jobs), *matchers))
+
+
+def means(group: Group, name: str, gpu_ids: Iterable[str], *, condition: tuple[Matcher, ...], step: Seconds) -> str:
+    """The means of a metric of some GPUs, each over one step."""
+    matchers = (*matchers_for(group, condition), one_of(group.uuid, sorted(gpu_ids)))
+    return f"avg_over_time({selector(name, matchers)}[{window(step)}])"
+
+
 def gathered(asks: Iterable[StatisticsQuery]) -> Iterator[StatisticsQuery]:
     """The same statistics in fewer queries: several statistics of one metric become one query for its samples.
 
@@ -131,3 +202,8 @@ def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher,
     if group.schema == "dcgm" or group.kind == "container":
         return condition
     return tuple(matcher for matcher in condition if matcher.label.removeprefix(EXPORTED) not in TENANT_LABELS)
+
+
+def for_all(condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
+    """The part of the condition that applies to every group."""
+    return tuple(matcher for matcher in condition if all(matcher in matchers_for(one, condition) for one in GROUPS))

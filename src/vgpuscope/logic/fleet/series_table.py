@@ -26,6 +26,8 @@ from vgpuscope.formats.prom.promql import (
     decode_named,
     in_order,
     one_of,
+    selector,
+    window,
     without_name,
 )
 from vgpuscope.knowledge.exporters import SENTINELS, STATISTICS, Group
@@ -43,6 +45,7 @@ _BATCH = 250  # UUIDs in one query: VictoriaMetrics accepts 16 KiB
 _ENDLESS = 1e15  # more than any count or time, less than infinity
 _RAW_AT_MOST = 1_000_000  # raw samples, of all examined series together
 _LOOKED_AT = 200  # series of a job whose samples are used to find its pace
+_XID_DIGITS = 5
 _PROBES = 20  # GPUs of a job whose samples are queried, if only statistics are wanted
 
 Cells: TypeAlias = list[float | None]
@@ -86,9 +89,9 @@ class SampleQuery(NamedTuple):
     names: tuple[str, ...]
     devices: tuple[str, ...]
 
-    def series(self, matchers: Iterable[Matcher]) -> str:
+    def query(self, matchers: Iterable[Matcher], *, seconds: Seconds) -> str:
         parts = (one_of("__name__", self.names), one_of(self.group.uuid, self.devices), *matchers)
-        return f"{{{','.join(map(str, parts))}}}"
+        return f"{selector('', parts)}[{window(seconds)}]"
 
 
 class LabelCache:
@@ -242,6 +245,19 @@ class Table:
             self._more[labels.get("mig_uuid") or labels.get(self.group.uuid, "")] = labels
         elif name == self.group.state and (where := self._places.place(labels)):
             self._states[where.gpu_id, where.mig, where.tenant] = labels.get(self.group.state_label, "")
+
+    def learn_xids(self, rows: Iterable[VectorRow]) -> None:
+        """The rows of an answer to queries.xids(): a counter of each XID, or the last XID as the value."""
+        for row in rows:
+            labels = decode_labels(row.metric)
+            code = labels.get("xid") or f"{row.value[1]:.0f}"
+            if code.isdecimal() and len(code) <= _XID_DIGITS and (gpu := labels.get(self.group.uuid)):
+                self.xids.setdefault(gpu, set()).add(int(code))
+
+    def freeze(self, targets: Iterable[str]) -> None:
+        """Targets whose agent no longer takes samples; only pages of our agent have a time of the sample."""
+        if self.group.schema == "vgpuscope":
+            self.frozen.update(targets)
 
     def more(self, where: SeriesIdentity) -> Mapping[str, str]:
         """The labels of the info metric for a GPU or MIG instance."""

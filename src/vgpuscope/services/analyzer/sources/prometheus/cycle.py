@@ -2,17 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from math import inf
 from typing import TypeVar, cast, get_args
 
-from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom import promql
-from vgpuscope.knowledge.exporters import GROUPS, Group
-from vgpuscope.logic.fleet.queries import (
-    StatisticsQuery,
-)
+from vgpuscope.knowledge.exporters import Group
+from vgpuscope.logic.fleet import answers, queries
+from vgpuscope.logic.fleet.queries import StatisticsQuery
 from vgpuscope.logic.fleet.requests import QueryBatch, lines_by_name, rows_by_ask
-from vgpuscope.logic.fleet.series_table import SampleQuery, Table, target_of
+from vgpuscope.logic.fleet.series_table import SampleQuery, Table
 from vgpuscope.model.analysis import Fault, Target, Term
 from vgpuscope.model.errors import (
     AnswerPartial,
@@ -34,8 +31,6 @@ ONE_NUMBER = 64 * 1024  # bytes of an answer that is one number
 _SLICE = 500  # rows: take a few milliseconds
 _SLICE_BYTES = 256 * 1024  # of the samples of these rows
 _SIZES_ANSWER = 1024 * 1024  # bytes of an answer with one row for each metric
-_FROZEN = (0.25, 0.5)  # of the window: the shorter part may hold a single sample
-_XID_DIGITS = 5
 _SIZES = 0.2  # of the deadline: without the number of series little is lost
 
 
@@ -84,10 +79,9 @@ class PrometheusCycle:
 
     async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.PromAnswer[str]:
         """Which of these metrics exist."""
-        match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
         data = await self._api.label_values(
             "__name__",
-            match=match,
+            match=queries.named(of, matchers),
             begin=self.end - self.seconds,
             end=self.end,
             by=self._by,
@@ -108,12 +102,11 @@ class PrometheusCycle:
 
     async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
         """The current number of series of each group; empty if the engine does not answer that."""
-        clocks = {name: group for group in GROUPS for name in group.clocks & of}
-        series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
+        clocks = answers.clocks(of)
         soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
         try:
             data = await self._api.query(
-                f"count by (__name__) ({series})",
+                queries.series_counts(clocks, matchers),
                 at=self.end,
                 by=soon,
                 sent=self._sent,
@@ -123,13 +116,7 @@ class PrometheusCycle:
             rows = promql.decode_vector(data).rows
         except ScopeError:
             return {}
-        found: dict[tuple[str, str], int] = {}
-        for row in rows:
-            group, count = clocks.get(promql.decode_named(row.metric)[0]), row.value[1]
-            if group and 0 < count < inf:
-                key = (group.schema, group.kind)
-                found[key] = max(found.get(key, 0), int(count))
-        return found
+        return answers.group_sizes(rows, clocks)
 
     async def ask(self, asked: tuple[QueryBatch, tuple[Table, ...]]) -> None:
         """Fill one or several columns of tables by one request."""
@@ -198,23 +185,16 @@ class PrometheusCycle:
             async for rows in _rows(data):
                 self.facts += [promql.decode_named(row.metric) for row in rows]
 
-        series = promql.selector("", (promql.one_of("__name__", sorted(names)), *matchers))
-        await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
+        await self._part("labels", queries.true_labels(names, matchers, seconds=self.seconds), take)
 
     async def learn_xids(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
-        """Read the XIDs of the window: those counted in it, or the last one if it changed in the window."""
+        """Read the XIDs of the window."""
 
         async def take(data: bytes) -> None:
             async for rows in _rows(data):
-                for row in rows:
-                    labels = promql.decode_labels(row.metric)
-                    code = labels.get("xid") or f"{row.value[1]:.0f}"
-                    if code.isdecimal() and len(code) <= _XID_DIGITS and (gpu := labels.get(table.group.uuid)):
-                        table.xids.setdefault(gpu, set()).add(int(code))
+                table.learn_xids(rows)
 
-        series, window = promql.selector(table.group.xids, matchers), self._window
-        new = f"({series} > 0 unless {series} offset {window})"
-        await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
+        await self._part("XIDs", queries.xids(table.group, matchers, seconds=self.seconds), take)
 
     async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
         """Find agents that answer but no longer take samples: their pages always show the last sample."""
@@ -223,32 +203,25 @@ class PrometheusCycle:
 
         async def take(data: bytes) -> None:
             async for rows in _rows(data):
-                frozen.update(target_of(promql.decode_labels(row.metric)) for row in rows)
+                frozen.update(answers.targets_of(rows))
             for name in sorted(frozen):
                 self.fault(name, SourceDown("the agent answers, but has stopped taking samples"))
-                for table in tables:
-                    if table.group.schema == "vgpuscope":
-                        table.frozen.add(name)
+            for table in tables:
+                table.freeze(frozen)
 
-        series = promql.selector(m.SAMPLE_TIME.name, matchers)
-        spans = [promql.window(self.seconds * part) for part in _FROZEN]
-        same = (f"(changes({series}[{span}]) == 0 and count_over_time({series}[{span}]) > 1)" for span in spans)
-        await self._part("times of samples", " or ".join(same), take)
+        await self._part("times of samples", queries.frozen_agents(matchers, seconds=self.seconds), take)
 
     async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
         """The targets of these jobs by the engine's own `up` metric; empty if it has none."""
         found: dict[str, Target] = {}
 
         async def take(data: bytes) -> None:
+            nonlocal found
             async for rows in _rows(data):
-                for row in rows:
-                    name = target_of(promql.decode_labels(row.metric))
-                    up = row.value[1] == 1 or (name in found and found[name].up)
-                    found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
+                found = answers.fold_targets(found, rows)
 
         if wanted := sorted(filter(None, jobs)):
-            series = promql.selector("up", (promql.one_of("job", wanted), *matchers))
-            await self._part("targets", series, take, fault=False)
+            await self._part("targets", queries.targets(wanted, matchers), take, fault=False)
         return tuple(found.values())
 
     async def probe(self, table: Table, probe: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
@@ -258,7 +231,7 @@ class PrometheusCycle:
             lines = await _unhurried(promql.matrix_steps(data))
             await self.off_loop(lambda: table.probe(lines.rows))
 
-        await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
+        await self._part("raw samples", probe.query(matchers, seconds=self.seconds), take, fault=not self.faults)
 
     async def look(self, table: Table, sample_query: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
         """Query raw samples for a table."""
@@ -268,7 +241,7 @@ class PrometheusCycle:
             self._partial("raw samples", answer.missing)
             await self.off_loop(lambda: table.look(sample_query, answer.rows))
 
-        await self._part("raw samples", f"{sample_query.series(matchers)}[{self._window}]", take)
+        await self._part("raw samples", sample_query.query(matchers, seconds=self.seconds), take)
 
     async def _part(
         self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True

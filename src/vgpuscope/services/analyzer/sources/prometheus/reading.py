@@ -17,14 +17,20 @@ from vgpuscope.formats.prom import promql
 from vgpuscope.knowledge.exporters import GROUPS, Group
 from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.queries import (
-    RECORDED_EVERY,
+    ALIVE,
     RECORDED_SECONDS,
     RecordingRule,
     StatisticsQuery,
+    evaluation_time,
+    for_all,
     gathered,
+    is_recent,
     matchers_for,
+    means,
     plan,
     recording_rules,
+    rules_to_check,
+    unrecorded_series,
 )
 from vgpuscope.logic.fleet.requests import QueryBatch, bundled
 from vgpuscope.logic.fleet.series_table import LabelCache, SampleQuery, Scope, Table
@@ -50,7 +56,6 @@ log = logging.getLogger(__name__)
 
 _SOON: Seconds = 5.0  # a slower answer to ready() is treated as no answer
 _REMEMBER = 10  # readings for which the names of existing metrics are cached
-_RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not used
 _FEW = 4  # concurrent answers, if they fill memory or may do so
 _SHORT = 40  # samples of a series that take about as much space as its labels, which each statistic repeats
 _SHORT_GAIN = 8  # factor for the limit on samples, if series are so short
@@ -139,7 +144,7 @@ class PrometheusSource:
         """SourceDown if the engine does not answer queries."""
         by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
         try:
-            promql.decode_vector(await self._api.query("vector(1)", at=None, by=by, most=ONE_NUMBER))
+            promql.decode_vector(await self._api.query(ALIVE, at=None, by=by, most=ONE_NUMBER))
         except QueryForbidden:
             raise
         except QueryFailed as e:
@@ -167,7 +172,7 @@ class PrometheusSource:
         self._fleet = fleet
         self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
         self._jobs |= {seen.scope[1] for table in tables for seen in table.seen}
-        targets = await cycle.targets(self._jobs, _for_all(self._condition))
+        targets = await cycle.targets(self._jobs, for_all(self._condition))
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
         if not (found or cycle.faults or present & _MEASURES):
             cycle.fault("metrics", NoKnownMetrics(f"{self.url} has no known GPU metric"))
@@ -194,8 +199,7 @@ class PrometheusSource:
         self, group: Group, name: str, gpu_ids: Collection[str], *, window: Window, step: Seconds, by: float
     ) -> list[tuple[SeriesIdentity, list[promql.Sample]]]:
         """The means of a metric of some GPUs, step by step. Raises QueryFailed and its subclasses."""
-        matchers = (*matchers_for(group, self._condition), promql.one_of(group.uuid, sorted(gpu_ids)))
-        query = f"avg_over_time({promql.selector(name, matchers)}[{promql.window(step)}])"
+        query = means(group, name, gpu_ids, condition=self._condition, step=step)
         data = await self._api.query_range(query, begin=window.begin + step, end=window.end, step=step, by=by)
         places = self._places[GROUPS.index(group)]
         lines = promql.decode_matrix(data).rows
@@ -220,7 +224,7 @@ class PrometheusSource:
         if self._remembered <= 0:
             wanted = every | {rule.name for rule in recording_rules()} | {m.SAMPLE_TIME.name}
             try:
-                told = await cycle.names(wanted, _for_all(self._condition))
+                told = await cycle.names(wanted, for_all(self._condition))
             except ScopeError as e:
                 cycle.fault("names of metrics", e)
                 return self._present | every
@@ -237,13 +241,13 @@ class PrometheusSource:
         if not any(plans):
             return
         if not self._series:  # the number of series decides how to query
-            self._series = await cycle.sizes(present, _for_all(self._condition))
+            self._series = await cycle.sizes(present, for_all(self._condition))
         work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
         if facts := _FACTS & present:
-            work.append(cycle.learn(facts, _for_all(self._condition)))
+            work.append(cycle.learn(facts, for_all(self._condition)))
         work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
         if m.SAMPLE_TIME.name in present:
-            work.append(cycle.find_frozen(tables, _for_all(self._condition)))
+            work.append(cycle.find_frozen(tables, for_all(self._condition)))
         progress = _Progress(self._progress, len(work))
         await asyncio.gather(*(progress.counted(one) for one in work))
         if again := cycle.to_ask_again():
@@ -299,20 +303,17 @@ class PrometheusSource:
 
     async def _rules_are_current(self, cycle: PrometheusCycle, present: frozenset[str]) -> bool:
         """Whether recording rules exist, were evaluated recently, and cover as many series as there are."""
-        first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
+        rules = rules_to_check(present)
         try:
-            return bool(first) and all([await self._rule_is_current(cycle, rule) for rule in first.values()])
+            return bool(rules) and all([await self._rule_is_current(cycle, rule) for rule in rules])
         except ScopeError as e:
             cycle.fault("recording rules", e)
             return False
 
     async def _rule_is_current(self, cycle: PrometheusCycle, rule: RecordingRule) -> bool:
-        matchers = matchers_for(rule.group, self._condition)
-        recorded, raw = promql.selector(rule.name, matchers), promql.selector(rule.metric, matchers)
-        at = await cycle.number(f"max(timestamp({recorded}))")
-        if at is None or at < cycle.end - _RULES_LATE:
+        if not is_recent(await cycle.number(evaluation_time(rule, self._condition)), end=cycle.end):
             return False
-        missing = await cycle.number(f"count({raw}) - count({recorded})")
+        missing = await cycle.number(unrecorded_series(rule, self._condition))
         return missing is not None and missing <= 0
 
     def _by_samples(self, table: Table, seconds: Seconds) -> bool:
@@ -371,11 +372,6 @@ class _Progress:
         await one
         self._done += 1
         self._tell(self._done, self.total)
-
-
-def _for_all(condition: tuple[promql.Matcher, ...]) -> tuple[promql.Matcher, ...]:
-    """The part of the condition that applies to every group."""
-    return tuple(matcher for matcher in condition if all(matcher in matchers_for(one, condition) for one in GROUPS))
 
 
 _FACTS = frozenset[str]().union(*(group.facts for group in GROUPS))
