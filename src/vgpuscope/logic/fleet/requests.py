@@ -4,19 +4,26 @@ Statistics of different metrics come as one vector, in which a label on each row
 metrics come as one matrix, in which the metrics keep their names.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from vgpuscope.formats.prom.promql import MatrixRow, VectorRow, decode_named, one_of, selector
-from vgpuscope.logic.fleet.queries import StatisticsQuery
+from vgpuscope.knowledge.exporters import Group
+from vgpuscope.logic.fleet.queries import StatisticsQuery, gathered
+from vgpuscope.model.quantity import Seconds
 
 T = TypeVar("T")
 
 _LABEL = "zz_vgpuscope_part"
 _MARK = f'"{_LABEL}":"'.encode()
 _NAME = b'"__name__":"'
+_SHORT = 40  # samples of a series that take about as much space as its labels, which each statistic repeats
+_SHORT_GAIN = 8  # factor for the limit on samples, if series are so short
+_QUESTIONS = 8  # queries that are sent one by one; more are bundled
+_ROWS = 50_000  # rows of an answer to bundled queries
 
 
 class QueryBatch(NamedTuple):
@@ -41,6 +48,51 @@ class QueryBatch(NamedTuple):
             return f"{selector('', (names, *self.asks[0].matchers))}[{window}]"
         parts = [f'label_replace({ask.query(window)},"{_LABEL}","{at}","","")' for at, ask in enumerate(self.asks)]
         return _union(parts)
+
+
+class FleetSize(NamedTuple):
+    """How large answers will be, as far as earlier answers tell."""
+
+    series: Callable[[Group], int]  # series of a group; 0 if that is unknown
+    known: bool  # whether the number of series of any group is known
+    seconds: Seconds  # the window
+    interval: Seconds  # the longest time between two samples of a series
+    pace: Seconds | None  # the shortest time between two samples; None: not known yet
+
+    @property
+    def expected(self) -> float:
+        """The samples of one series."""
+        return self.seconds / (self.pace or self.interval)
+
+
+def requests(
+    plans: Iterable[list[StatisticsQuery]], size: FleetSize, *, most_samples: int, sparing: bool
+) -> list[QueryBatch]:
+    """The requests to send: one for each query, or fewer if there are many queries and answers are small.
+
+    `plans`: the queries of each group. `sparing`: samples are not queried, because the engine rejected such queries.
+    """
+    asks: list[StatisticsQuery] = []
+    for wanted in plans:
+        by_samples = bool(wanted) and not sparing and prefers_samples(wanted[0].group, size, most=most_samples)
+        asks += gathered(wanted) if by_samples else wanted
+    several = Counter((id(ask.group), ask.quantity) for ask in asks)
+    asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
+    if len(asks) <= _QUESTIONS or not size.known:  # answers of unknown size are not bundled
+        return [QueryBatch((ask,)) for ask in asks]
+    return bundled(
+        asks,
+        size=lambda ask: max(1, size.series(ask.group)),
+        most_rows=min(_ROWS, most_samples),
+        most_samples=most_samples,
+        expected=size.expected,
+    )
+
+
+def prefers_samples(group: Group, size: FleetSize, *, most: int) -> bool:
+    """Whether samples are queried if several statistics of a metric are wanted: if there are few in all."""
+    limit = most * (_SHORT_GAIN if size.pace and size.expected <= _SHORT else 1)
+    return 0 < size.series(group) * size.expected <= limit
 
 
 def bundled(

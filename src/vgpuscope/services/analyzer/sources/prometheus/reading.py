@@ -8,7 +8,6 @@ values, a handover, an end within the window), up to a limit.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
@@ -23,7 +22,6 @@ from vgpuscope.logic.fleet.queries import (
     StatisticsQuery,
     evaluation_time,
     for_all,
-    gathered,
     is_recent,
     matchers_for,
     means,
@@ -32,7 +30,7 @@ from vgpuscope.logic.fleet.queries import (
     rules_to_check,
     unrecorded_series,
 )
-from vgpuscope.logic.fleet.requests import QueryBatch, bundled
+from vgpuscope.logic.fleet.requests import FleetSize, requests
 from vgpuscope.logic.fleet.series_table import LabelCache, SampleQuery, Scope, Table
 from vgpuscope.logic.fleet.tracks import refused, tracks
 from vgpuscope.model.analysis import Reading, Window
@@ -57,12 +55,8 @@ log = logging.getLogger(__name__)
 _SOON: Seconds = 5.0  # a slower answer to ready() is treated as no answer
 _REMEMBER = 10  # readings for which the names of existing metrics are cached
 _FEW = 4  # concurrent answers, if they fill memory or may do so
-_SHORT = 40  # samples of a series that take about as much space as its labels, which each statistic repeats
-_SHORT_GAIN = 8  # factor for the limit on samples, if series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
 _BUDGET = 1024 * 1024 * 1024  # bytes of all answers of one analysis; 100,000 GPUs need less than half of it
-_QUESTIONS = 8  # queries that are sent one by one; more are bundled
-_ROWS = 50_000  # rows of an answer to bundled queries
 
 
 class PrometheusSource:
@@ -242,7 +236,11 @@ class PrometheusSource:
             return
         if not self._series:  # the number of series decides how to query
             self._series = await cycle.sizes(present, for_all(self._condition))
-        work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
+        by_group = {id(table.group): table for table in tables}
+        bundles = requests(
+            plans, self._fleet_size(cycle, by_group), most_samples=self._samples, sparing=self._sparing > 0
+        )
+        work = [cycle.ask((one, tuple(by_group[id(ask.group)] for ask in one.asks))) for one in bundles]
         if facts := _FACTS & present:
             work.append(cycle.learn(facts, for_all(self._condition)))
         work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
@@ -279,27 +277,19 @@ class PrometheusSource:
             for table in tables
         ]
 
-    def _bundles(
-        self, cycle: PrometheusCycle, tables: Sequence[Table], plans: Sequence[list[StatisticsQuery]]
-    ) -> list[tuple[QueryBatch, tuple[Table, ...]]]:
-        """The requests to send: one for each query, or fewer if there are many queries and answers are small."""
-        asks: list[StatisticsQuery] = []
-        for table, wanted in zip(tables, plans, strict=True):
-            asks += gathered(wanted) if self._by_samples(table, cycle.seconds) else wanted
-        by_group = {id(table.group): table for table in tables}
-        few = len(asks) <= _QUESTIONS or not self._series  # answers of unknown size are not bundled
-        several = Counter((id(ask.group), ask.quantity) for ask in asks)
-        asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
-        bundles = [QueryBatch((ask,)) for ask in asks]
-        if not few:
-            bundles = bundled(
-                asks,
-                size=lambda ask: max(1, self._size(by_group[id(ask.group)])),
-                most_rows=min(_ROWS, self._samples),
-                most_samples=self._samples,
-                expected=cycle.seconds / (self._pace or self._interval),
-            )
-        return [(bundle, tuple(by_group[id(ask.group)] for ask in bundle.asks)) for bundle in bundles]
+    def _fleet_size(self, cycle: PrometheusCycle, tables: Mapping[int, Table]) -> FleetSize:
+        """The size of answers, by the last reading or by this one so far."""
+
+        def series(group: Group) -> int:
+            return max(tables[id(group)].size, self._series.get((group.schema, group.kind), 0))
+
+        return FleetSize(
+            series=series,
+            known=bool(self._series),
+            seconds=cycle.seconds,
+            interval=self._interval,
+            pace=self._pace,
+        )
 
     async def _rules_are_current(self, cycle: PrometheusCycle, present: frozenset[str]) -> bool:
         """Whether recording rules exist, were evaluated recently, and cover as many series as there are."""
@@ -315,16 +305,6 @@ class PrometheusSource:
             return False
         missing = await cycle.number(unrecorded_series(rule, self._condition))
         return missing is not None and missing <= 0
-
-    def _by_samples(self, table: Table, seconds: Seconds) -> bool:
-        """Whether to query samples if several statistics are wanted."""
-        expected = seconds / (self._pace or self._interval)
-        most = self._samples * (_SHORT_GAIN if self._pace and expected <= _SHORT else 1)
-        return not self._sparing and 0 < self._size(table) * expected <= most
-
-    def _size(self, table: Table) -> int:
-        """The estimated number of series: that of the last reading, or of this one so far."""
-        return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
 
     async def _look_closer(self, cycle: PrometheusCycle, tables: Sequence[Table]) -> None:
         """Query raw samples of some series of each job, for its pace, and of series that the columns do not explain."""
