@@ -8,6 +8,7 @@ from typing import Protocol
 from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
 from vgpuscope.formats.prom import promql
 from vgpuscope.formats.prom.text import decode_labels, number
+from vgpuscope.logic.console import agent_queries
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, LabelledValues
 from vgpuscope.model.quantity import Seconds
@@ -19,7 +20,6 @@ from vgpuscope.sources.fleet.scrape import LastPage, text_of
 log = logging.getLogger(__name__)
 
 _DEADLINE: Seconds = 30.0
-_PODS = frozenset({"namespace", "pod", "container", "exported_namespace", "exported_pod", "exported_container"})
 
 
 class AgentSource(Protocol):
@@ -115,30 +115,29 @@ class EngineFacts:
 
     def __init__(self, api: PromApi, *, condition: str) -> None:
         self._api = api
-        matchers = promql.parse_condition(condition)
-        self._matchers = tuple(one for one in matchers if one.label not in _PODS)  # those select tenants, not GPUs
+        self._matchers = agent_queries.matchers_of_gpus(promql.parse_condition(condition))
 
     async def fleet(self) -> Facts:
-        every, current = await asyncio.gather(self._shown(OF_ALL), self._shown(CURRENT, only=" == 1"))
+        every, current = await asyncio.gather(
+            self._shown(agent_queries.values(OF_ALL, self._matchers)),
+            self._shown(agent_queries.current_states(CURRENT, self._matchers)),
+        )
         with without_collections():
             return await asyncio.to_thread(lambda: folded((*every, *current)))
 
     async def gpu(self, gpu_id: str) -> Facts:
-        this = promql.Matcher("gpu_uuid", "=", gpu_id)
-        found = await self._shown(OF_ALL | CURRENT | OF_ONE, this)
+        matchers = (*self._matchers, *agent_queries.of_gpu(gpu_id))
+        found = await self._shown(agent_queries.values(OF_ALL | CURRENT | OF_ONE, matchers))
         return await asyncio.to_thread(folded, found)
 
     async def stored(
         self, names: Iterable[str], these: Iterable[promql.Matcher], *, seconds: Seconds, within: Seconds
     ) -> bytes:
         """The samples of some series in the last seconds, as the engine answers: one query for all of them."""
-        named = promql.one_of("__name__", sorted(names))
-        query = f"{promql.selector('', (named, *self._matchers, *these))}[{promql.window(seconds)}]"
+        query = agent_queries.samples(names, (*self._matchers, *these), seconds=seconds)
         return await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + within)
 
-    async def _shown(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[LabelledValues]:
-        named = promql.one_of("__name__", sorted(names))
-        query = promql.selector("", (named, *self._matchers, *more)) + only
+    async def _shown(self, query: str) -> list[LabelledValues]:
         data = await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + _DEADLINE)
         with without_collections():
             return await asyncio.to_thread(_decoded, data)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from vgpuscope.formats.prom import promql
+from vgpuscope.logic.console import agent_queries
 from vgpuscope.logic.console.host_usage import (
     OF_NODE,
     OF_POD,
@@ -47,7 +48,7 @@ class HostUsage:
         """One pod; None if nobody can tell."""
         source = self._source
         if isinstance(source, EngineFacts):
-            this = _pod_matchers(namespace, pod, uid)
+            this = agent_queries.of_pod(namespace, pod, uid)
             return await self._kept(("pod", namespace, pod, uid or ""), lambda: _of_pod(source, this))
         sample = await self.sample(node)
         return None if sample is None else pod_of_sample(sample, namespace, pod)
@@ -88,19 +89,12 @@ class HostUsage:
         return held.value if held.state == "ok" else None  # an old value would be shown as one of now
 
 
-def _pod_matchers(namespace: str, pod: str, uid: str | None) -> tuple[promql.Matcher, ...]:
-    """By its UID, which no scrape configuration renames; its names are renamed without honor_labels."""
-    if uid:
-        return (promql.Matcher("pod_uid", "=", uid),)
-    return promql.Matcher("namespace", "=", namespace), promql.Matcher("pod", "=", pod)
-
-
 async def _of_pod(source: EngineFacts, this: tuple[promql.Matcher, ...]) -> PodBeside | None:
     return pod_of_tracks(await _tracks(source, OF_POD, this))
 
 
 async def _of_node(source: EngineFacts, node: str) -> NodeBeside | None:
-    return node_of_tracks(await _tracks(source, OF_NODE, (promql.Matcher("node", "=", node),)))
+    return node_of_tracks(await _tracks(source, OF_NODE, agent_queries.of_node(node)))
 
 
 async def _tracks(source: EngineFacts, names: Iterable[str], this: tuple[promql.Matcher, ...]) -> list[SeriesSamples]:
