@@ -13,7 +13,7 @@ from tests.contract.promworld import prometheus
 from tests.services.agent.noderoot import NodeRoot
 from vgpuscope.logic.doctor.chain import judged
 from vgpuscope.model.doctor import Check
-from vgpuscope.sources.doctor.collect import DoctorTargets, ServiceAddress, collect
+from vgpuscope.services.doctor.collect import DoctorTargets, ServiceAddress, collect
 
 PAGE = (
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaaaaaa-0000-0000-0000-000000000001",Hostname="node-a",'

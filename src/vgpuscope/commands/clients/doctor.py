@@ -21,9 +21,9 @@ from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 from vgpuscope.services.analyzer.sources.sources import prom_api
-from vgpuscope.sources.doctor.collect import Collected, DoctorTargets, Progress, ServiceAddress, collect
+from vgpuscope.services.doctor.collect import Collected, DoctorTargets, Progress, ServiceAddress, collect
+from vgpuscope.services.doctor.prometheus import open_prometheus
 from vgpuscope.sources.doctor.local import LocalPlaces
-from vgpuscope.sources.doctor.prometheus import open_prometheus
 from vgpuscope.sources.doctor.services import read_report
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.terminal.printing import print_drawn, print_json

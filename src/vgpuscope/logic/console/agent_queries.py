@@ -3,15 +3,9 @@
 from collections.abc import Iterable
 
 from vgpuscope.formats.prom.promql import Matcher, one_of, selector, window
-from vgpuscope.knowledge.series_labels import EXPORTED, TENANT_LABELS
 from vgpuscope.model.quantity import Seconds
 
 Matchers = tuple[Matcher, ...]
-
-
-def matchers_of_gpus(condition: Matchers) -> Matchers:
-    """The part of a condition that selects GPUs, not tenants."""
-    return tuple(one for one in condition if one.label.removeprefix(EXPORTED) not in TENANT_LABELS)
 
 
 def of_gpu(gpu_id: str) -> Matchers:

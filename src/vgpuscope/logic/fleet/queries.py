@@ -201,6 +201,11 @@ def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher,
     """
     if group.schema == "dcgm" or group.kind == "container":
         return condition
+    return matchers_of_gpus(condition)
+
+
+def matchers_of_gpus(condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
+    """The part of a condition that selects GPUs, not tenants."""
     return tuple(matcher for matcher in condition if matcher.label.removeprefix(EXPORTED) not in TENANT_LABELS)
 
 

@@ -23,10 +23,10 @@ from vgpuscope.model.doctor import (
 from vgpuscope.model.errors import QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.console.console import Console
+from vgpuscope.services.doctor.prometheus import PrometheusReader
 from vgpuscope.sources.console.parts import PartReader, PartReading
 from vgpuscope.sources.doctor.local import nothing_here
 from vgpuscope.sources.doctor.pages import series_of
-from vgpuscope.sources.doctor.prometheus import PrometheusReader
 from vgpuscope.sources.fleet.scrape import LastPage, text_of
 from vgpuscope.version import __version__
 from vgpuscope.views.doctor.report import report, without_examples

@@ -10,6 +10,7 @@ from vgpuscope.formats.prom import promql
 from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console import agent_queries
 from vgpuscope.logic.console.facts import folded, together
+from vgpuscope.logic.fleet.queries import matchers_of_gpus
 from vgpuscope.model.console.facts import Facts, LabelledValues
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.heap import without_collections
@@ -115,7 +116,7 @@ class EngineFacts:
 
     def __init__(self, api: PromApi, *, condition: str) -> None:
         self._api = api
-        self._matchers = agent_queries.matchers_of_gpus(promql.parse_condition(condition))
+        self._matchers = matchers_of_gpus(promql.parse_condition(condition))
 
     async def fleet(self) -> Facts:
         every, current = await asyncio.gather(

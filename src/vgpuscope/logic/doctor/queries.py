@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, DCGM_UTILIZATION, DEVICES, JOBS, LOOKED_AT, UUID_LABELS
 from vgpuscope.formats.prom.promql import Matcher, one_of, selector
+from vgpuscope.logic.fleet.queries import matchers_of_gpus
 
 _HOUR = "1h"
 _PER_QUERY_GPUS = 2000
@@ -14,19 +15,13 @@ _CHANGES = 4  # of the labels of one GPU in an hour, with one pod: it has lost a
 _EXPORTERS_OWN = frozenset(
     {"gpu", "UUID", "gpu_uuid", "device", "modelName", "Hostname", "hostname", "node", "namespace", "pod", "container"}
 )
-_PODS = frozenset({"namespace", "pod", "container", "exported_namespace", "exported_pod", "exported_container"})
 
 Condition = tuple[Matcher, ...]
 
 
-def of_gpus(condition: Condition) -> Condition:
-    """The part of a condition that selects GPUs, not tenants."""
-    return tuple(one for one in condition if one.label not in _PODS)
-
-
 def of_targets(condition: Condition) -> Condition:
     """The part of a condition that selects targets."""
-    return tuple(one for one in of_gpus(condition) if one.label not in _EXPORTERS_OWN)
+    return tuple(one for one in matchers_of_gpus(condition) if one.label not in _EXPORTERS_OWN)
 
 
 def names() -> str:
@@ -47,7 +42,7 @@ def all_targets() -> str:
 def gpu_jobs(condition: Condition) -> str:
     """Jobs that had GPU series in the last hour."""
     clocks = one_of("__name__", [DCGM_UTILIZATION, m.SAMPLE_TIME.name, *sorted(DEVICES)])
-    return f"count by (job) (last_over_time({selector('', (clocks, *of_gpus(condition)))}[{_HOUR}]))"
+    return f"count by (job) (last_over_time({selector('', (clocks, *matchers_of_gpus(condition)))}[{_HOUR}]))"
 
 
 def named_jobs(condition: Condition) -> str:
@@ -78,7 +73,9 @@ def scrapes(job: str, instance: str, condition: Condition) -> str:
 
 def ages(condition: Condition, some: Condition) -> str:
     """How old the newest GPU series of a target is that answers; of each job the oldest."""
-    clocks = selector("", (one_of("__name__", [DCGM_UTILIZATION, m.SAMPLE_TIME.name]), *of_gpus(condition), *some))
+    clocks = selector(
+        "", (one_of("__name__", [DCGM_UTILIZATION, m.SAMPLE_TIME.name]), *matchers_of_gpus(condition), *some)
+    )
     current = f"max by (job, instance) (timestamp({clocks}))"
     before = f"max by (job, instance) (max_over_time(timestamp({clocks})[{_HOUR}:5m]))"
     alive = f"{selector('up', of_targets(condition))} == 1"
@@ -87,13 +84,13 @@ def ages(condition: Condition, some: Condition) -> str:
 
 def series(condition: Condition, some: Condition) -> str:
     """Every series that doctor looks at."""
-    return selector("", (one_of("__name__", sorted(LOOKED_AT)), *of_gpus(condition), *some))
+    return selector("", (one_of("__name__", sorted(LOOKED_AT)), *matchers_of_gpus(condition), *some))
 
 
 def all_gpus(condition: Condition) -> str:
     """How many GPUs there are."""
     devices = one_of("__name__", sorted(DEVICES))
-    return f"count by (__name__) ({selector('', (devices, *of_gpus(condition)))})"
+    return f"count by (__name__) ({selector('', (devices, *matchers_of_gpus(condition)))})"
 
 
 def some_gpus(gpus: int) -> Condition:
@@ -107,7 +104,7 @@ def some_gpus(gpus: int) -> Condition:
 
 def flapping(label: str, condition: Condition, some: Condition) -> str:
     """GPUs that lost their pod and found the same one again, at least twice in an hour."""
-    base = (*of_gpus(condition), *some)
+    base = (*matchers_of_gpus(condition), *some)
     every = selector(DCGM_UTILIZATION, base)
     with_pod = selector(DCGM_UTILIZATION, (*base, Matcher(label, "!=", "")))
     state = f"(count by (job, UUID) ({with_pod}) * 0 + 1) or (count by (job, UUID) ({every}) * 0)"

@@ -1,24 +1,20 @@
 """What a PromQL engine knows about GPUs, its targets and its rules."""
 
 import asyncio
-import re
 import statistics
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
 
-from vgpuscope.catalog import cluster as cluster_catalog
-from vgpuscope.catalog import extender as extender_catalog
-from vgpuscope.catalog import node as node_catalog
-from vgpuscope.catalog import plugin as plugin_catalog
-from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 from vgpuscope.formats.prom import promql
+from vgpuscope.formats.prom.rules import decode_rules
+from vgpuscope.logic.doctor import queries
+from vgpuscope.logic.doctor.known_metrics import unknown_names
 from vgpuscope.model.doctor import Job, Missing, PrometheusFacts, SeriesFacts, SeriesValue
 from vgpuscope.model.errors import ConfigInvalid, QueryFailed, ScopeError
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.sources.doctor import queries
 from vgpuscope.sources.doctor.missing import missing
 from vgpuscope.sources.doctor.pages import gpus_of
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -27,10 +23,6 @@ T = TypeVar("T")
 Row = tuple[str, dict[str, str], float]
 
 _JOBS = 40  # of which the interval is measured
-_METRIC = re.compile(rf"\b(?:{ANY_GPU_METRIC.removesuffix('.*')})[a-zA-Z0-9_]*")
-_LEGACY = ("Device_", "vGPU", "HostGPU", "HostCore", "GPUDevice", "nodeGPU")
-_PARTS = ("_bucket", "_count", "_sum")  # of a histogram
-_FAMILIES = (("DCGM_FI_",), ("hami_",), _LEGACY, ("vgpuscope_",))
 
 
 class PrometheusReader:
@@ -154,14 +146,7 @@ class PrometheusReader:
     async def _unknown_names(self, there: set[str]) -> tuple[tuple[str, str], ...]:
         """GPU metrics in loaded rules that nothing exports, with the rule."""
         rules = decode_rules(await self._api.rules(by=self._by))
-        recorded = {rule.name for rule in rules}
-        found = dict.fromkeys(
-            (rule.name, name)
-            for rule in rules
-            for name in _metrics(rule.query)
-            if name not in recorded and is_unknown(name, there)
-        )
-        return tuple(found)
+        return unknown_names(((rule.name, rule.query) for rule in rules), there)
 
     # ── queries ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -178,60 +163,6 @@ class PrometheusReader:
             return await asked
         except QueryFailed:
             return None
-
-
-class LoadedRule(msgspec.Struct):
-    """One loaded rule."""
-
-    name: str = ""
-    query: str = ""
-
-
-class _Group(msgspec.Struct):
-    rules: list[LoadedRule] = []
-
-
-class _Groups(msgspec.Struct):
-    groups: list[_Group] = []
-
-
-class _Rules(msgspec.Struct):
-    data: _Groups
-
-
-def decode_rules(data: bytes) -> list[LoadedRule]:
-    """The rules of an engine; QueryFailed if the answer is none."""
-    try:
-        found = msgspec.json.decode(data, type=_Rules)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise QueryFailed(f"the list of rules cannot be read: {e}") from e
-    return [rule for group in found.data.groups for rule in group.rules]
-
-
-def _metrics(query: str) -> set[str]:
-    return {found[0] for found in _METRIC.finditer(query)}
-
-
-def is_unknown(name: str, there: Iterable[str]) -> bool:
-    """Whether nothing exports a metric, and nothing can be expected to.
-
-    A known metric may have no series for good reasons, such as no XID so far, unless its whole family has none.
-    """
-    there = set(there)
-    if name in there or any(name.removesuffix(suffix) in there for suffix in _PARTS):
-        return False
-    family = next((one for one in _FAMILIES if name.startswith(one)), ())
-    return name not in _KNOWN or not any(other.startswith(family) for other in there)
-
-
-def _known_names() -> frozenset[str]:
-    metrics = (*node_catalog.METRICS, *cluster_catalog.METRICS, *extender_catalog.METRICS, *plugin_catalog.METRICS)
-    parts = [f"{metric.name}{part}" for metric in metrics if metric.type == "histogram" for part in _PARTS]
-    names = [name for metric in metrics for name in (metric.name, *(alias.name for alias in metric.aliases))]
-    return LOOKED_AT | {*names, *parts}
-
-
-_KNOWN = _known_names()
 
 
 def _decoded(data: bytes) -> list[Row]:

@@ -19,10 +19,10 @@ from vgpuscope.model.doctor import (
     SeriesFacts,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.services.doctor.prometheus import PrometheusReader, open_prometheus
 from vgpuscope.sources.doctor.kube import read_kube
 from vgpuscope.sources.doctor.local import LocalFacts, LocalPlaces, is_gpu_node, nothing_here, read_local
 from vgpuscope.sources.doctor.pages import series_of
-from vgpuscope.sources.doctor.prometheus import PrometheusReader, open_prometheus
 from vgpuscope.sources.doctor.services import (
     AgentAnswer,
     AnalyzerAnswer,
