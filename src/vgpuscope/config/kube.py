@@ -4,14 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vgpuscope.logic.reclaim.activity_queries import INFERENCE_SERVERS
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import ActivityQuery
-
-
-def _requests(counter: str) -> str:
-    """Requests of the last hour. A counter that is younger than that counts as a whole: increase() misses its start."""
-    born = f"sum by (namespace, pod) ({counter} unless {counter} offset 1h) > 0"
-    return f"({born}) or sum by (namespace, pod) (increase({counter}[1h]))"
 
 
 class KubeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,9 +44,4 @@ class ActivityConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Read only if Prometheus is the source. In a variable it is JSON.",
             extra={"form": "json", "flag": None, "unset": "none"},
         ),
-    ] = (
-        ActivityQuery(name="vllm", query=_requests("vllm:request_success_total")),
-        ActivityQuery(name="triton", query=_requests("nv_inference_request_success")),
-        ActivityQuery(name="kserve", query=_requests("request_predict_seconds_count")),
-        ActivityQuery(name="tgi", query=_requests("tgi_request_count")),
-    )
+    ] = INFERENCE_SERVERS

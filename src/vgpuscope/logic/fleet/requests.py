@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.prom.promql import MatrixRow, VectorRow, decode_named, one_of, selector
+from vgpuscope.formats.prom.promql import MatrixRow, VectorRow, decode_named, one_of, selector, window
 from vgpuscope.knowledge.exporters import Group
 from vgpuscope.logic.fleet.queries import StatisticsQuery, gathered
 from vgpuscope.model.quantity import Seconds
@@ -40,13 +40,14 @@ class QueryBatch(NamedTuple):
         """What is missing if the request fails."""
         return ", ".join(ask.part for ask in self.asks)
 
-    def query(self, window: str) -> str:
+    def query(self, seconds: Seconds) -> str:
+        within = window(seconds)
         if len(self.asks) == 1:
-            return self.asks[0].query(window)
+            return self.asks[0].query(within)
         if self.raw:
             names = one_of("__name__", sorted({ask.name for ask in self.asks}))
-            return f"{selector('', (names, *self.asks[0].matchers))}[{window}]"
-        parts = [f'label_replace({ask.query(window)},"{_LABEL}","{at}","","")' for at, ask in enumerate(self.asks)]
+            return f"{selector('', (names, *self.asks[0].matchers))}[{within}]"
+        parts = [f'label_replace({ask.query(within)},"{_LABEL}","{at}","","")' for at, ask in enumerate(self.asks)]
         return _union(parts)
 
 

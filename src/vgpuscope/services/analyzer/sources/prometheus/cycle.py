@@ -51,7 +51,6 @@ class PrometheusCycle:
     ) -> None:
         self._api, self._worker, self._units, self._budget = api, worker, units, budget
         self.end, self.seconds = end, seconds
-        self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
         self._room = asyncio.Semaphore(at_once)  # limits the answers in memory
         self._taking = asyncio.Lock()
@@ -147,7 +146,7 @@ class PrometheusCycle:
             for ask, _ in pairs:
                 self._partial(ask.part, missing, ask=ask)
 
-        error = await self._part(bundle.part, bundle.query(self._window), take, fault=False)
+        error = await self._part(bundle.part, bundle.query(self.seconds), take, fault=False)
         if error is None:
             return
         for ask, table in pairs:
