@@ -4,26 +4,22 @@ A group is a set of series with one set of labels: dcgm-exporter has one, our ag
 containers). A quantity is a row of a group's table: the metrics that give its statistics, in order of preference.
 """
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
+from vgpuscope.knowledge import dcgm_fields as dcgm
+from vgpuscope.knowledge.dcgm_fields import MOST_CLOCK, MOST_MEMORY, MOST_POWER, DcgmField
+from vgpuscope.knowledge.link_speeds import HIGHEST_PCIE
 from vgpuscope.model.analysis import Schema, Term
-from vgpuscope.model.quantity import MIB
 
 Statistic: TypeAlias = Literal["mean", "max", "p95", "samples", "last"]
 STATISTICS: Final[tuple[Statistic, ...]] = ("mean", "max", "p95", "samples", "last")
 Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are internal
 
-# Upper bounds that no GPU reaches. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few
-# above each) lie far beyond them. One blank value even lifts a mean above its bound, if the mean is of fewer than
-# MANY_SAMPLES samples.
-_MOST_MEMORY = 4096.0 * 1024 * MIB
-_MOST_POWER = 10_000.0
-_MOST_CLOCK = 10e9
-_MOST_TRAFFIC = 1e12
 _MOST_CORES = 1e5
 MANY_SAMPLES: Final = 256
 _ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
@@ -110,23 +106,16 @@ class Group(Struct, frozen=True, kw_only=True):
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _twin(part: Part, name: str, *wanted: Statistic, high: float = 1.0) -> Quantity:
-    """A quantity of dcgm-exporter under its name of DCGM 4.7, in base units."""
-    by = dict.fromkeys(wanted, (name,))
-    ratio = name.endswith("_RATIO")  # in some earlier releases, such a metric held 0-100
-    return Quantity(part=part, high=high, twin=True, by_values=ratio, **by)  # type: ignore[arg-type]
+def _dcgm(field: DcgmField, *wanted: Statistic) -> Quantity:
+    """A quantity of dcgm-exporter under the name that all releases have."""
+    by = dict.fromkeys(wanted, (field.name,))
+    return Quantity(part=cast("Part", field.term), scale=field.scale, high=field.high, **by)  # type: ignore[arg-type]
 
 
-def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -> Quantity:
-    """A quantity of dcgm-exporter; the catalog has name and scale of the metrics that our agent can imitate."""
-    name, scale = (metric, 1.0) if isinstance(metric, str) else _imitated(metric)
-    by = dict.fromkeys(wanted, (name,))
-    return Quantity(part=part, scale=scale, **by, **more)  # type: ignore[arg-type]
-
-
-def _imitated(metric: Metric) -> tuple[str, float]:
-    alias = metric.alias("dcgm")
-    return alias.name, alias.scale
+def _twin(field: DcgmField, *wanted: Statistic) -> Quantity:
+    """The same under its name of DCGM 4.7, in base units."""
+    by = dict.fromkeys(wanted, (field.base_name,))
+    return Quantity(part=cast("Part", field.term), high=field.high, twin=True, by_values=field.is_ratio, **by)  # type: ignore[arg-type]
 
 
 def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -> Quantity:
@@ -147,47 +136,43 @@ def _rate(part: Part, metric: Metric, *, high: float) -> Quantity:
     return Quantity(part=part, high=high, mean=(metric.name,), counter=True)
 
 
-_FB_USED = _imitated(m.GPU_MEMORY_USED)[0]
-
 DCGM: Final = Group(
     schema="dcgm",
     kind="device",
     uuid="UUID",
     quantities=(
-        _dcgm("gpu_util", m.GPU_UTILIZATION, *STATISTICS),
-        _dcgm("mem_copy", m.GPU_MEMORY_CONTROLLER, "mean", "max"),
-        Quantity(part="mem_used", scale=1 / MIB, high=_MOST_MEMORY, mean=(_FB_USED,), max_if_many=(_FB_USED,)),
-        _dcgm("mem_free", m.GPU_MEMORY_FREE, "mean", high=_MOST_MEMORY),
-        _dcgm("mem_reserved", m.GPU_MEMORY_RESERVED, "mean", high=_MOST_MEMORY),
-        _dcgm("mem_total", m.GPU_MEMORY_TOTAL, "max", high=_MOST_MEMORY),
-        _dcgm("power", m.GPU_POWER, "mean", high=_MOST_POWER),
-        _dcgm("power_limit", m.GPU_POWER_LIMIT, "max", high=_MOST_POWER),
-        _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
-        _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
-        _dcgm("encoder", m.GPU_ENCODER, "mean", "max"),
-        _dcgm("pcie_in", m.GPU_PCIE_RECEIVED_RATE, "mean", high=_MOST_TRAFFIC),
-        _dcgm("pcie_out", m.GPU_PCIE_SENT_RATE, "mean", high=_MOST_TRAFFIC),
-        Quantity(part="energy", scale=1000, high=_MOST_POWER, mean=(m.GPU_TOTAL_ENERGY.name,), counter=True),
-        _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
-        _dcgm("sm_active", m.GPU_SM_ACTIVE, *STATISTICS),
-        _dcgm("engine_active", m.GPU_ENGINE_ACTIVE, *STATISTICS),
-        _dcgm("dram_active", m.GPU_DRAM_ACTIVE, "mean", "max"),
-        _twin("gpu_util", "DCGM_FI_DEV_GPU_UTIL_RATIO", *STATISTICS),
-        _twin("mem_copy", "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "mean", "max"),
-        _twin("mem_used", "DCGM_FI_DEV_FB_USED_BYTES", "mean", high=_MOST_MEMORY),
-        _twin("mem_free", "DCGM_FI_DEV_FB_FREE_BYTES", "mean", high=_MOST_MEMORY),
-        _twin("mem_reserved", "DCGM_FI_DEV_FB_RESERVED_BYTES", "mean", high=_MOST_MEMORY),
-        _twin("mem_total", "DCGM_FI_DEV_FB_CAPACITY_BYTES", "max", high=_MOST_MEMORY),
-        _twin("power", "DCGM_FI_DEV_BOARD_POWER_WATTS", "mean", high=_MOST_POWER),
-        _twin("sm_clock", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "mean", high=_MOST_CLOCK),
-        _twin("encoder", "DCGM_FI_DEV_ENC_UTIL_RATIO", "mean", "max"),
-        Quantity(
-            part="energy", high=_MOST_POWER, mean=("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",), counter=True, twin=True
-        ),
-        _twin("decoder", "DCGM_FI_DEV_DEC_UTIL_RATIO", "mean", "max"),
-        _twin("sm_active", "DCGM_FI_PROF_SM_UTIL_RATIO", *STATISTICS),
-        _twin("engine_active", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", *STATISTICS),
-        _twin("dram_active", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "mean", "max"),
+        _dcgm(dcgm.GPU_UTIL, *STATISTICS),
+        _dcgm(dcgm.MEM_COPY, "mean", "max"),
+        replace(_dcgm(dcgm.FB_USED, "mean"), max_if_many=(dcgm.FB_USED.name,)),
+        _dcgm(dcgm.FB_FREE, "mean"),
+        _dcgm(dcgm.FB_RESERVED, "mean"),
+        _dcgm(dcgm.FB_TOTAL, "max"),
+        _dcgm(dcgm.POWER, "mean"),
+        _dcgm(dcgm.POWER_LIMIT, "max"),
+        _dcgm(dcgm.SET_POWER_LIMIT, "max"),
+        _dcgm(dcgm.SM_CLOCK, "mean"),
+        _dcgm(dcgm.ENCODER, "mean", "max"),
+        _dcgm(dcgm.PCIE_RECEIVED, "mean"),
+        _dcgm(dcgm.PCIE_SENT, "mean"),
+        replace(_dcgm(dcgm.ENERGY, "mean"), counter=True),
+        _dcgm(dcgm.DECODER, "mean", "max"),
+        _dcgm(dcgm.SM, *STATISTICS),
+        _dcgm(dcgm.ENGINE, *STATISTICS),
+        _dcgm(dcgm.DRAM, "mean", "max"),
+        _twin(dcgm.GPU_UTIL, *STATISTICS),
+        _twin(dcgm.MEM_COPY, "mean", "max"),
+        _twin(dcgm.FB_USED, "mean"),
+        _twin(dcgm.FB_FREE, "mean"),
+        _twin(dcgm.FB_RESERVED, "mean"),
+        _twin(dcgm.FB_TOTAL, "max"),
+        _twin(dcgm.POWER, "mean"),
+        _twin(dcgm.SM_CLOCK, "mean"),
+        _twin(dcgm.ENCODER, "mean", "max"),
+        replace(_twin(dcgm.ENERGY, "mean"), counter=True),
+        _twin(dcgm.DECODER, "mean", "max"),
+        _twin(dcgm.SM, *STATISTICS),
+        _twin(dcgm.ENGINE, *STATISTICS),
+        _twin(dcgm.DRAM, "mean", "max"),
     ),
     xids=m.GPU_LAST_XID.name,
 )
@@ -216,11 +201,11 @@ GPUS: Final = Group(
             mean=(m.GPU_MEMORY_CONTROLLER_MEAN, m.GPU_MEMORY_CONTROLLER),
             max=(m.GPU_MEMORY_CONTROLLER_MAX, m.GPU_MEMORY_CONTROLLER),
         ),
-        _ours("mem_used", high=_MOST_MEMORY, mean=m.GPU_MEMORY_USED),
-        _ours("mem_total", high=_MOST_MEMORY, max=m.GPU_MEMORY_TOTAL),
-        _ours("power", high=_MOST_POWER, mean=(m.GPU_POWER_MEAN, m.GPU_POWER)),
-        _ours("power_limit", high=_MOST_POWER, max=m.GPU_POWER_LIMIT),
-        _ours("sm_clock", high=_MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
+        _ours("mem_used", high=MOST_MEMORY, mean=m.GPU_MEMORY_USED),
+        _ours("mem_total", high=MOST_MEMORY, max=m.GPU_MEMORY_TOTAL),
+        _ours("power", high=MOST_POWER, mean=(m.GPU_POWER_MEAN, m.GPU_POWER)),
+        _ours("power_limit", high=MOST_POWER, max=m.GPU_POWER_LIMIT),
+        _ours("sm_clock", high=MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
         _ours("encoder", mean=m.GPU_ENCODER, max=m.GPU_ENCODER),
         _ours("decoder", mean=m.GPU_DECODER, max=m.GPU_DECODER),
         _ours("jpeg", mean=m.GPU_JPEG, max=m.GPU_JPEG),
@@ -229,9 +214,9 @@ GPUS: Final = Group(
             (m.GPU_SM_ACTIVE_MEAN, m.GPU_SM_ACTIVE_MAX, m.GPU_SM_ACTIVE),
             (m.GPU_ENGINE_ACTIVE_MEAN, m.GPU_ENGINE_ACTIVE_MAX, m.GPU_ENGINE_ACTIVE),
         ),
-        _rate("pcie_in", m.GPU_PCIE_RECEIVED, high=_MOST_TRAFFIC),
-        _rate("pcie_out", m.GPU_PCIE_SENT, high=_MOST_TRAFFIC),
-        _rate("energy", m.GPU_ENERGY, high=_MOST_POWER),
+        _rate("pcie_in", m.GPU_PCIE_RECEIVED, high=HIGHEST_PCIE),
+        _rate("pcie_out", m.GPU_PCIE_SENT, high=HIGHEST_PCIE),
+        _rate("energy", m.GPU_ENERGY, high=MOST_POWER),
     ),
 )
 INSTANCES: Final = Group(
@@ -240,8 +225,8 @@ INSTANCES: Final = Group(
     uuid="gpu_uuid",
     info=m.MIG_INFO.name,
     quantities=(
-        _ours("mem_used", high=_MOST_MEMORY, mean=m.MIG_MEMORY_USED, samples=m.MIG_MEMORY_USED, last=m.MIG_MEMORY_USED),
-        _ours("mem_total", high=_MOST_MEMORY, max=m.MIG_MEMORY_TOTAL),
+        _ours("mem_used", high=MOST_MEMORY, mean=m.MIG_MEMORY_USED, samples=m.MIG_MEMORY_USED, last=m.MIG_MEMORY_USED),
+        _ours("mem_total", high=MOST_MEMORY, max=m.MIG_MEMORY_TOTAL),
         *_profiled(
             (m.MIG_SM_ACTIVE_MEAN, m.MIG_SM_ACTIVE_MAX, m.MIG_SM_ACTIVE),
             (m.MIG_ENGINE_ACTIVE_MEAN, m.MIG_ENGINE_ACTIVE_MAX, m.MIG_ENGINE_ACTIVE),
@@ -276,8 +261,8 @@ CONTAINERS: Final = Group(
             samples=m.CONTAINER_SM,
         ),
         _ours("process_sm_error", mean=m.CONTAINER_SM_ERROR),
-        _ours("mem_used", high=_MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
-        _ours("mem_total", high=_MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
+        _ours("mem_used", high=MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
+        _ours("mem_total", high=MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
         _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU, max=m.CONTAINER_CPU),
     ),
 )

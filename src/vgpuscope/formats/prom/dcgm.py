@@ -11,14 +11,12 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from vgpuscope.catalog import node as m
-from vgpuscope.catalog.metric import Metric
 from vgpuscope.formats.prom.dcgm_scale import Scale, Scales
 from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.knowledge.dcgm_fields import PROFILING_FIELDS
 from vgpuscope.model.activity import Activity, ActivityPlace, ActivityReading
 from vgpuscope.model.quantity import UnixTime
 
-_MOST_TRAFFIC = 1e13  # bytes per second; no link is as fast
 _ROUNDING = 1 + 1e-6
 _PERCENT = 100.0
 _LATE = 300.0  # seconds; a line with an older timestamp repeats an old value
@@ -27,33 +25,16 @@ MOST_PLACES: Final = 1024  # GPUs and instances of one page; a node has at most 
 
 class _Field(NamedTuple):
     field: str  # of Activity
-    ratio: bool = True  # otherwise bytes per second
+    most: float  # 1 for a ratio, otherwise bytes per second
     by_values: bool = False  # the name does not say whether it is 0-1 or 0-100
 
+    @property
+    def ratio(self) -> bool:
+        return self.most == 1.0
 
-_METRICS: Final[tuple[tuple[Metric, _Field], ...]] = (  # under the names that our agent publishes them as, too
-    (m.GPU_ENGINE_ACTIVE, _Field("engine")),
-    (m.GPU_SM_ACTIVE, _Field("sm")),
-    (m.GPU_SM_OCCUPANCY, _Field("occupancy")),
-    (m.GPU_TENSOR_ACTIVE, _Field("tensor")),
-    (m.GPU_FP64_ACTIVE, _Field("fp64")),
-    (m.GPU_FP32_ACTIVE, _Field("fp32")),
-    (m.GPU_FP16_ACTIVE, _Field("fp16")),
-    (m.GPU_DRAM_ACTIVE, _Field("dram")),
-    (m.GPU_PCIE_SENT_RATE, _Field("pcie_sent", ratio=False)),
-    (m.GPU_PCIE_RECEIVED_RATE, _Field("pcie_received", ratio=False)),
-    (m.GPU_NVLINK_SENT_RATE, _Field("nvlink_sent", ratio=False)),
-    (m.GPU_NVLINK_RECEIVED_RATE, _Field("nvlink_received", ratio=False)),
-)
-_FIELDS: Final[dict[str, _Field]] = {metric.alias("dcgm").name: field for metric, field in _METRICS} | {
-    "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": _Field("engine", by_values=True),
-    "DCGM_FI_PROF_SM_UTIL_RATIO": _Field("sm", by_values=True),
-    "DCGM_FI_PROF_SM_OCCUPANCY_RATIO": _Field("occupancy", by_values=True),
-    "DCGM_FI_PROF_TENSOR_UTIL_RATIO": _Field("tensor", by_values=True),
-    "DCGM_FI_PROF_FP64_UTIL_RATIO": _Field("fp64", by_values=True),
-    "DCGM_FI_PROF_FP32_UTIL_RATIO": _Field("fp32", by_values=True),
-    "DCGM_FI_PROF_FP16_UTIL_RATIO": _Field("fp16", by_values=True),
-    "DCGM_FI_PROF_DRAM_UTIL_RATIO": _Field("dram", by_values=True),
+
+_FIELDS: Final[dict[str, _Field]] = {one.name: _Field(one.activity, one.high) for one in PROFILING_FIELDS} | {
+    one.base_name: _Field(one.activity, one.high, by_values=True) for one in PROFILING_FIELDS if one.is_ratio
 }
 
 
@@ -138,7 +119,7 @@ def _fault(field: _Field, value: float, scale: Scale) -> str:
     if math.isnan(value):
         return "dcgm-nan"
     if not field.ratio:
-        return "" if 0.0 <= value <= _MOST_TRAFFIC else "dcgm-traffic-implausible"
+        return "" if 0.0 <= value <= field.most else "dcgm-traffic-implausible"
     most = 1.0 if scale == "ratio" else _PERCENT
     if not 0.0 <= value <= most * _ROUNDING:
         return "dcgm-over-1"

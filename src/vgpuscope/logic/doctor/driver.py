@@ -1,7 +1,7 @@
 """The driver: is it there, does it answer, and can its numbers be used?"""
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import (
+from vgpuscope.knowledge.gpu_series import (
     DCGM_PROFILING,
     DCGM_UTILIZATION,
     HAMI_CONTAINER_SM,

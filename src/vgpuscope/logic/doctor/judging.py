@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import DEVICES, UUID_LABELS
+from vgpuscope.knowledge.gpu_series import DEVICES, UUID_LABELS
 from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
 from vgpuscope.model.quantity import Seconds
 

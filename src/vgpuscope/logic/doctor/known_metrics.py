@@ -7,7 +7,7 @@ from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
-from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, LOOKED_AT
+from vgpuscope.knowledge.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 
 _METRIC = re.compile(rf"\b(?:{ANY_GPU_METRIC.removesuffix('.*')})[a-zA-Z0-9_]*")
 _LEGACY = ("Device_", "vGPU", "HostGPU", "HostCore", "GPUDevice", "nodeGPU")

@@ -3,7 +3,7 @@
 import re
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import (
+from vgpuscope.knowledge.gpu_series import (
     DCGM_PROFILING,
     DCGM_UTILIZATION,
     DEVICES,

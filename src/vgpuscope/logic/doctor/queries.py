@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, DCGM_UTILIZATION, DEVICES, JOBS, LOOKED_AT, UUID_LABELS
 from vgpuscope.formats.prom.promql import Matcher, one_of, selector
+from vgpuscope.knowledge.gpu_series import ANY_GPU_METRIC, DCGM_UTILIZATION, DEVICES, JOBS, LOOKED_AT, UUID_LABELS
 from vgpuscope.logic.fleet.queries import matchers_of_gpus
 
 _HOUR = "1h"

@@ -1,7 +1,7 @@
 """HAMi's regions: are they there, can they be read, and what do they say?"""
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import (
+from vgpuscope.knowledge.gpu_series import (
     HAMI_ALLOCATION,
     HAMI_CONTAINER_LIMIT,
     HAMI_CONTAINER_MEMORY,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import DCGM_PROFILING
+from vgpuscope.knowledge.gpu_series import DCGM_PROFILING
 from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,

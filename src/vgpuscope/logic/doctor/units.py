@@ -3,7 +3,8 @@
 import math
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.gpu_series import (
+from vgpuscope.knowledge.exporters import SENTINELS
+from vgpuscope.knowledge.gpu_series import (
     DCGM_PERCENTS,
     DCGM_POWER,
     DCGM_PROFILING,
@@ -13,7 +14,6 @@ from vgpuscope.catalog.gpu_series import (
     HAMI_HOST_MEMORY,
     HAMI_RATIOS,
 )
-from vgpuscope.knowledge.exporters import SENTINELS
 from vgpuscope.logic.doctor.judging import (
     failed_if,
     gpu_of,

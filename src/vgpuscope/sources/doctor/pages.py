@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from vgpuscope.catalog.gpu_series import DEVICES, LOOKED_AT, UUID_LABELS
 from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.knowledge.gpu_series import DEVICES, LOOKED_AT, UUID_LABELS
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.doctor import SeriesFacts, SeriesValue
 

@@ -3,7 +3,7 @@
 import re
 from math import ceil
 
-from vgpuscope.catalog.gpu_series import DCGM_PROFILING
+from vgpuscope.knowledge.gpu_series import DCGM_PROFILING
 from vgpuscope.model.analysis import Evidence, Term
 from vgpuscope.model.quantity import Ratio, Seconds
 from vgpuscope.model.words import Language

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from vgpuscope.knowledge.link_speeds import HIGHEST_NVLINK, HIGHEST_PCIE
 from vgpuscope.model.activity import Activity, ActivityPlace, ActivityReading, Blind
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.quantity import MIB, DeviceUUID
@@ -33,7 +34,6 @@ from vgpuscope.sources.node.nvml.calls import (
 
 log = logging.getLogger(__name__)
 
-_MOST_TRAFFIC = 1e13  # bytes per second; no link is as fast
 _ROUNDING = 1 + 1e-6  # 100.00003 % is 100 %
 _VERSION = 1  # NVML_GPM_METRICS_GET_VERSION
 _MEMORY_FAILURES = 2  # consecutive readings without the memory of an instance that had it before
@@ -42,28 +42,28 @@ _MEMORY_FAILURES = 2  # consecutive readings without the memory of an instance t
 class _Metric(NamedTuple):
     number: int  # NVML_GPM_METRIC_…
     field: str  # of Activity
-    percent: bool  # otherwise MiB per second
+    most: float | None = None  # bytes per second; None: the value is 0-100, otherwise MiB per second
 
 
 _COMPUTE = (
-    _Metric(1, "engine", True),
-    _Metric(2, "sm", True),
-    _Metric(3, "occupancy", True),
-    _Metric(5, "tensor", True),
-    _Metric(10, "dram", True),
-    _Metric(11, "fp64", True),
-    _Metric(12, "fp32", True),
-    _Metric(13, "fp16", True),
+    _Metric(1, "engine"),
+    _Metric(2, "sm"),
+    _Metric(3, "occupancy"),
+    _Metric(5, "tensor"),
+    _Metric(10, "dram"),
+    _Metric(11, "fp64"),
+    _Metric(12, "fp32"),
+    _Metric(13, "fp16"),
 )
 _LINKS = (
-    _Metric(20, "pcie_sent", False),
-    _Metric(21, "pcie_received", False),
-    _Metric(60, "nvlink_received", False),
-    _Metric(61, "nvlink_sent", False),
+    _Metric(20, "pcie_sent", HIGHEST_PCIE),
+    _Metric(21, "pcie_received", HIGHEST_PCIE),
+    _Metric(60, "nvlink_received", HIGHEST_NVLINK),
+    _Metric(61, "nvlink_sent", HIGHEST_NVLINK),
 )
 # Of an instance no other call tells whether it decodes video; of its engines the busiest counts.
 _VIDEO = tuple(
-    _Metric(number, field, True)
+    _Metric(number, field)
     for field, first, count in (("decoder", 30, 8), ("jpeg", 40, 8), ("ofa", 50, 2))
     for number in range(first, first + count)
 )
@@ -300,12 +300,15 @@ class Gpm:
     def _put(self, found: dict[str, float], metric: _Metric, value: float) -> None:
         if math.isnan(value):
             self._calls.drop("gpm-nan")
-        elif metric.percent and 0.0 <= value <= 100.0 * _ROUNDING:
-            found[metric.field] = max(found.get(metric.field, 0.0), min(1.0, value / 100.0))
-        elif not metric.percent and 0.0 <= value * MIB <= _MOST_TRAFFIC:
+        elif metric.most is None:
+            if 0.0 <= value <= 100.0 * _ROUNDING:
+                found[metric.field] = max(found.get(metric.field, 0.0), min(1.0, value / 100.0))
+            else:
+                self._calls.drop("gpm-over-100")
+        elif 0.0 <= value * MIB <= metric.most:
             found[metric.field] = value * MIB
         else:
-            self._calls.drop("gpm-over-100" if metric.percent else "gpm-traffic-implausible")
+            self._calls.drop("gpm-traffic-implausible")
 
     def _refused(self, place: ActivityPlace, error: Refused) -> None:
         """Handle an error: an instance may be gone, and a call that is not supported is not tried again soon."""

@@ -1,54 +1,56 @@
 """Names of GPU series that doctor recognises: those of dcgm-exporter and of HAMi, beside our own in the catalog."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog import plugin as d
+from vgpuscope.catalog.metric import Metric
+from vgpuscope.knowledge import dcgm_fields as dcgm
 
-DCGM_UTILIZATION: Final = "DCGM_FI_DEV_GPU_UTIL"
+DCGM_UTILIZATION: Final = dcgm.GPU_UTIL.name
 # base-unit names of DCGM 4.7; some earlier releases had them with values of 0-100
-DCGM_RATIOS: Final = frozenset(
-    {
-        "DCGM_FI_DEV_DEC_UTIL_RATIO",
-        "DCGM_FI_DEV_ENC_UTIL_RATIO",
-        "DCGM_FI_DEV_GPU_UTIL_RATIO",
-        "DCGM_FI_DEV_MEMORY_UTIL_RATIO",
-        "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
-        "DCGM_FI_PROF_SM_UTIL_RATIO",
-    }
-)
-DCGM_PERCENTS: Final = frozenset(
-    {DCGM_UTILIZATION, "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL"}
-)
-DCGM_PROFILING: Final = frozenset({"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE"})
-DCGM_POWER: Final = "DCGM_FI_DEV_POWER_USAGE"
+DCGM_RATIOS: Final = frozenset(field.base_name for field in dcgm.FIELDS if field.is_ratio and field.term)
+DCGM_PERCENTS: Final = frozenset(field.name for field in dcgm.FIELDS if field.scale == 100)
+DCGM_PROFILING: Final = frozenset({dcgm.ENGINE.name, dcgm.SM.name})
+DCGM_POWER: Final = dcgm.POWER.name
 
-# HAMi's names, before and after v2.9, that tell a container's own use
-HAMI_CONTAINER_SM: Final = frozenset(
-    {
-        "Device_utilization_desc_of_container",
-        "hami_container_device_utilization_ratio",
-        "hami_vgpu_utilization_percent",
-    }
-)
-HAMI_CONTAINER_MEMORY: Final = frozenset(
-    {"vGPU_device_memory_usage_in_bytes", "hami_vgpu_memory_used_bytes", "hami_vgpu_memory_usage_bytes"}
-)
-HAMI_CONTAINER_LIMIT: Final = frozenset({"vGPU_device_memory_limit_in_bytes", "hami_vgpu_memory_limit_bytes"})
-HAMI_HOST_SM: Final = frozenset({"HostCoreUtilization", "hami_host_gpu_utilization_ratio"})
-HAMI_HOST_MEMORY: Final = frozenset({"HostGPUMemoryUsage", "hami_host_gpu_memory_used_bytes"})
-HAMI_ALLOCATED: Final = frozenset({"GPUDeviceMemoryAllocated", "hami_gpu_memory_allocated_bytes"})
+_FAMILIES: Final = ("hami", "hami-legacy", "handbook")  # HAMi's names since v2.9, before v2.9, and in its handbook
+
+
+def _of_hami(*metrics: Metric, families: Iterable[str] = _FAMILIES) -> frozenset[str]:
+    """HAMi's name of these metrics in each family. The catalog has them, because our services can serve them."""
+    names = {metric.name for metric in metrics if metric.family in families}
+    for metric in metrics:
+        names |= {
+            metric.alias(family).name for family in families if any(one.family == family for one in metric.aliases)
+        }
+    return frozenset(names)
+
+
+# names that tell a container's own use
+HAMI_CONTAINER_SM: Final = _of_hami(m.VGPU_SM, m.CONTAINER_SM)
+HAMI_CONTAINER_MEMORY: Final = _of_hami(m.VGPU_MEMORY_USED, m.CONTAINER_MEMORY_USED)
+HAMI_CONTAINER_LIMIT: Final = _of_hami(m.HAMI_VGPU_MEMORY_LIMIT)
+HAMI_HOST_SM: Final = _of_hami(m.GPU_UTILIZATION)
+HAMI_HOST_MEMORY: Final = _of_hami(m.HOST_MEMORY_USED, families=("hami", "hami-legacy"))
+HAMI_ALLOCATED: Final = _of_hami(c.LEGACY_MEMORY_ALLOCATED, c.HAMI_MEMORY_ALLOCATED)
 HAMI_RATIOS: Final = frozenset(
     {
-        "hami_node_gpu_memory_allocated_ratio",
-        "hami_gpu_core_allocated_ratio",
-        "hami_gpu_core_limit_ratio",
-        "hami_host_gpu_utilization_ratio",
-        "hami_container_device_utilization_ratio",
-        "hami_host_gpu_memory_controller_utilization_ratio",
-        "hami_vgpu_core_allocated_ratio",
+        c.DEVICE_MEMORY_SHARE.name,
+        *(
+            metric.alias("hami").name
+            for metric in (
+                c.DEVICE_CORES_ALLOCATED,
+                c.DEVICE_CORES,
+                m.GPU_UTILIZATION,
+                m.VGPU_SM,
+                m.GPU_MEMORY_CONTROLLER,
+                c.HOLDER_CORES,
+            )
+        ),
     }
 )
 HAMI: Final = (
@@ -60,8 +62,8 @@ HAMI: Final = (
     | HAMI_ALLOCATED
     | HAMI_RATIOS
 )
-HAMI_ALLOCATION: Final = frozenset({"vGPUMemoryAllocated", "hami_vgpu_memory_allocated_bytes"})
-HAMI_WHOLE: Final = frozenset({"vGPUCoreAllocated", "hami_vgpu_core_allocated_ratio"})  # 100: the whole GPU
+HAMI_ALLOCATION: Final = _of_hami(c.HOLDER_MEMORY)
+HAMI_WHOLE: Final = _of_hami(c.HOLDER_CORES)  # 100: the whole GPU
 
 OURS: Final = frozenset(
     metric.name
