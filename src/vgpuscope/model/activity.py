@@ -1,11 +1,11 @@
 """What the profiling counters of a GPU or of a GPU instance (MIG) show. None: not measured."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.model.quantity import DeviceUUID, Ratio
+from vgpuscope.model.quantity import DeviceUUID, Ratio, UnixTime
 
 ActivitySource = Literal["gpm", "dcgm"]  # the driver itself (Hopper and later), or a dcgm-exporter on the node
 
@@ -40,6 +40,28 @@ class Activity(Struct, frozen=True, kw_only=True):
     def busy(self) -> Ratio | None:
         """Share of time with work: that of the engine, else that of the SMs, which is never more."""
         return self.engine if self.engine is not None else self.sm
+
+
+class DcgmSeries(NamedTuple):
+    """What a series of a dcgm-exporter means; with a reason, it is rejected."""
+
+    place: ActivityPlace
+    field: str  # of Activity
+    high: float  # the highest possible value: 1 for a ratio, otherwise bytes per second
+    by_values: bool = False  # the name does not say whether it is 0-1 or 0-100
+    reason: str = ""
+
+    @property
+    def is_ratio(self) -> bool:
+        return self.high == 1.0
+
+
+class DcgmPage(NamedTuple):
+    """The profiling values on one page of a dcgm-exporter, as they are there."""
+
+    samples: list[tuple[DcgmSeries, float]]
+    at: UnixTime | None = None  # when the page was requested
+    interrupted: bool = False  # the exporter did not answer before, or is another one
 
 
 class ActivityReading(Struct, frozen=True, kw_only=True):

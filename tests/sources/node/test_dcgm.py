@@ -8,11 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from vgpuscope.formats.kube.pods import decode_pods
-from vgpuscope.formats.prom.dcgm import DcgmPages
-from vgpuscope.model.activity import Activity
-from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields
+from vgpuscope.logic.node.dcgm import DcgmReadings
+from vgpuscope.model.activity import Activity, DcgmPage, DcgmSeries
+from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable
 from vgpuscope.model.pod import Pod
-from vgpuscope.sources.node.dcgm import DcgmExporter, check_usable, exporter_url, page_url
+from vgpuscope.sources.node.dcgm import DcgmExporter, exporter_url, page_url
 
 PAGE = b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a",GPU_I_ID="3"} 0.5\n'
 
@@ -53,33 +53,9 @@ def read(body: bytes | None, *, status: int = 200, **more):
     return asyncio.run(go())
 
 
-def test_the_page_becomes_values_by_gpu_and_instance():
-    assert read(PAGE).places == {("GPU-a", 3): Activity(sm=0.5)}
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0"} 0.5\n', "dcgm-no-uuid"),
-        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 55\n', "dcgm-over-1"),
-        (b'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-b"} 0.5\n', "runs on another one"),
-    ],
-)
-def test_a_page_with_other_labels_units_or_gpus_is_unusable_and_says_why(body, says):
-    with pytest.raises(DcgmUnusable, match=says):
-        check_usable(read(body), {"GPU-a"})
-
-
-def test_a_page_without_profiling_fields_says_so_even_after_one_with_other_labels():
-    pages = DcgmPages()
-    pages.read(b'DCGM_FI_PROF_SM_ACTIVE{gpu="0"} 0.5\n')
-    with pytest.raises(DcgmWithoutFields):
-        check_usable(pages.read(b"up 1\n"), {"GPU-a"})
-
-
-def test_a_page_of_this_nodes_gpus_is_usable():
-    check_usable(read(PAGE), {"GPU-a", "GPU-b"})
-    check_usable(read(PAGE), set())
+def test_the_page_becomes_samples_by_gpu_and_instance():
+    series = DcgmSeries(("GPU-a", 3), "sm", 1.0)
+    assert read(PAGE) == DcgmPage([(series, 0.5)], at=0.0, interrupted=True)
 
 
 def test_a_page_that_is_too_large_is_unreadable():
@@ -118,11 +94,12 @@ async def values_of(pages: list[bytes | None], find: Callable[[], str] | None = 
     at = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     times = itertools.count(0.0, 60.0)
     reader = DcgmExporter(lambda: at + (find() if find else ""), poll=0.0, clock=lambda: next(times))
-    found = []
+    readings, found = DcgmReadings(), []
     for body[0] in pages:
         try:
-            async with aclosing(reader.follow()) as readings:
-                found.append((await anext(readings)).places.get(("GPU-a", None), Activity()).sm)
+            async with aclosing(reader.follow()) as read_pages:
+                places = readings.take(await anext(read_pages)).places
+                found.append(places.get(("GPU-a", None), Activity()).sm)
         except DcgmUnreadable:
             found.append(None)
     server.close()

@@ -24,7 +24,7 @@ from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.operations import HttpCall, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.node.snapshot import NodeSample
-from vgpuscope.model.activity import ActivityReading
+from vgpuscope.model.activity import DcgmPage
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pod import Grant, Pod
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -294,10 +294,11 @@ class Agent(Service):
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._retry[1])
 
-    def _take_dcgm(self, found: ActivityReading) -> None:
-        from vgpuscope.sources.node.dcgm import check_usable
+    def _take_dcgm(self, page: DcgmPage) -> None:
+        from vgpuscope.logic.node.dcgm import check_usable
 
-        self.sampler.profiling.show(found)  # first: what is rejected is counted, even if that is everything
+        # first: what is rejected is counted, even if that is everything
+        found = self.sampler.profiling.take_dcgm(page)
         check_usable(found, {gpu.uuid for gpu in self.sampler.nvml.identities()})
         self.sampler.source_health["dcgm"].good()
         self._heard["dcgm"].set()

@@ -8,11 +8,12 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from vgpuscope.logic.node.profiling import Profile, Replacements, joined, strange
-from vgpuscope.model.activity import ActivityReading, Blind
+from vgpuscope.model.activity import ActivityReading, Blind, DcgmPage
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff, ScopeError
 from vgpuscope.model.quantity import Seconds
@@ -20,6 +21,9 @@ from vgpuscope.runtime.log import fields
 from vgpuscope.services.agent.waits import WAITS
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.worker import Worker
+
+if TYPE_CHECKING:
+    from vgpuscope.logic.node.dcgm import DcgmReadings
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +58,23 @@ class Profiling:
         self._replacements = Replacements()
         self._hung = False
         self._due = 0.0  # when the next round may begin
+        self._readings: DcgmReadings | None = None  # None: no page of a dcgm-exporter has been read
         self._dcgm: tuple[ActivityReading, float] | None = None
         self._checked: ActivityReading | None = None
         self._strange: dict[str, int] = {}
 
+    def take_dcgm(self, page: DcgmPage) -> ActivityReading:
+        """A dcgm-exporter has been read; returns what its page shows."""
+        from vgpuscope.logic.node.dcgm import DcgmReadings
+
+        if self._readings is None:
+            self._readings = DcgmReadings()
+        reading = self._readings.take(page)
+        self.show(reading)
+        return reading
+
     def show(self, reading: ActivityReading) -> None:
-        """A dcgm-exporter has been read."""
+        """The profiling values of a dcgm-exporter, from now on."""
         self._dcgm = reading, self._clock()
 
     def begin(self, reading: DeviceReading | None) -> None:

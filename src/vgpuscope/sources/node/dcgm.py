@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from typing import TYPE_CHECKING
 
 from vgpuscope.formats.prom.dcgm import DcgmPages
-from vgpuscope.model.activity import ActivityReading
-from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields, SourceDown
+from vgpuscope.model.activity import DcgmPage
+from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, SourceDown
 from vgpuscope.model.pod import Pod
-from vgpuscope.model.quantity import DeviceUUID, Seconds
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
@@ -34,14 +34,17 @@ class DcgmExporter:
         self._find, self._poll, self._timeout, self._clock = find, poll, timeout, clock
         self._pages = DcgmPages()
         self._url = ""
+        self._interrupted = False
 
-    async def follow(self) -> AsyncGenerator[ActivityReading, None]:
+    async def follow(self) -> AsyncGenerator[DcgmPage, None]:
         """What was read at every poll, even if nothing of it can be used; DcgmNotFound or DcgmUnreadable."""
         import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 
         async with httpx2.AsyncClient(timeout=self._timeout, trust_env=False) as client:
             while True:
-                yield self._pages.read(await self._page(client), at=self._clock())
+                page, at = await self._page(client), self._clock()
+                interrupted, self._interrupted = self._interrupted, False
+                yield DcgmPage(self._pages.read(page, at=at), at, interrupted)
                 await asyncio.sleep(self._poll)
 
     async def _page(self, client: "httpx2.AsyncClient") -> bytes:
@@ -50,10 +53,10 @@ class DcgmExporter:
             url = self._find()
             page = await self._get(client, url)
         except SourceDown:
-            self._pages.interrupted()
+            self._interrupted = True
             raise
         if url != self._url:
-            self._pages.interrupted()
+            self._interrupted = True
             self._url = url
         return page
 
@@ -90,13 +93,3 @@ def exporter_url(pods: Collection[Pod] | None) -> str:
         names = ", ".join(name for name, _ in found[:3])
         raise DcgmNotFound(f"{len(found)} pods of this node run dcgm-exporter ({names}); choose one with --dcgm URL")
     return f"http://{found[0][1]}/metrics"
-
-
-def check_usable(found: ActivityReading, here: Collection[DeviceUUID]) -> None:
-    """Whether a page has values of this node's GPUs; if not, an error that says why. Without GPUs, all are taken."""
-    if not found.places:
-        if not found.rejected:
-            raise DcgmWithoutFields("the exporter's page has no profiling field (DCGM_FI_PROF_…)")
-        raise DcgmUnusable(f"no profiling value can be used: {', '.join(sorted(found.rejected))}")
-    if here and not any(gpu in here for gpu, _ in found.places):
-        raise DcgmUnusable("the exporter reports no GPU of this node: it runs on another one")
