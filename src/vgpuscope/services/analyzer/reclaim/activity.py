@@ -1,19 +1,17 @@
 """Signs of use in Prometheus: requests of inference servers, and the length of queues.
 
-Every expression is asked for all pods at once. A pod of which an expression says nothing has no such sign. An
-expression that failed is unknown for all pods, and so is a queue that a pod names and no expression knows.
+Every expression is asked for all pods at once; `logic/reclaim/signals.py` says what the values mean.
 """
 
 import asyncio
 import logging
-import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
 
 from vgpuscope.config import Config
 from vgpuscope.formats.prom.promql import decode_labels, decode_vector
 from vgpuscope.logic.reclaim.brakes import WorkloadFacts
+from vgpuscope.logic.reclaim.signals import ActivityAnswer, Key, highest_values, signals_of
 from vgpuscope.model.errors import AnswerUnreadable, ScopeError
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import ActivityQuery, Signal, Workload
@@ -28,15 +26,6 @@ _LARGEST = 64 * 1024 * 1024  # bytes of one answer
 _AT_ONCE = 4
 _KEPT: Seconds = 900.0
 _FRESH: Seconds = 15.0  # several calls in a row ask once
-Key = tuple[str, ...]  # namespace and pod, or a queue
-
-
-class _Answer(NamedTuple):
-    """The values of one expression; or why there are none."""
-
-    query: ActivityQuery
-    values: Mapping[Key, float]
-    fault: str = ""
 
 
 class ReclaimActivity:
@@ -52,17 +41,16 @@ class ReclaimActivity:
     ) -> None:
         """`engine`: whether Prometheus is the source. `queues` are those that a workload's annotations name."""
         self._config, self._engine, self._queues, self._clock = config, engine, queues, clock
-        self._answers: tuple[_Answer, ...] = ()
+        self._answers: tuple[ActivityAnswer, ...] = ()
         self._at: UnixTime = float("-inf")
         self._told = OnChange(log)
 
     def known(self, workload: Workload) -> WorkloadFacts:
         answers = self._answers if self._clock() - self._at < _KEPT else ()
-        signals = [one for answer in answers if (one := _signal(answer, workload)) is not None]
-        signals += (_queue(answers, name) for name in sorted(self._queues(workload)))
+        signals = signals_of(answers, workload, self._queues(workload))
         if not answers and self._queries():
-            signals.append(Signal(name="prometheus", active=None, detail="not asked yet"))
-        return WorkloadFacts(signals=tuple(signals))
+            signals = (*signals, Signal(name="prometheus", active=None, detail="not asked yet"))
+        return WorkloadFacts(signals=signals)
 
     async def learn(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None:  # noqa: ARG002 - all pods are asked for at once
         if not self._queries():
@@ -87,58 +75,21 @@ class ReclaimActivity:
             await engine.aclose()
         self._at = self._clock()
 
-    async def _one(self, engine: PromApi, query: ActivityQuery, by: float) -> _Answer:
+    async def _one(self, engine: PromApi, query: ActivityQuery, by: float) -> ActivityAnswer:
         try:
             data = await engine.query(query.query, at=None, by=by)
             values = await asyncio.to_thread(_values, query, data)
         except ScopeError as e:
             message = "sign of use not read: no GPU is taken back"
             self._told.tell(query.name, e.code, level=logging.WARNING, message=message, **error_fields(e))
-            return _Answer(query, {}, str(e))
+            return ActivityAnswer(query, {}, str(e))
         self._told.tell(query.name, "up", level=logging.INFO, message="sign of use read", query=query.name)
-        return _Answer(query, values)
+        return ActivityAnswer(query, values)
 
 
 def _values(query: ActivityQuery, data: bytes) -> dict[Key, float]:
-    """The highest value of each pod or queue; one that is no number is unknown, and only a sign of use outweighs it."""
+    """The values of an answer; AnswerUnreadable if a part of it is missing."""
     answer = decode_vector(data)
     if answer.missing:
         raise AnswerUnreadable(f"a part is missing: {answer.missing}")
-    found: dict[Key, float] = {}
-    names = ("namespace", "pod") if query.by == "pod" else ("queue",)
-    for row in answer.rows:
-        labels = decode_labels(row.metric)
-        key = tuple(labels.get(name, "") for name in names)
-        value = row.value[1]
-        if all(key):
-            found[key] = max(value, found.get(key, value), key=_weight)
-    return found
-
-
-def _weight(value: float) -> tuple[bool, bool, float]:
-    """Use outweighs unknown, and unknown outweighs quiet."""
-    unknown = math.isnan(value)
-    return (value > 0, unknown, 0.0 if unknown else value)
-
-
-def _signal(answer: _Answer, workload: Workload) -> Signal | None:
-    if answer.fault:
-        return Signal(name=answer.query.name, active=None, detail=answer.fault)
-    if answer.query.by == "queue":
-        return None
-    return _valued(answer, (workload.namespace, workload.pod))
-
-
-def _queue(answers: Sequence[_Answer], name: str) -> Signal:
-    found = (_valued(one, (name,)) for one in answers if one.query.by == "queue")
-    unknown = Signal(name=f"queue {name}", active=None, detail="no expression of activity.queries knows this queue")
-    return next((one for one in found if one is not None), unknown)
-
-
-def _valued(answer: _Answer, key: Key) -> Signal | None:
-    value = answer.values.get(key)
-    if value is None:
-        return None
-    if math.isnan(value):
-        return Signal(name=answer.query.name, active=None, detail="the value is no number")
-    return Signal(name=answer.query.name, active=value > 0, value=value)
+    return highest_values(query, ((decode_labels(row.metric), row.value[1]) for row in answer.rows))
