@@ -10,7 +10,7 @@ from tests.paths import REPOSITORY
 from tools.alerting.alert import SEVERITIES
 from tools.alerting.checking import expression_faults, faults, known_metrics, named
 from tools.alerting.hardware import SILENT_ACTIONS, XID_ACTIONS
-from vgpuscope.model.xid import ADVICE
+from vgpuscope.knowledge.xid import ADVICE
 
 FOLDER = REPOSITORY / "charts" / "vgpuscope" / "rules"
 FILES = sorted(FOLDER.glob("*.yaml"))  # what the chart and a plain Prometheus load

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.model.xid import advice
 from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.cluster import PendingApi

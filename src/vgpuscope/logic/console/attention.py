@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.logic.console.gpus import NEVER_SEEN
 from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.logic.console.scheduling import waited
@@ -13,7 +14,6 @@ from vgpuscope.model.console.overview import ATTENTION_KINDS, AttentionKind, Att
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
-from vgpuscope.model.xid import advice
 
 MOST = 50  # rows that are shown
 IDLE_LONG: Seconds = 3600.0  # a GPU that is held and idle for as long

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom import promql
+from vgpuscope.knowledge.xid import ADVICE, advice
 from vgpuscope.logic.console.gpus import Ledgers, tenant_row
 from vgpuscope.logic.console.moments import short, whole
 from vgpuscope.logic.console.opinions import opinion_on
@@ -23,7 +24,6 @@ from vgpuscope.model.console.gpus import (
     XidRow,
 )
 from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown, PartId
-from vgpuscope.model.xid import ADVICE, advice
 
 Sentences = Callable[[Evidence], tuple[str, ...]]
 _LEFT: tuple[LedgerKind, ...] = ("system", "unattributed", "free")  # rows of the ledger besides containers

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.model.analysis import Analysis, GpuUse, UseClass, Verdict
 from vgpuscope.model.console.timeline import TimelineEvent
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.xid import advice
 
 _HEALTHY = "ok"
 _Key = tuple[str, str]

@@ -8,10 +8,10 @@ driver has reported the others without it for long enough: then it was taken out
 
 from collections.abc import Iterable, Mapping
 
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.device import DeviceReading, Gpu, Health, MigInstance
 from vgpuscope.model.plugin import GpuFault, GpuState, PluginGpu, StaticInstance
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
-from vgpuscope.model.xid import advice
 
 _FELL_OFF = 79
 _FELL_OFF_FOR: Seconds = 6.0  # the XID comes a moment before the driver's own calls fail

@@ -26,6 +26,7 @@ from vgpuscope.catalog.limits import (
     NodeOmission,
 )
 from vgpuscope.catalog.metric import Metric
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
 from vgpuscope.model.usage import (
     MODES,
@@ -38,7 +39,6 @@ from vgpuscope.model.usage import (
     Split,
     Vgpu,
 )
-from vgpuscope.model.xid import advice
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.node.activity_metrics import container_certainty, gpu_activity, instance_sm, mig_activity

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
 from vgpuscope.model.quantity import DeviceUUID, Seconds
-from vgpuscope.model.xid import advice
 from vgpuscope.sources.node.nvml.calls import (
     DRIVER_NOT_LOADED,
     GONE,

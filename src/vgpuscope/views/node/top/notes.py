@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
+from vgpuscope.knowledge.xid import ADVICE, advice
 from vgpuscope.model.activity import Blind
 from vgpuscope.model.device import Gpu, XidCount
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import ContainerKey, NodeSnapshot, State
-from vgpuscope.model.xid import ADVICE, advice
 from vgpuscope.views.text import UNKNOWN, clean, label, percent, sizes, span, watts
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpuscope.model.xid import advice
+from vgpuscope.knowledge.xid import advice
 
 # NVIDIA's catalogue of XIDs with the actions of NVSentinel's published mapping (2026), copied from there by hand.
 CATALOGUE = """
