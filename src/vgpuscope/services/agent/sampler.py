@@ -28,13 +28,13 @@ from vgpuscope.model.region import RegionReading, RejectedRegion
 from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
-from vgpuscope.runtime.driver import DriverProbe
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.agent.host import HostReader
 from vgpuscope.services.agent.profiling import Profiling
 from vgpuscope.services.agent.waits import WAITS, SampleWaits
+from vgpuscope.services.driver_probe import DriverProbe
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.sources.node.proc import Proc

@@ -25,9 +25,9 @@ from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.plugin import GpuState, OfferedDevice
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.driver import DriverProbe
 from vgpuscope.runtime.log import OnChange, error_fields, fields
 from vgpuscope.runtime.units import Units
+from vgpuscope.services.driver_probe import DriverProbe
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.plugin.allocation import Allocator
 from vgpuscope.services.plugin.cluster import ClusterSide
