@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from vgpuscope.config import Config
 from vgpuscope.logic.fleet.allocated import with_allocations
 from vgpuscope.logic.fleet.assembly import assemble, remembered
-from vgpuscope.logic.fleet.fleet_limits import within_limits
+from vgpuscope.logic.fleet.limits import within_limits
 from vgpuscope.logic.fleet.presence import GpuPresence, expected, kept, split
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.catalog.limits import FLEET_GPUS, GPU_TENANTS, TARGET_GPUS
-from vgpuscope.logic.fleet.fleet_limits import within_limits
+from vgpuscope.logic.fleet.limits import within_limits
 from vgpuscope.model.analysis import Reading, Tenant, Track, Window
 from vgpuscope.model.errors import LimitReached
 
