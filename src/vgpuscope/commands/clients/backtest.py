@@ -29,8 +29,8 @@ from vgpuscope.store.past import PastStore
 from vgpuscope.terminal.printing import print_drawn, print_json
 from vgpuscope.terminal.progress import progress_bar
 from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.reclaim.backtest import backtest_answer
-from vgpuscope.views.reclaim.backtest_table import backtest_table
+from vgpuscope.views.reclaim.backtest.api import backtest_answer
+from vgpuscope.views.reclaim.backtest.table import backtest_table
 
 _TIMEOUT = 120.0  # the analyzer ends a replay long before
 _LOOK_EVERY: Seconds = 0.5

@@ -18,7 +18,7 @@ from vgpuscope.runtime import duration
 from vgpuscope.services.analyzer.reclaim.dependencies import policy_of
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.store.past import PastStore
-from vgpuscope.views.reclaim.backtest import backtest_answer
+from vgpuscope.views.reclaim.backtest.api import backtest_answer
 
 WITHIN: Seconds = 50.0  # of a request: proxies often give up after 60
 _NO_EFFECT = frozenset({"reclaim.keep_history"})

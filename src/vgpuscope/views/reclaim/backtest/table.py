@@ -7,7 +7,7 @@ from rich.text import Text
 
 from vgpuscope.model.backtest import Backtest, Episode, Outcome
 from vgpuscope.model.words import Language
-from vgpuscope.views.reclaim.backtest import UNAPPLIED
+from vgpuscope.views.reclaim.backtest.api import UNAPPLIED
 from vgpuscope.views.reclaim.tables import moment
 from vgpuscope.views.reclaim.words import ENDS, word
 from vgpuscope.views.table import table
