@@ -6,7 +6,7 @@ from tests.paths import REPOSITORY
 from vgpuscope.formats.scheduler.phrases import code_of
 from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, hami_words
 from vgpuscope.logic.scheduler import verdicts
-from vgpuscope.model.decision import BY_CODE
+from vgpuscope.model.scheduling_codes import BY_CODE
 
 # The words of HAMi v2.10, as its source has them; NodeFitPod is no reason to refuse.
 PUBLISHED = {

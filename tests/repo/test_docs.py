@@ -14,8 +14,8 @@ from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
-from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.errors import error_types
+from vgpuscope.model.scheduling_codes import BY_CODE
 from vgpuscope.views.doctor.words import CHECK_WORDS
 
 ROOT = REPOSITORY

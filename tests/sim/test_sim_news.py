@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pending import PendingList, PendingPod, Said
+from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 from vgpuscope.model.usage import GpuUsage, NodeSnapshot
 from vgpuscope.sim.news import NewsAnswers, NewsCases, NewsEvent, NewsRow, NewsState, findings
 

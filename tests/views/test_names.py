@@ -7,9 +7,9 @@ import pytest
 
 from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
-from vgpuscope.model.decision import BY_CODE, CODES, Stage
 from vgpuscope.model.errors import error_types
 from vgpuscope.model.pending import Outcome
+from vgpuscope.model.scheduling_codes import BY_CODE, CODES, Stage
 from vgpuscope.views.names import (
     CLASS_NAMES,
     ERROR_NAMES,

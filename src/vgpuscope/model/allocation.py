@@ -4,8 +4,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
+from vgpuscope.model.scheduling_codes import Reason
 
 # shared: the node's labels do not show whether pods take turns (time-slicing) or run at once (MPS)
 OfferMode: TypeAlias = Literal["whole", "time-slicing", "mps", "shared", "mig"]

@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.model.decision import telling
 from vgpuscope.model.fit import FitReport, Remedy
 from vgpuscope.model.placement import DecidedGpu, DecisionHead
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.scheduling_codes import telling
 
 IdleState: TypeAlias = Literal["absent", "ok", "stale", "down"]  # whether an analyzer says which workloads are idle
 

@@ -4,8 +4,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.model.decision import Code, Reason
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+from vgpuscope.model.scheduling_codes import Code, Reason
 
 Outcome: TypeAlias = Literal["waiting", "scheduled", "failed", "deleted"]
 

@@ -6,8 +6,8 @@ The English names are in the model. Sentences of evidence are in `fleet/evidence
 from typing import NamedTuple
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
-from vgpuscope.model.decision import Stage
 from vgpuscope.model.pending import Outcome
+from vgpuscope.model.scheduling_codes import Stage
 
 
 class ChineseReason(NamedTuple):

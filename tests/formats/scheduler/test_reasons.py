@@ -11,7 +11,7 @@ from tests.cputime import seconds
 from tests.paths import TESTS
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons, success
 from vgpuscope.knowledge.vendors import VENDORS
-from vgpuscope.model.decision import BY_CODE, Reason
+from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 
 FILES = sorted((TESTS / "fixtures" / "events").glob("*.json"))
 CHECK_WORDS = [

@@ -12,9 +12,9 @@ from tests.cputime import seconds
 from vgpuscope.logic.cluster import scheduling
 from vgpuscope.logic.cluster.scheduling import MOST_SCHEDULERS, SchedulingTimes
 from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
-from vgpuscope.model.decision import CODES, Reason
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.scheduling import BOUNDS, STEPS
+from vgpuscope.model.scheduling_codes import CODES, Reason
 
 MEMORY, LOCKED, ALLOCATE = "SCHED_INSUFFICIENT_GPU_MEMORY", "SCHED_NODE_LOCKED", "SCHED_ALLOCATE_FAILED"
 

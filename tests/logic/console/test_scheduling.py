@@ -18,8 +18,8 @@ from vgpuscope.logic.console.scheduling import (
 )
 from vgpuscope.model.cluster import Amount, Capacity
 from vgpuscope.model.console.facts import SeenSeries
-from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.scheduling_codes import BY_CODE
 from vgpuscope.views.console.words import scheduling_words
 
 INF = float("inf")

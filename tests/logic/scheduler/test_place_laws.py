@@ -7,8 +7,8 @@ from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.verdicts import refused, unregistered
-from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.placement import NodeVerdict, Policies
+from vgpuscope.model.scheduling_codes import BY_CODE
 
 
 def cluster(random):

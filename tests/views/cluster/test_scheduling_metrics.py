@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from vgpuscope.catalog import scheduling as m
 from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.model.allocation import PodState, PodTimes
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.scheduling import BOUNDS, SchedulingResult
+from vgpuscope.model.scheduling_codes import Reason
 from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
 from vgpuscope.views.exposition.sharded import ShardedPage
 

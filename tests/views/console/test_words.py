@@ -14,11 +14,11 @@ from vgpuscope.model.console.gpus import Mode
 from vgpuscope.model.console.overview import AttentionKind, GpuClass
 from vgpuscope.model.console.parts import PartName, PartState
 from vgpuscope.model.console.timeline import EventKind
-from vgpuscope.model.decision import CODES, Stage
 from vgpuscope.model.device import Health
 from vgpuscope.model.errors import error_types
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.scheduling import Step
+from vgpuscope.model.scheduling_codes import CODES, Stage
 from vgpuscope.views.console.words import vocabulary
 from vgpuscope.views.fleet.evidence import SENTENCES
 

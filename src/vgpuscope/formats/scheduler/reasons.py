@@ -22,7 +22,7 @@ from typing import Literal
 from msgspec import Struct
 
 from vgpuscope.formats.scheduler.phrases import code_of
-from vgpuscope.model.decision import Reason
+from vgpuscope.model.scheduling_codes import Reason
 
 OTHER = "SCHED_OTHER"
 

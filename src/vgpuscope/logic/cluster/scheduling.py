@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from vgpuscope.catalog.limits import CLUSTER_SCHEDULERS
 from vgpuscope.model.allocation import PodState, PodTimes
-from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.scheduling import NOTHING, STEPS, SchedulerResult, SchedulingResult, Step
+from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 
 OTHER = "other"  # all schedulers beyond the limit
 MOST_SCHEDULERS = CLUSTER_SCHEDULERS.most  # users choose the name in the pod, so the number is limited

@@ -8,8 +8,8 @@ from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scheduling import Say
 from vgpuscope.model.console.decisions import CodeRow, DecisionRow, PodDecisions, RankedNode, RefusedNode, WhatIf
 from vgpuscope.model.console.parts import Part
-from vgpuscope.model.decision import CODES, Stage
 from vgpuscope.model.decision_answers import CodeVerdicts, DecisionBody, fitting_nodes, verdicts_by_code
+from vgpuscope.model.scheduling_codes import CODES, Stage
 
 _USE_TYPE = "nvidia.com/use-gputype"
 _NODES = 20  # of one code, and of those that fit

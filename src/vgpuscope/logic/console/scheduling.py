@@ -11,10 +11,10 @@ from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.scheduling import FailureCount, FreeCapacity, PendingRow, ReasonRow, StageTimes
-from vgpuscope.model.decision import Code
 from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.scheduling import STEPS, Step
+from vgpuscope.model.scheduling_codes import Code
 from vgpuscope.model.words import Words
 
 Page = Sequence[tuple[SeenSeries, float]]

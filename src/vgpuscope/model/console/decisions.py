@@ -5,10 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vgpuscope.model.console.parts import Part
-from vgpuscope.model.decision import Stage
 from vgpuscope.model.decision_answers import AskedGpus
 from vgpuscope.model.placement import DecidedGpu, DecisionOutcome, Verb
 from vgpuscope.model.quantity import PodUID, Seconds
+from vgpuscope.model.scheduling_codes import Stage
 from vgpuscope.model.words import Words
 
 

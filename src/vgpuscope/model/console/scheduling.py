@@ -4,10 +4,10 @@ from msgspec import Struct
 
 from vgpuscope.model.cluster import Amount, LostReason
 from vgpuscope.model.console.parts import Part
-from vgpuscope.model.decision import Stage
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds
 from vgpuscope.model.scheduling import Step
+from vgpuscope.model.scheduling_codes import Stage
 from vgpuscope.model.words import Words
 
 

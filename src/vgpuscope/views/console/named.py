@@ -6,10 +6,10 @@ from vgpuscope.model.console.gpus import Mode
 from vgpuscope.model.console.overview import AttentionKind, GpuClass
 from vgpuscope.model.console.parts import PartName, PartState
 from vgpuscope.model.console.timeline import EventKind
-from vgpuscope.model.decision import Stage
 from vgpuscope.model.device import Health
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.scheduling import Step
+from vgpuscope.model.scheduling_codes import Stage
 
 Pair = tuple[str, str]  # English, Chinese
 

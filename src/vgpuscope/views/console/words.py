@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 from vgpuscope.model.console.words import Vocabulary, Word
-from vgpuscope.model.decision import BY_CODE, CODES
 from vgpuscope.model.errors import error_types
+from vgpuscope.model.scheduling_codes import BY_CODE, CODES
 from vgpuscope.model.words import Words
 from vgpuscope.views import names
 from vgpuscope.views.console import named

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from vgpuscope.model.decision import telling
 from vgpuscope.model.decision_answers import AskedGpus, DecidedNode, DecisionBody
 from vgpuscope.model.logged_decision import LoggedDecision, VerdictGroup
 from vgpuscope.model.placement import PlacementRequest
+from vgpuscope.model.scheduling_codes import telling
 
 MOST_NODES = 50_000  # of one answer, 13 MB; ten decisions about 5,000 nodes
 

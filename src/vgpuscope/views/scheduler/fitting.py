@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from vgpuscope.model.decision import WITHOUT_GPUS, telling
 from vgpuscope.model.decision_answers import FitAnswer
 from vgpuscope.model.fit import NodeLack, ReplicaPlace
 from vgpuscope.model.placement import NodeVerdict
+from vgpuscope.model.scheduling_codes import WITHOUT_GPUS, telling
 from vgpuscope.model.words import Language
 from vgpuscope.views.languages import one_of
 from vgpuscope.views.pairs import line, pairs

@@ -11,8 +11,8 @@ percentage; with the policy spread, where the emptiest node is the best, it is 1
 
 from collections.abc import Iterable, Sequence
 
-from vgpuscope.model.decision import telling
 from vgpuscope.model.placement import NodeVerdict, Placement
+from vgpuscope.model.scheduling_codes import telling
 
 LONGEST = 1024  # bytes of a note that the API server accepts
 _MOST_LINES = 10  # nodes or groups that are named

@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.decision_answers import (
     AskedGpus,
     CodeVerdicts,
@@ -18,6 +17,7 @@ from vgpuscope.model.decision_answers import (
 )
 from vgpuscope.model.placement import DecidedGpu, DecisionOutcome
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.scheduling_codes import BY_CODE
 from vgpuscope.model.words import Language
 from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES

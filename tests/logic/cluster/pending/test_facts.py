@@ -9,8 +9,8 @@ from vgpuscope.formats.scheduler.reasons import reasons
 from vgpuscope.logic.cluster.pending.facts import explain, facts
 from vgpuscope.model.allocation import OfferedResource, PodState
 from vgpuscope.model.cluster import NamespaceLedger
-from vgpuscope.model.decision import CODES, Reason
 from vgpuscope.model.pending import PendingPod, Said
+from vgpuscope.model.scheduling_codes import CODES, Reason
 
 GPU = "nvidia.com/gpu"
 MEMORY, CORES, COUNT = (f"SCHED_INSUFFICIENT_GPU_{what}" for what in ("MEMORY", "CORES", "COUNT"))

@@ -21,8 +21,8 @@ from vgpuscope.logic.cluster.pending.reports import (
 )
 from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.cluster_event import PodGone
-from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent
+from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.catalog.metric import FAMILIES
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PendingList, PendingPod, Said, WaitingCount
+from vgpuscope.model.scheduling_codes import Reason
 from vgpuscope.views.cluster.pending.api import pending_list
 from vgpuscope.views.cluster.pending.metrics import pending_samples
 from vgpuscope.views.cluster.pending.table import pending_table, pod_view

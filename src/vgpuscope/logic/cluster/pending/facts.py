@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 from vgpuscope.knowledge.vendors import BY_RESOURCE, NVIDIA, Vendor, vendor_by_resource
 from vgpuscope.logic.cluster.fit import LOST_ZH
 from vgpuscope.model.cluster import DeviceLedger, NamespaceLedger, NodeLedger, OfferLedger, QuotaUse
-from vgpuscope.model.decision import BY_CODE, Code
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import MIB, Bytes
+from vgpuscope.model.scheduling_codes import BY_CODE, Code
 from vgpuscope.model.words import NO_WORDS, Words
 
 MOST_NODES = 5  # listed for one code

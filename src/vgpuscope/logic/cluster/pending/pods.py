@@ -17,9 +17,9 @@ from msgspec import structs
 from vgpuscope.catalog.limits import CLUSTER_WAITING
 from vgpuscope.logic.cluster.pending.reports import ReportedReasons
 from vgpuscope.model.allocation import PodState, UnschedulableCondition
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+from vgpuscope.model.scheduling_codes import Reason
 
 NOT_TRIED, BIND_FAILED = "SCHED_NOT_TRIED", "SCHED_BIND_FAILED"
 

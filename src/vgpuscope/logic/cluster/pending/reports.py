@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent, Said
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 
 MOST_SAID = 32
 MOST_NODES = 64

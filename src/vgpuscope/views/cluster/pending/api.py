@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from vgpuscope.model.decision import BY_CODE
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.scheduling_codes import BY_CODE
 
 
 def pending_list(found: Iterable[PendingPod], now: UnixTime) -> PendingList:

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingList, PendingPod, Said
 from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.scheduling_codes import Reason
 from vgpuscope.model.words import Language
 from vgpuscope.views.cluster.pending.words import OUTCOMES, word
 from vgpuscope.views.languages import lasting, one_of

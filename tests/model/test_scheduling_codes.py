@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from vgpuscope.model.decision import BY_CODE, CODES, Reason
+from vgpuscope.model.scheduling_codes import BY_CODE, CODES, Reason
 
 each = pytest.mark.parametrize("row", CODES, ids=lambda row: row.code)
 
