@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bench.analyzer_fleet import GPUS_ON_NODE, STEP, WINDOW
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 
 TENANTS = 4  # pods on each GPU
 SAMPLES = WINDOW // STEP

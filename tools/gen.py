@@ -27,10 +27,10 @@ from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from tools.writers.metrics_index import ServiceMetrics, index_page
 from tools.writers.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
 from vgpuscope import cli
+from vgpuscope.catalog import agent as agent_catalog
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import extender as extender_catalog
-from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.sending import HTTP_ERRORS
@@ -41,7 +41,7 @@ from vgpuscope.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 
 SERVICES = (
-    ServiceMetrics("node agent", AGENT_PORT, "metrics-agent.md", node_catalog.METRICS),
+    ServiceMetrics("node agent", AGENT_PORT, "metrics-agent.md", agent_catalog.METRICS),
     ServiceMetrics("cluster exporter", CLUSTER_PORT, "metrics-cluster.md", cluster_catalog.METRICS),
     ServiceMetrics("analyzer", ANALYZER_PORT, "metrics-analyzer.md", analyzer_catalog.METRICS),
     ServiceMetrics("extender", EXTENDER_PORT, "metrics-extender.md", extender_catalog.METRICS),
@@ -51,7 +51,7 @@ SERVICES = (
 GENERATED: dict[str, Callable[[], str]] = {
     "docs/metrics.md": lambda: index_page(SERVICES),
     "docs/metrics-agent.md": lambda: metrics.metrics_page(
-        "Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES, limits=NODE_LIMITS
+        "Metrics of the node agent", agent_catalog.METRICS, AGENT_SCOPES, limits=NODE_LIMITS
     ),
     "docs/metrics-cluster.md": lambda: metrics.metrics_page(
         "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES, limits=CLUSTER_LIMITS
@@ -80,7 +80,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "docs/metric-names.md": lambda: names.names_page(
         {
-            "agent": node_catalog.METRICS,
+            "agent": agent_catalog.METRICS,
             "cluster exporter": cluster_catalog.METRICS,
             "analyzer": analyzer_catalog.METRICS,
             "extender": extender_catalog.METRICS,

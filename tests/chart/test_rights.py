@@ -24,7 +24,7 @@ from tests.contract.kubeletrun import kubelet, user
 from tests.controlplane import until
 from tests.services.agent.noderoot import NodeRoot, RunningAgent
 from tests.services.plugin.pluginrun import FIRST, assigned, lock, plugin_at
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 
 pytestmark = pytest.mark.real
 RELEASE, NODE, UUID = "vgpuscope", "gpu-1", "GPU-a"

@@ -18,7 +18,7 @@ from tests.contract.kubeletrun import kubelet, user
 from tests.contract.test_cluster_dra import GATES, GPU, give, gpu_class, publish, recorded, wanting
 from tests.controlplane import ControlPlane, Object, node, pod, until
 from tests.services.agent.noderoot import NodeRoot, RunningAgent
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 
 pytestmark = pytest.mark.real
 

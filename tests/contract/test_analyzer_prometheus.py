@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.promworld import prometheus, victoria_metrics, write
 from tests.services.analyzer.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules

@@ -10,7 +10,7 @@ import pytest
 from tests.controlplane import node, pod
 from tests.native.scenario import GIB
 from tests.services.agent.noderoot import NodeRoot, container_id
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod

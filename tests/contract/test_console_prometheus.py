@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.promworld import prometheus, write
 from tests.services.analyzer.analyzing import running, uuid
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.sources import Sources
 

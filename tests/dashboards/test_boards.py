@@ -15,7 +15,7 @@ from tools.dashboards.promql import METRICS, UnknownLabel, each, labels_of, metr
 from tools.dashboards.words import LANGUAGES
 from tools.gen import GENERATED
 from tools.writers.families import FAMILY_HELP
-from vgpuscope.catalog import extender, node, plugin
+from vgpuscope.catalog import agent, extender, plugin
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 from vgpuscope.model.device import HEALTH
 
@@ -120,9 +120,9 @@ def test_a_query_reads_metrics_of_the_table_that_are_always_on_and_labels_that_t
 
 def test_a_typing_error_in_a_label_or_a_metric_is_refused():
     with pytest.raises(UnknownLabel, match="has no label nodes"):
-        select(node.GPU_POWER, nodes="a")
+        select(agent.GPU_POWER, nodes="a")
     with pytest.raises(UnknownLabel):
-        each(node.GPU_POWER, "pod")
+        each(agent.GPU_POWER, "pod")
     assert unknown_words('sum(vgpuscope_gpu_power_wats{cluster=~".*"})') == ["vgpuscope_gpu_power_wats"]
     assert unknown_words("sum by (pot) (vgpuscope_gpu_power_watts{})") == ["pot"]
 

@@ -11,9 +11,9 @@ import pytest
 from tests.contract.promworld import prometheus, write
 from tests.dashboards.boards import panels
 from tests.dashboards.engine import Engine
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog import analyzer as a
 from vgpuscope.catalog import cluster as c
-from vgpuscope.catalog import node as n
 from vgpuscope.catalog import scheduling as s
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("dashboards")]

@@ -10,7 +10,7 @@ from tests.paths import REPOSITORY
 from tools.writers.families import FAMILY_HELP
 from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from tools.writers.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES, EXTENDER_SCOPES, PLUGIN_SCOPES
-from vgpuscope.catalog import analyzer, cluster, extender, label_sets, limits, node, plugin
+from vgpuscope.catalog import agent, analyzer, cluster, extender, label_sets, limits, plugin
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
 ALL = frozenset(FAMILY_HELP)
@@ -48,7 +48,7 @@ ROWS: dict[str, Any] = {
     "offered": label_sets.OfferedGpuLabels,
     "plugin": label_sets.PluginLabels,
 }
-METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
+METRICS = (*agent.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
 EXPOSED = [(metric, exposed) for metric in METRICS for exposed in metric.exposed(ALL)]
 NAMES = {exposed.name for _, exposed in EXPOSED}
 
@@ -76,7 +76,7 @@ def test_a_name_that_two_metrics_share_has_one_type_and_help():
 @pytest.mark.parametrize(
     ("metrics", "scopes"),
     [
-        (node.METRICS, AGENT_SCOPES),
+        (agent.METRICS, AGENT_SCOPES),
         (cluster.METRICS, CLUSTER_SCOPES),
         (analyzer.METRICS, ANALYZER_SCOPES),
         (extender.METRICS, EXTENDER_SCOPES),

@@ -11,7 +11,7 @@ from tests.needed import needed
 from tests.paths import REPOSITORY
 from tests.repo.test_docs import _HEADING, _TABLE_ROW, LABELS, METRICS, PAGES, prose
 from tools.writers.series import series_per
-from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog import agent, analyzer, cluster
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric
 from vgpuscope.formats.hami import annotation, register
 from vgpuscope.knowledge import vendors
@@ -188,7 +188,7 @@ def example(start: str) -> str:
 
 
 def test_the_metric_of_the_worked_example_is_one():
-    scope = dict(vars(node))
+    scope = dict(vars(agent))
     exec(example("GPU_POWER_HEADROOM"), scope)
     made = scope["GPU_POWER_HEADROOM"]
     assert isinstance(made, Metric)
@@ -216,7 +216,7 @@ GPUS, SOURCES = 8, 7
 
 def agent_series(containers: int, *, hami: bool, families: tuple[str, ...] = DEFAULT_FAMILIES) -> int:
     def per(scope):
-        return series_per(scope, node.METRICS, families)
+        return series_per(scope, agent.METRICS, families)
 
     regions = containers * per("vgpu") if hami else 0
     shared = containers * (per("container") + per("pod") + per("host"))

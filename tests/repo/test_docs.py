@@ -10,7 +10,7 @@ import pytest
 from tests.paths import REPOSITORY
 from tools.writers.families import FAMILY_HELP
 from vgpuscope import cli
-from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
+from vgpuscope.catalog import agent, analyzer, cluster, extender, plugin
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
@@ -111,7 +111,7 @@ def test_both_readmes_have_the_same(part):
 
 # --- names that the code declares ------------------------------------------------------------------------------------
 
-DECLARED = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
+DECLARED = (*agent.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS)
 EXPOSED = [exposed for metric in DECLARED for exposed in metric.exposed(frozenset(FAMILY_HELP))]
 PARTS = ("bucket", "sum", "count")  # of a histogram
 METRICS = {exposed.name for exposed in EXPOSED} | {name for group in GROUPS for name in group.names}

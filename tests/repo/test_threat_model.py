@@ -6,11 +6,11 @@ import pytest
 
 from tests.paths import REPOSITORY
 from tools.writers.families import FAMILY_HELP
-from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
+from vgpuscope.catalog import agent, analyzer, cluster, extender, plugin
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 PROCESSES = {
-    "agent": node.METRICS,
+    "agent": agent.METRICS,
     "cluster exporter": cluster.METRICS,
     "analyzer": analyzer.METRICS,
     "extender": extender.METRICS,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tools.writers.families import FAMILY_HELP
-from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
+from vgpuscope.catalog import agent, analyzer, cluster, extender, plugin
 from vgpuscope.knowledge.exporters import GROUPS
 
 _TOKEN = re.compile(
@@ -63,7 +63,7 @@ def known_metrics() -> dict[str, Labels | None]:
     """All metrics with their labels; None where another exporter decides the labels."""
     found: dict[str, Labels | None] = {name: None for group in GROUPS for name in group.names}
     found["up"] = frozenset()
-    for metric in (*node.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS):
+    for metric in (*agent.METRICS, *cluster.METRICS, *analyzer.METRICS, *extender.METRICS, *plugin.METRICS):
         for exposed in metric.exposed(frozenset(FAMILY_HELP)):
             labels = frozenset(name for name, _ in (*exposed.labels, *exposed.const)) | frozenset(exposed.extra)
             parts = ("_bucket", "_sum", "_count") if exposed.type == "histogram" else ("",)

@@ -6,11 +6,11 @@ replicas of an exporter, or of Prometheus behind Thanos, do not double a sum or 
 
 import re
 
-from vgpuscope.catalog import analyzer, cluster, extender, node, plugin
+from vgpuscope.catalog import agent, analyzer, cluster, extender, plugin
 from vgpuscope.catalog.metric import Metric
 
 METRICS: tuple[Metric, ...] = (
-    *node.METRICS,
+    *agent.METRICS,
     *cluster.METRICS,
     *analyzer.METRICS,
     *extender.METRICS,
@@ -23,7 +23,7 @@ SERVICES = (
     # first: the cluster exporter has estimates under the same names, and leaves them to the extender where one runs
     ("scheduler extender", "调度器扩展", frozenset(m.name for m in extender.METRICS)),
     ("device plugin", "设备插件", frozenset(m.name for m in plugin.METRICS)),
-    ("node agent", "agent", frozenset(m.name for m in node.METRICS)),
+    ("node agent", "agent", frozenset(m.name for m in agent.METRICS)),
     ("cluster exporter", "集群 exporter", frozenset(m.name for m in cluster.METRICS)),
     ("analyzer", "分析器", frozenset(m.name for m in analyzer.METRICS)),
 )
@@ -113,7 +113,7 @@ def or_zero(expression: str, proof: Metric) -> str:
 def named(expression: str, **matches: str) -> str:
     """Series of GPUs with index and model; of two infos of one GPU, as after a reboot, one is taken."""
     on = "cluster, node, gpu_uuid"
-    info = each(node.GPU_INFO, "node", "gpu_uuid", "gpu_index", "model", **matches)
+    info = each(agent.GPU_INFO, "node", "gpu_uuid", "gpu_index", "model", **matches)
     return f"({expression}) * on ({on}) group_left (gpu_index, model) topk by ({on}) (1, {info})"
 
 

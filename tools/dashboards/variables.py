@@ -3,7 +3,7 @@
 from tools.dashboards.promql import select
 from tools.dashboards.spec import Variable
 from tools.dashboards.words import LABELS, Text
-from vgpuscope.catalog import analyzer, cluster, node, scheduling
+from vgpuscope.catalog import agent, analyzer, cluster, scheduling
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.model.service import ANALYZER_PORT
 
@@ -17,16 +17,16 @@ def values(name: str, metric: Metric, label: str | None = None, *, everything: b
 
 
 # Every metric gets this label from the scrape configuration, if several clusters share a Prometheus.
-CLUSTER = Variable(name="cluster", label=LABELS["cluster"], query=f"label_values({node.BUILD_INFO.name}, cluster)")
-NODE = values("node", node.SAMPLE_TIME)
-ONE_NODE = values("node", node.SAMPLE_TIME, everything=False)  # all GPUs of all nodes would be too many lines
+CLUSTER = Variable(name="cluster", label=LABELS["cluster"], query=f"label_values({agent.BUILD_INFO.name}, cluster)")
+NODE = values("node", agent.SAMPLE_TIME)
+ONE_NODE = values("node", agent.SAMPLE_TIME, everything=False)  # all GPUs of all nodes would be too many lines
 GPU = Variable(
     name="gpu",
     label=Text("GPU", "GPU"),
-    query=f"label_values({select(node.GPU_INFO, node='$node')}, gpu_uuid)",
+    query=f"label_values({select(agent.GPU_INFO, node='$node')}, gpu_uuid)",
 )
-NAMESPACE = values("namespace", node.CONTAINER_INFO)
-POD = values("pod", node.CONTAINER_INFO, namespace="$namespace")
+NAMESPACE = values("namespace", agent.CONTAINER_INFO)
+POD = values("pod", agent.CONTAINER_INFO, namespace="$namespace")
 CLUSTER_NODE = values("node", cluster.NODE_READY)
 ANALYZED_NODE = values("node", analyzer.USE_CLASS, "hostname")
 SCHEDULER = values("scheduler", scheduling.BINDS)

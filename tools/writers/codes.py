@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vgpuscope.catalog.node import GPU_XIDS
+from vgpuscope.catalog.agent import GPU_XIDS
 from vgpuscope.knowledge.hami_reasons import hami_words
 from vgpuscope.knowledge.xid import ADVICE, LAST_REPORTED, advice, catalogue
 from vgpuscope.model.scheduling_codes import CODES, Code, Stage

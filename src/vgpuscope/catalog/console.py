@@ -1,6 +1,6 @@
 """The agents' metrics that the console shows beside the analysis: a few of every GPU, and all of one."""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.metric import Metric
 
 # metrics of dcgm-exporter, where there is no agent: their name → the agent's metric

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.knowledge.link_speeds import HIGHEST_NVLINK, HIGHEST_PCIE
 from vgpuscope.model.quantity import MIB

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.knowledge import dcgm_fields as dcgm
 from vgpuscope.knowledge.dcgm_fields import MOST_CLOCK, MOST_MEMORY, MOST_POWER, DcgmField

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
-from vgpuscope.catalog import node as m
 from vgpuscope.catalog import plugin as d
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.knowledge import dcgm_fields as dcgm

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.logic.console.clusters import GIB, device, holder, node
 from tests.store import fleets
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.facts import folded
 from vgpuscope.logic.console.gpus import gpu_rows, ledgers
 from vgpuscope.logic.console.namespaces import namespace_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds

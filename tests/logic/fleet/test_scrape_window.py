@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet.assembly import assemble

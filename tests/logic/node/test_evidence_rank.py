@@ -21,7 +21,7 @@ from tests.logic.node.builders import (
     slot,
     usage,
 )
-from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import agent as catalog
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.region import ContainerRegion, RegionDevice
 from vgpuscope.views.build import Build

@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
 from tests.paths import TESTS
 from tools.writers.series import most_series
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric, Scope
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.http import address

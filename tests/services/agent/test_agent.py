@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from tests.native.scenario import GIB, NO_PERMISSION, UNKNOWN, gpu_uuid
 from tests.ports import free_port
 from tests.services.agent.noderoot import WITHIN, NodeRoot, Samples
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.model.usage import NodeSnapshot
 
 A, B = gpu_uuid(0), gpu_uuid(1)

@@ -9,7 +9,7 @@ from tests.logic.node.builders import A, B, instance, make_gpu, readings
 from tests.native.scenario import GIB, gpu_uuid
 from tests.services.agent.noderoot import NodeRoot
 from tests.services.agent.sampling import bare_sampler
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.limits import UNSEEN_DEVICES
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.formats.kube.pods import decode_pods

@@ -15,7 +15,7 @@ import yaml
 from tests.native.scenario import GIB, gpu_uuid
 from tests.paths import REPOSITORY
 from tests.services.agent.noderoot import NodeRoot, Samples
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.sim.podresources import Granted, list_response
 
 REPO = REPOSITORY

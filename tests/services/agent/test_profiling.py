@@ -13,7 +13,7 @@ import pytest
 from tests.native import build
 from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
 from tests.services.agent.noderoot import NodeRoot
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
 from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff

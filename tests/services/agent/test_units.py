@@ -10,7 +10,7 @@ from tests.fuzz import survives
 from tests.logic.node.builders import GIB, A, grant, make_gpu, owner, pod, process, sample, share
 from tests.paths import TESTS
 from tests.services.agent.sampling import bare_sampler
-from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import agent as catalog
 from vgpuscope.config import AgentConfig
 from vgpuscope.formats.hami.region import decode, identify
 from vgpuscope.model.errors import RegionRefused

@@ -14,7 +14,7 @@ from tests.loopclock import forward
 from tests.looplag import loop_lag
 from tests.paths import TESTS
 from tests.services.analyzer.test_own_scrapes import exporters, page, reading_when, source, until
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet import scrape_window
 from vgpuscope.logic.fleet.assembly import assemble

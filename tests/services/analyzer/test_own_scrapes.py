@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.loopclock import forward
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.loopclock import forward
 from tests.services.analyzer.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from tests.sources.proxy import refusing_proxy
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.exporters import CONTAINERS, DCGM, GPUS, INSTANCES
 from vgpuscope.logic.fleet.queries import record_name
 from vgpuscope.model.analysis import Stat, Tenant

@@ -23,7 +23,7 @@ from tests.logic.node.builders import (
     share,
     slot,
 )
-from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import agent as catalog
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.model.device import Memory, XidCount
 from vgpuscope.model.quantity import MIB

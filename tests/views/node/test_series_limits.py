@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tests.logic.node.builders import GIB, M1, A, B, instance, make_gpu, pod, region, sample, share, slot
 from tools.writers.series import series_per
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.limits import NODE_CONTAINERS, NODE_VGPUS
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.model.pod import MigAllocation

@@ -5,9 +5,9 @@ from tools.dashboards.promql import WINDOW, each, increase, named, or_zero, quan
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, NO_PLUGIN, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, NODE
 from tools.dashboards.words import BAD, GOOD, NEUTRAL, WARN, Text
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog import analyzer as a
 from vgpuscope.catalog import cluster as c
-from vgpuscope.catalog import node as n
 from vgpuscope.catalog import plugin as d
 from vgpuscope.catalog.metric import Metric
 

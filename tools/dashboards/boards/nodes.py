@@ -5,7 +5,7 @@ from tools.dashboards.promql import WINDOW, each, increase, named, rate, shorten
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, Board, Panel, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, GPU, ONE_NODE
 from tools.dashboards.words import LABELS, Text
-from vgpuscope.catalog import node as n
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog.metric import Metric
 
 HERE = {"node": "$node", "gpu_uuid": "$gpu"}

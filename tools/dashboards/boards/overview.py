@@ -16,9 +16,9 @@ from tools.dashboards.promql import each, increase
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL
 from tools.dashboards.words import BAD, NEUTRAL, QUIET, WARN, Text
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog import analyzer as a
 from vgpuscope.catalog import cluster as c
-from vgpuscope.catalog import node as n
 
 ALLOCATABLE = f"sum({each(c.CLUSTER_CAPACITY.memory)})"
 ALLOCATED = f"sum({each(c.CLUSTER_CAPACITY.memory_allocated)})"

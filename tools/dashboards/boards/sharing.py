@@ -5,8 +5,8 @@ from tools.dashboards.promql import each, shortened
 from tools.dashboards.spec import NO_AGENT, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CLUSTER_NODE, CONSOLE_URL
 from tools.dashboards.words import BAD, GOOD, NEUTRAL, QUIET, WARN, Text
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog import cluster as c
-from vgpuscope.catalog import node as n
 
 HERE = {"node": "$node"}
 NODES, TYPES = c.NODE_CAPACITY, c.TYPE_CAPACITY

@@ -5,9 +5,9 @@ from tools.dashboards.promql import each, increase, or_zero, rate, shortened, wi
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, NAMESPACE, POD
 from tools.dashboards.words import BAD, NEUTRAL, WARN, Text
+from vgpuscope.catalog import agent as n
 from vgpuscope.catalog import analyzer as a
 from vgpuscope.catalog import cluster as c
-from vgpuscope.catalog import node as n
 from vgpuscope.catalog.metric import Metric
 
 WHO = {"namespace": "$namespace", "pod": "$pod"}

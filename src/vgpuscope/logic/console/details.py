@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom import promql
 from vgpuscope.knowledge.xid import ADVICE, advice
 from vgpuscope.logic.console.gpus import Ledgers, tenant_row

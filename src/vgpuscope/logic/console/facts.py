@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.console import THEIRS
 from vgpuscope.model.console.facts import Facts, GpuFacts, LabelledValues, NodeFacts, TenantFacts, TenantKey
 

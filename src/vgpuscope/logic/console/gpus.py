@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.moments import iso_or_none, mean, share, short, whole
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Stat, TenantUse, Term
 from vgpuscope.model.cluster import DeviceLedger, Holder, NodeLedger

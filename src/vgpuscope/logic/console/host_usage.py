@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.moments import iso, iso_or_none, short, whole
 from vgpuscope.model.console.host_usage import FigureRow, HostRow, NodeBeside, PodBeside, ProcessRow, Resource
 from vgpuscope.model.host import HostUse

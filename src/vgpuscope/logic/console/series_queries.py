@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog import cluster
-from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.formats.prom import promql
 from vgpuscope.model.console.history import Quantity

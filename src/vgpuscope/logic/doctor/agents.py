@@ -1,6 +1,6 @@
 """The agents and the other parts that run in the cluster."""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.logic.doctor.judging import (
     Judge,
     any_agent,

@@ -1,6 +1,6 @@
 """The driver: is it there, does it answer, and can its numbers be used?"""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import (
     DCGM_PROFILING,
     DCGM_UTILIZATION,

@@ -1,6 +1,6 @@
 """Freshness: is what is shown still so?"""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import HAMI_CONTAINER_MEMORY, HAMI_CONTAINER_SM
 from vgpuscope.logic.doctor.judging import (
     failed_if,

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DEVICES, UUID_LABELS
 from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
 from vgpuscope.model.quantity import Seconds

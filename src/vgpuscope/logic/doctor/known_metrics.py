@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
+from vgpuscope.catalog import agent as agent_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import extender as extender_catalog
-from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
 from vgpuscope.knowledge.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 
@@ -45,7 +45,7 @@ def is_unknown(name: str, there: Iterable[str]) -> bool:
 
 
 def _known_names() -> frozenset[str]:
-    metrics = (*node_catalog.METRICS, *cluster_catalog.METRICS, *extender_catalog.METRICS, *plugin_catalog.METRICS)
+    metrics = (*agent_catalog.METRICS, *cluster_catalog.METRICS, *extender_catalog.METRICS, *plugin_catalog.METRICS)
     parts = [f"{metric.name}{part}" for metric in metrics if metric.type == "histogram" for part in _PARTS]
     names = [name for metric in metrics for name in (metric.name, *(alias.name for alias in metric.aliases))]
     return LOOKED_AT | {*names, *parts}

@@ -2,7 +2,7 @@
 
 import re
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import (
     DCGM_PROFILING,
     DCGM_UTILIZATION,

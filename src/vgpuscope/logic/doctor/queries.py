@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.promql import Matcher, one_of, selector
 from vgpuscope.knowledge.gpu_series import ANY_GPU_METRIC, DCGM_UTILIZATION, DEVICES, JOBS, LOOKED_AT, UUID_LABELS
 from vgpuscope.logic.fleet.queries import matchers_of_gpus

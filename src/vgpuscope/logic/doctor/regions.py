@@ -1,6 +1,6 @@
 """HAMi's regions: are they there, can they be read, and what do they say?"""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import (
     HAMI_ALLOCATION,
     HAMI_CONTAINER_LIMIT,

@@ -1,6 +1,6 @@
 """Prometheus and its targets: is everything scraped, once, and often enough?"""
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import CLUSTER_LABELS, DCGM_UTILIZATION, DEVICES, HAMI, REPLICA_LABELS
 from vgpuscope.logic.doctor.judging import (
     failed,

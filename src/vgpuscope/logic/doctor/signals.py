@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DCGM_PROFILING
 from vgpuscope.logic.doctor.judging import (
     any_agent,

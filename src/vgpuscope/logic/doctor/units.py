@@ -2,7 +2,7 @@
 
 import math
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.exporters import SENTINELS
 from vgpuscope.knowledge.gpu_series import (
     DCGM_PERCENTS,

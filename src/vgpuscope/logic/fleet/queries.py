@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.promql import Matcher, one_of, selector, window
 from vgpuscope.knowledge.exporters import GROUPS, MANY_SAMPLES, STATISTICS, Group, Statistic
 from vgpuscope.knowledge.series_labels import EXPORTED, TENANT_LABELS

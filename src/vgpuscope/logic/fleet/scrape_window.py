@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.promql import Matcher, chosen_by
 from vgpuscope.knowledge.exporters import GROUPS, STATISTICS, Group, Quantity
 from vgpuscope.knowledge.series_labels import SeriesIdentity, place

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import agent as catalog
 from vgpuscope.logic.node.region_repair import ContainerName, host_pids
 from vgpuscope.logic.node.second_look import busier
 from vgpuscope.logic.node.snapshot import NodeSample, NodeTracker, Readings, driver_pids

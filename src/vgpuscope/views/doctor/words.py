@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
 from vgpuscope.model.service import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.label_sets import ContainerLabels, GpuLabels, MigLabels
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.model.activity import Activity

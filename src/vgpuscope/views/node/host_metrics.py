@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.label_sets import HostLabels, NodeLabels
 from vgpuscope.model.host import HostSide, HostUse
 from vgpuscope.views.exposition.page import Sample

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.catalog.label_sets import (
     ContainerLabels,
     GpuLabels,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
-from vgpuscope.catalog import node as m
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom import promql
 from vgpuscope.knowledge.exporters import GROUPS, Group
 from vgpuscope.knowledge.series_labels import SeriesIdentity
