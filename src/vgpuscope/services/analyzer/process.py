@@ -37,6 +37,7 @@ from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, Tr
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource, Staleness
+from vgpuscope.services.analyzer.followers import Follower, Followers
 from vgpuscope.services.analyzer.log import tell_analysis, tell_table
 from vgpuscope.services.analyzer.metrics_page import MetricSources, MetricsPage
 from vgpuscope.services.analyzer.notices.notices import Notices
@@ -58,7 +59,6 @@ from vgpuscope.services.analyzer.sources.courses import read_courses
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.analyzer.sources.sources import Sources
 from vgpuscope.services.analyzer.sources.watch import SourceWatch
-from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.store.opening import AnalyzerStore, open_store
 from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection

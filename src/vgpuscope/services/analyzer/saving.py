@@ -9,8 +9,8 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.runtime.heap import give_back
+from vgpuscope.services.analyzer.followers import Follower
 from vgpuscope.services.analyzer.replica import Replica
-from vgpuscope.services.followers import Follower
 from vgpuscope.store.opening import AnalyzerStore
 from vgpuscope.store.results.unsaved import Outbox
 

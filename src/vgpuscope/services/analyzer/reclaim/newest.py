@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.services.analyzer.followers import Follower
 from vgpuscope.services.analyzer.reclaim.ticks import Ticks
-from vgpuscope.services.followers import Follower
 
 _TICK_WITHIN = 600.0  # seconds
 

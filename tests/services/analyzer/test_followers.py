@@ -12,8 +12,8 @@ from tests.services.analyzer.analyzing import SharedHistory, running, uuid
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.services.analyzer import metrics_page, process
 from vgpuscope.services.analyzer.api import analysis_event
+from vgpuscope.services.analyzer.followers import Follower, Followers
 from vgpuscope.services.analyzer.sources import watch as source_watch
-from vgpuscope.services.followers import Follower, Followers
 
 HOURLY = {"scheduler.interval": 3600}
 
