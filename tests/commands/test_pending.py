@@ -13,7 +13,7 @@ from tests.commands.test_why import english
 from tests.logic.cluster.builders import asks
 from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
-from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
+from vgpuscope.formats.scheduler_messages.reasons import condition_reasons, reasons
 from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent

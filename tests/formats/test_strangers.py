@@ -31,7 +31,7 @@ from vgpuscope.formats.kube.objects import (
 )
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.formats.podresources import WireInvalid, decode_grants
-from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
+from vgpuscope.formats.scheduler_messages.reasons import condition_reasons, reasons
 from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.errors import AnnotationMalformed, KubeUnreadable, RegionRefused
 from vgpuscope.model.pod import Container

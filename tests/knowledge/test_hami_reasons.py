@@ -3,7 +3,7 @@
 import re
 
 from tests.paths import REPOSITORY
-from vgpuscope.formats.scheduler.phrases import code_of
+from vgpuscope.formats.scheduler_messages.phrases import code_of
 from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, hami_words
 from vgpuscope.logic.scheduler import verdicts
 from vgpuscope.model.scheduling_codes import BY_CODE

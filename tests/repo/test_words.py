@@ -38,7 +38,7 @@ PRIVATE_WORDS = (
     r"\bcards?\b",  # say GPU
 )
 # Where one of these words is another program's: patterns that read schedulers' messages.
-FOREIGN = {SOURCE / "formats" / "scheduler" / "phrases.py"}
+FOREIGN = {SOURCE / "formats" / "scheduler_messages" / "phrases.py"}
 MODULES = sorted(set(SOURCE.rglob("*.py")) - FOREIGN)
 _PRIVATE = re.compile("|".join(f"(?:{word})" for word in PRIVATE_WORDS), re.I)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|<!-- bench \w+: begin.*?: end -->", re.S)  # and measured tables

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.paths import ObjectRef, list_path
-from vgpuscope.formats.scheduler.reasons import reasons, success
+from vgpuscope.formats.scheduler_messages.reasons import reasons, success
 from vgpuscope.formats.times import from_rfc3339, micro_time
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import UnixTime

@@ -21,7 +21,7 @@ from vgpuscope.formats.hami.register import pair_scores, registered_devices
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
-from vgpuscope.formats.scheduler.reasons import condition_reasons
+from vgpuscope.formats.scheduler_messages.reasons import condition_reasons
 from vgpuscope.formats.times import from_rfc3339, from_unix
 from vgpuscope.knowledge.vendors import (
     BY_ALLOCATED,

@@ -5,7 +5,7 @@ import pytest
 from tests.logic.cluster.builders import GIB, asks, device, given, instance, ledger, node, node_names, pod, quota
 from tests.logic.cluster.languages import english
 from tests.logic.cluster.test_decisions import DECISIONS, place, start
-from vgpuscope.formats.scheduler.reasons import reasons
+from vgpuscope.formats.scheduler_messages.reasons import reasons
 from vgpuscope.logic.cluster.pending.facts import explain, facts
 from vgpuscope.model.allocation import OfferedResource, PodState
 from vgpuscope.model.cluster import NamespaceLedger

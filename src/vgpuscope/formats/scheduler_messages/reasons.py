@@ -21,7 +21,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from vgpuscope.formats.scheduler.phrases import code_of
+from vgpuscope.formats.scheduler_messages.phrases import code_of
 from vgpuscope.model.scheduling_codes import Reason
 
 OTHER = "SCHED_OTHER"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.cputime import seconds
 from tests.paths import TESTS
-from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons, success
+from vgpuscope.formats.scheduler_messages.reasons import condition_reasons, reasons, success
 from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.scheduling_codes import BY_CODE, Reason
 
