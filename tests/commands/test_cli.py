@@ -56,7 +56,7 @@ def called(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(importlib.import_module(package), short, module, raising=False)
 
-    for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.clients.top", "vgpuscope.sim.demo"):
+    for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.actions.top", "vgpuscope.sim.demo"):
         install(name)
     return calls
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from tests.contract.doctorworld import World, agent_route, analyzer_route, cluster_route, kube_route, serving
 from vgpuscope import cli
-from vgpuscope.commands.clients.language import language_of
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.logic.doctor.chain import CHAIN
 from vgpuscope.model.errors import error_types
 from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE_NAMES
@@ -74,7 +74,7 @@ def test_if_nothing_can_be_looked_at_the_exit_code_is_3(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("VGPUSCOPE_AGENT_HOOK_PATH", str(tmp_path / "vgpu"))
-    monkeypatch.setattr("vgpuscope.commands.clients.doctor.default_url", lambda _: "http://127.0.0.1:1")
+    monkeypatch.setattr("vgpuscope.commands.actions.doctor.default_url", lambda _: "http://127.0.0.1:1")
     monkeypatch.setattr("vgpuscope.sources.doctor.local._SIGNS", ())
     code, out = run(capfd, ["doctor", "--json"])
     report = json.loads(out)

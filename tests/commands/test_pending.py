@@ -12,7 +12,7 @@ from tests.commands.test_inventory import Exporter, on_a_terminal, rows, run
 from tests.commands.test_why import english
 from tests.logic.cluster.builders import asks
 from tests.logic.cluster.waiting import WaitingPods
-from vgpuscope.commands.clients.pending import chosen
+from vgpuscope.commands.actions.pending import chosen
 from vgpuscope.formats.scheduler_messages.reasons import condition_reasons, reasons
 from vgpuscope.model.allocation import PodState, PodTimes, UnschedulableCondition
 from vgpuscope.model.errors import ConfigInvalid

@@ -136,7 +136,7 @@ async def test_errors_say_what_to_do(tmp_path, vgpuscope, monkeypatch):  # noqa:
 
 
 async def test_the_audit_log_is_shown_and_exported_whole(tmp_path, vgpuscope, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("vgpuscope.commands.clients.reclaim._PAGE", 2)  # several pages
+    monkeypatch.setattr("vgpuscope.commands.actions.reclaim._PAGE", 2)  # several pages
     async with operated(tmp_path) as one:
         where = ("--url", str(one.client.base_url))
         said = {"VGPUSCOPE_TOKEN": TOKEN, "LANG": "C"}

@@ -33,7 +33,7 @@ PROGRAM = """
 import fcntl, sys, termios
 if sys.stdin.isatty():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C and a new size become signals
-from vgpuscope.commands.clients import top
+from vgpuscope.commands.actions import top
 nan = float('nan')
 {before}
 sys.exit(top.main(**{arguments!r}))

@@ -10,8 +10,8 @@ from vgpuscope.config import ClusterConfig
 from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState, QuotaState
-from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PodEvent
+from vgpuscope.model.scheduling_codes import Reason
 from vgpuscope.services.cluster.process import ClusterExporter
 from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod
 from vgpuscope.services.watched_kinds import KindBuilder

@@ -17,7 +17,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import analysis
+    from vgpuscope.commands.actions import analysis
     from vgpuscope.commands.setting_flags import given, settings_file
 
     return analysis.main(flags=given(args), environ=os.environ, file=settings_file(args), form=form(args))

@@ -49,7 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import backtest
+    from vgpuscope.commands.actions import backtest
 
     return backtest.main(
         backtest.BacktestArguments(

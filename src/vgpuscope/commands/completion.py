@@ -12,7 +12,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import completion_script
+    from vgpuscope.commands.actions import completion_script
 
     print(completion_script.of(args.whole(), args.shell))
     return 0

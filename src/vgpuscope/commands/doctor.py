@@ -50,7 +50,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import doctor
+    from vgpuscope.commands.actions import doctor
 
     return doctor.main(
         doctor.DoctorArguments(

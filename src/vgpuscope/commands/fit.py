@@ -30,7 +30,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import fit
+    from vgpuscope.commands.actions import fit
 
     return fit.main(
         args.filename,

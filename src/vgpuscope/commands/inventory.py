@@ -12,7 +12,7 @@ def inventory_command(name: Literal["nodes", "gpus"], *, summary: str, descripti
     """The command that prints one of the tables, for a person or as JSON."""
 
     def run(args: argparse.Namespace) -> int:
-        from vgpuscope.commands.clients import inventory
+        from vgpuscope.commands.actions import inventory
 
         return inventory.main(name, url=args.url, as_json=args.json)
 

@@ -14,7 +14,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import notify
+    from vgpuscope.commands.actions import notify
     from vgpuscope.commands.setting_flags import given, settings_file
 
     return notify.main(args.channel, flags=given(args), environ=os.environ, file=settings_file(args))

@@ -23,7 +23,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import pending
+    from vgpuscope.commands.actions import pending
 
     return pending.main(args.words, everything=args.all, language=args.lang, as_json=args.json)
 

@@ -115,7 +115,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import reclaim
+    from vgpuscope.commands.actions import reclaim
 
     asked = reclaim.ReclaimArguments(
         verb=args.verb,

@@ -18,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import results
+    from vgpuscope.commands.actions import results
 
     return results.main(url=args.url, only_low=args.low, form=form(args))
 

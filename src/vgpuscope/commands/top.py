@@ -32,7 +32,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import top
+    from vgpuscope.commands.actions import top
 
     return top.main(
         url=args.url,

@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import waste
+    from vgpuscope.commands.actions import waste
 
     return waste.main(url=args.url, since=args.since, group_by=args.group_by, limit=args.limit, form=form(args))
 

@@ -18,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.clients import why
+    from vgpuscope.commands.actions import why
 
     return why.main([*args.words, *([args.url] if args.url else [])], language=args.lang, as_json=args.json)
 

@@ -3,8 +3,8 @@
 import asyncio
 from urllib.parse import quote
 
+from vgpuscope.commands.actions.access import token
 from vgpuscope.commands.arguments import Form
-from vgpuscope.commands.clients.access import token
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds

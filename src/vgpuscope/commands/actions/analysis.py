@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.progress import Progress
 
+from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
-from vgpuscope.commands.clients.result_rows import no_gpu, print_results
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.arguments import Form
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.language import language_of
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import ConfigInvalid, Unknown
 from vgpuscope.model.words import Language

@@ -3,9 +3,9 @@
 import asyncio
 import os
 
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.language import language_of
-from vgpuscope.commands.clients.pod_words import pod_and_url
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
+from vgpuscope.commands.actions.pod_words import pod_and_url
 from vgpuscope.model.errors import PodUnknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.service import CLUSTER_PORT

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.bundle import write_bundle
-from vgpuscope.commands.clients.language import language_of
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.bundle import write_bundle
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import Config, Loaded, load, settings_file
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.doctor.chain import judged

@@ -12,8 +12,8 @@ import yaml
 from msgspec.structs import replace
 from rich.console import Group
 
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.language import language_of
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.formats.kube.manifests import MOST_REPLICAS, WantedPod, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.model.decision_answers import FitAnswer

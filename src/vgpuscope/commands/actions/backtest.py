@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.language import language_of
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import settings_file
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.backtest import Backtest, BacktestProgress

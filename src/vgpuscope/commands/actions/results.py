@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.result_rows import no_gpu, print_results
 from vgpuscope.model.analysis import Target
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.clients.analyzer import ANALYZER

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from rich.console import RenderableType
 
-from vgpuscope.commands.clients.access import token
+from vgpuscope.commands.actions.access import token
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.sources.clients.cluster import NodesApi
 from vgpuscope.terminal.printing import print_drawn, print_json, until_listed

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from rich.console import Group, RenderableType
 
-from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.language import language_of
-from vgpuscope.commands.clients.pod_words import pod_and_url
+from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
+from vgpuscope.commands.actions.pod_words import pod_and_url
 from vgpuscope.model.decision_answers import DecisionBody, FitAnswer
 from vgpuscope.model.errors import ConfigInvalid, PodUnknown, ScopeError, SourceDown
 from vgpuscope.model.service import EXTENDER_PORT

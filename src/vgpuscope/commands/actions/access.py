@@ -1,4 +1,4 @@
-"""How the clients prove who they are."""
+"""How commands prove who they are to a service."""
 
 import os
 
