@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from vgpuscope.catalog.node import SAMPLE_TIME
 
+from vgpuscope.catalog.agent import SAMPLE_TIME
 from vgpuscope.logic.doctor.chain import judged
 from vgpuscope.model.doctor import (
     AgentFacts,
