@@ -13,7 +13,6 @@ from starlette.routing import Route
 from tests.http.serving import SOON, Numbers, served, until
 from vgpuscope.http import address
 from vgpuscope.http.app import OPENMETRICS, TEXT, Readiness
-from vgpuscope.http.connection import ConnectionLimits
 from vgpuscope.model.errors import DriverHung, PortBusy
 
 
@@ -220,25 +219,6 @@ async def test_after_the_end_the_port_is_free_again():
     async with served() as server:
         listen = server.url.removeprefix("http://")
     address.bind(listen).close()
-
-
-async def test_a_head_without_end_is_refused():
-    async with served() as server:
-        got = await raw(server, b"GET / HTTP/1.1\r\nx: " + b"a" * ConnectionLimits().head)
-    assert got.startswith(b"HTTP/1.1 431 ")
-
-
-async def test_a_request_without_end_is_cut():
-    async with served() as server:
-        body = b"a" * (ConnectionLimits().request * 2)
-        head = b"POST /metrics HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
-        got = await raw(server, head + body)
-    assert got == b"" or got.startswith(b"HTTP/1.1 405 ")
-
-
-async def test_what_is_not_http_is_refused():
-    async with served() as server:
-        assert (await raw(server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nhost: x\r\n"])

@@ -101,7 +101,7 @@ class App:
         wrong service. `health` returns why this process should be restarted, if it can tell. `longest` has the bytes
         of a request for paths that accept more than others.
         """
-        self._name = (HEADER.encode(), service.encode()) if service else None
+        self.name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
         self._identity, self._public = identity or (guard.identity if guard else None), public
         self._index = _index(title, links)
@@ -122,8 +122,8 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if self._name is not None and path != "/metrics":
-            send = with_header(send, self._name)
+        if self.name is not None and path != "/metrics":
+            send = with_header(send, self.name)
         if path not in _OPEN_PATHS and not await self._identified(scope, send):
             return
         common = self._common.get(path)
@@ -144,6 +144,10 @@ class App:
             caller = await self._identity().caller(request) if self._identity else ANYONE
         except HTTPException as e:
             await send_http_error(send, e.status_code, headers=raw(e.headers))
+            return False
+        except Exception:
+            log.exception("a caller could not be identified", extra=fields(error_code=ScopeError.code))
+            await send_http_error(send, 500)
             return False
         if caller.role is None and guard is not None and guard.guarded and not self._public(request):
             to_script = request.headers.get("sec-fetch-dest") == "empty"

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from vgpuscope.http import places
 from vgpuscope.http.app import only_health
 from vgpuscope.http.error_body import error_body
+from vgpuscope.http.sending import HTTP_ERRORS, JSON
 from vgpuscope.model.errors import BodyTooLarge
 from vgpuscope.model.quantity import Seconds
 
@@ -29,6 +30,9 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     response_within: Seconds = 30.0  # for a client to receive an answer
     head: int = 64 * 1024  # bytes
     request: int = 2 * 1024 * 1024  # bytes
+    discarded: int = (
+        64 * 1024 * 1024
+    )  # bytes of a rejected request, within `request_within`; then the client is cut off
     parsed_at_once: int = 16 * 1024  # bytes that are parsed between two checks of these lengths
 
 
@@ -42,13 +46,18 @@ class LimitedConnection(HttpToolsProtocol):
     _quiet_since = 0.0  # when it connected, or its last answer was complete
     _waiting_since: float | None = None  # when the wait for the rest of a request began
     _sending_since: float | None = None
-    _in_head = _refused = False
-    _discards = False  # the answer was sent before the request was complete; nothing more is read
+    _in_head = False
+    _in_cycle = False  # the application has the current request
+    _unanswered = 0  # requests that the application has and has not answered, the current one included
+    _refused = False  # what still arrives is discarded
+    _refusal = b""  # the answer to the rejected request, while earlier requests are being answered
+    _discarded = 0  # bytes
     _received = _head = 0  # bytes of the current request, and of its head
     _announced = 0  # bytes of its body, by its own header
     _longest = ConnectionLimits().request  # bytes that the current request may have
     limits = ConnectionLimits()
     longer: Mapping[str, int] = {}  # bytes of a request, for paths that accept more than the limit
+    name: tuple[bytes, bytes] | None = None  # the header that names the service
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         others = [
@@ -81,7 +90,8 @@ class LimitedConnection(HttpToolsProtocol):
         return self._quiet_since if answered and not self.transport.get_write_buffer_size() else None
 
     def data_received(self, data: bytes) -> None:
-        if self._discards:
+        if self._refused:
+            self._discard(len(data))
             return
         step = self.limits.parsed_at_once
         for begin in range(0, len(data), step):  # one packet can hold several requests, and up to 256 KiB
@@ -89,38 +99,78 @@ class LimitedConnection(HttpToolsProtocol):
             self._received += len(part)
             super().data_received(part)
             if self._in_head and self._received > self.limits.head:
-                self._refuse_head()
+                self._refuse(431)
             elif self._received > self._longest:
-                self._refuse_body()
+                self._refuse(413)
             if self._over:
                 return
 
     @property
     def _over(self) -> bool:
         """Whether nothing more is read from this client."""
-        return self._discards or self.transport.is_closing()
+        return self._refused or self.transport.is_closing()
 
-    def _refuse_body(self) -> None:
-        """Answer, if the path has a limit of its own: its client is a program that should learn why.
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text of every answer is ours
+        """Called for what the parser rejects."""
+        self._refuse(400)
 
-        The rest of the request is discarded: a client that is still sending loses the answer if we close.
+    def _refuse(self, status: int) -> None:
+        """Answer the current request with an error, after all earlier ones, and read no other.
+
+        The rest of the request is discarded: a client that is still sending would lose the answer if we closed.
         """
-        if self._longest <= self.limits.request:
-            self.transport.abort()
-        elif not self._discards:
-            self._refused = self._discards = True
-            self.transport.write(_too_large(self._longest))
+        if self._refused:
+            return
+        self._refused, self._waiting_since = True, self.loop.time()
+        if not self._in_cycle or self._withdrawn():
+            self._refusal = self._error(status)
+        self.flow.resume_reading()
+        self._end_if_answered()
 
-    def _refuse_head(self) -> None:
-        if not self._refused:
-            self._refused = True
-            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
-            self.transport.close()
+    def _withdrawn(self) -> bool:
+        """Take the current request from the application; False if its answer has begun: there is no second one."""
+        if self.cycle.response_started:
+            return False
+        self._unanswered -= 1
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()
+        return True
+
+    def _end_if_answered(self) -> None:
+        """Send the last answer, and nothing after it; the client closes, or `judge` does."""
+        if self._unanswered > 0 or self.transport.is_closing():
+            return
+        if self._refusal:
+            self.transport.write(self._refusal)
+        if self.transport.can_write_eof():  # TLS cannot close one direction only
+            self.transport.write_eof()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > self.limits.discarded:
+            self.transport.abort()
+
+    def _error(self, status: int) -> bytes:
+        """A whole answer in the format of all errors."""
+        body = error_body(*_texts(status, longest=self._longest))
+        headers = [
+            *self.server_state.default_headers,
+            *((self.name,) if self.name else ()),
+            (b"content-type", JSON),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        return STATUS_LINE[status] + b"".join(b"%s: %s\r\n" % pair for pair in headers) + b"\r\n" + body
 
     def on_message_begin(self) -> None:
+        if self._refused:
+            return
         super().on_message_begin()
         self._waiting_since = self.loop.time()
         self._in_head, self._head, self._longest, self._announced = True, 0, self.limits.request, 0
+        self._in_cycle = False
 
     def on_url(self, url: bytes) -> None:
         self._head += len(url)
@@ -136,11 +186,13 @@ class LimitedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._head > self.limits.head:
-            self._refuse_head()
+            self._refuse(431)
         elif self._announced > self._longest:
-            self._refuse_body()
+            self._refuse(413)
         if not self._refused:
             super().on_headers_complete()
+            self._in_cycle = True
+            self._unanswered += 1
 
     def on_body(self, body: bytes) -> None:
         if not self._refused:
@@ -152,10 +204,14 @@ class LimitedConnection(HttpToolsProtocol):
         self._waiting_since, self.asked_at = None, self.loop.time()
         self._received = 0
         super().on_message_complete()
+        self._in_cycle = False
 
     def on_response_complete(self) -> None:
         self._quiet_since = self.loop.time()
+        self._unanswered -= 1
         super().on_response_complete()
+        if self._refused:
+            self._end_if_answered()
 
     def judge(self, now: float) -> None:
         """Close the connection of a client that sends or receives too slowly."""
@@ -174,9 +230,9 @@ class LimitedConnection(HttpToolsProtocol):
         return self.guard.allows_client(self.transport.get_extra_info("peercert"))
 
 
-def _too_large(most: int) -> bytes:
-    """A whole answer; the request is not read to its end."""
-    error = BodyTooLarge(f"the body is larger than {most // 2**20} MiB")
-    body = error_body(error.code, str(error), error.advice)
-    head = f"HTTP/1.1 413 Content Too Large\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    return head.encode() + b"connection: close\r\n\r\n" + body
+def _texts(status: int, *, longest: int) -> tuple[str, str, str]:
+    """Code, message and hint; `longest`: the bytes that the request may have."""
+    if status == BodyTooLarge.status:
+        error = BodyTooLarge(f"the request is larger than {longest // 2**20} MiB")
+        return error.code, str(error), error.advice
+    return HTTP_ERRORS[status]

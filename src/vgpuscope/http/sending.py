@@ -10,10 +10,12 @@ from vgpuscope.model.wording import nearest, sentences
 
 JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
+    400: ("REQUEST_MALFORMED", "the request is not valid HTTP/1.1", "Check the method, the path and the headers."),
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
     429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry after 1 s."),
+    431: ("HEADERS_TOO_LARGE", "path and headers are larger than 64 KiB", "Send fewer or shorter headers and cookies."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
     503: ("BUSY", "all connections are in use; only health checks are answered", "Retry after 1 s."),
 }

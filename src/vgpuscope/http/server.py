@@ -140,6 +140,7 @@ class _Uvicorn(uvicorn.Server):
     def _connection(self) -> LimitedConnection:
         connection = LimitedConnection(config=self.config, server_state=self.server_state, app_state={})
         connection.guard, connection.limits, connection.longer = self._guard, self._limits, self._app.longest
+        connection.name = self._app.name
         return connection
 
 

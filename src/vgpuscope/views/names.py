@@ -313,5 +313,7 @@ ERROR_NAMES: dict[str, str] = {
     "NOT_FOUND": "该路径不存在",
     "METHOD_NOT_ALLOWED": "该路径不允许这种方法",
     "TOO_MANY_REQUESTS": "超出速率限制",
+    "REQUEST_MALFORMED": "请求不是有效的 HTTP/1.1",
+    "HEADERS_TOO_LARGE": "请求的路径与请求头超过 64 KiB",
     "BUSY": "所有连接都在使用中，仅应答健康检查",
 }

@@ -136,7 +136,7 @@ async def _body(request: Request, most: int) -> bytes:
     async for chunk in request.stream():
         read += chunk
         if len(read) > most:
-            raise BodyTooLarge(f"the body is larger than {most // 2**20} MiB")
+            raise BodyTooLarge(f"the request is larger than {most // 2**20} MiB")
     return bytes(read)
 
 

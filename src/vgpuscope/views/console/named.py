@@ -161,9 +161,11 @@ PART_STATE: dict[PartState, Pair] = {
     "forbidden": ("Credentials rejected", "凭据被拒绝"),
 }
 HTTP_ERRORS: dict[str, str] = {
+    "REQUEST_MALFORMED": "The request is not valid HTTP/1.1.",
     "UNAUTHORIZED": "Credentials are missing or wrong.",
     "NOT_FOUND": "Nothing is served under this path.",
     "METHOD_NOT_ALLOWED": "This method is not allowed for this path.",
     "TOO_MANY_REQUESTS": "The rate limit is exceeded.",
+    "HEADERS_TOO_LARGE": "Path and headers of the request are larger than 64 KiB.",
     "BUSY": "All connections are in use; only health checks are answered.",
 }
