@@ -213,6 +213,15 @@ async def test_a_rate_limit_lets_a_burst_pass_and_then_waits(folder):
     guard.close()
 
 
+async def test_the_rate_limit_says_when_to_retry(folder):
+    guard = folder.write("unguarded: true\nrate_limit: {interval: 7s, burst: 1}").guard(clock=lambda: 100.0)
+    async with served(guard=guard) as server, httpx2.AsyncClient(timeout=SOON) as client:
+        assert (await client.get(f"{server.url}/metrics")).status_code == 200
+        late = await client.get(f"{server.url}/metrics")
+    assert (late.status_code, late.headers["retry-after"]) == (429, "7")
+    assert late.json()["error"]["hint"] == "Retry after 7 s."
+
+
 async def test_a_new_certificate_is_taken_without_a_restart_and_open_connections_stay(folder):
     old, new = trustme.CA(), trustme.CA()
     guard = folder.certificate(old).write(TLS).guard()

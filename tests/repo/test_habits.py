@@ -1,5 +1,6 @@
 """The files that hold the project's habits agree with each other."""
 
+import ast
 import re
 import tomllib
 
@@ -70,3 +71,15 @@ def test_only_one_function_builds_the_body_of_an_error():
     own = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
     built = {path.name for path, text in own.items() if re.search(r'"error": \{\s*"code"|ErrorBody\(ErrorText', text)}
     assert built == {"error_body.py"}
+
+
+def answers_too_many(text: str) -> bool:
+    """Whether a call in the text has the status 429 as an argument."""
+    calls = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)]
+    given = [value for one in calls for value in (*one.args, *(keyword.value for keyword in one.keywords))]
+    return any(isinstance(value, ast.Constant) and value.value == 429 for value in given)
+
+
+def test_only_one_function_answers_429_so_that_retry_after_is_never_missing():
+    texts = {path.name: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
+    assert {name for name, text in texts.items() if "429" in text and answers_too_many(text)} == {"too_many.py"}

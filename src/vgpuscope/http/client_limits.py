@@ -1,12 +1,10 @@
 """Limits per client: the request rate of one client, and of all clients together."""
 
-import math
 import time
 from collections.abc import Callable
 
-from starlette.exceptions import HTTPException
-
 from vgpuscope.http.ratelimit import RateLimiter
+from vgpuscope.http.too_many import too_many
 from vgpuscope.model.quantity import Seconds
 
 _BURST_SECONDS = 4.0  # seconds of the allowed rate that may arrive as one burst
@@ -23,4 +21,4 @@ class ClientLimits:
         """Count one request of a client; 429 with retry-after when the client exceeds its rate."""
         wait = self._limiter.wait(client, interval=self._interval, burst=self._burst, now=self._clock())
         if wait:
-            raise HTTPException(429, headers={"retry-after": str(math.ceil(wait))})
+            too_many(wait)

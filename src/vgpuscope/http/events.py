@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from vgpuscope.http.answer_limits import EVENTS_KEPT, KEEP_ALIVE_EVERY, MOST_STREAMS
+from vgpuscope.http.too_many import too_many
+from vgpuscope.model.quantity import Seconds
 
 _HEADERS = {
     "content-type": "text/event-stream",
@@ -19,6 +20,7 @@ _HEADERS = {
     "x-accel-buffering": "no",  # nginx would hold events back until a buffer is full
 }
 _COMMENT = b": keep-alive\n\n"
+_RETRY: Seconds = 60.0  # streams stay open for long
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -125,7 +127,7 @@ class Streams:
 
     async def __aenter__(self) -> None:
         if self.open >= self._most:
-            raise HTTPException(429, headers={"retry-after": "60"})
+            too_many(_RETRY)
         self.open += 1
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 
 import bcrypt
 from msgspec import Struct
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens, webconfig
 from vgpuscope.http.identity import Authenticator, Identity, authorization
 from vgpuscope.http.places import peer_of
 from vgpuscope.http.ratelimit import RateLimiter
+from vgpuscope.http.too_many import too_many
 from vgpuscope.model.caller import RANK, Caller, Role
 from vgpuscope.model.errors import ScopeError, WebConfigInvalid
 from vgpuscope.model.quantity import Seconds
@@ -108,8 +108,10 @@ class Guard:
     def limit(self) -> None:
         """Count one request; 429 if the rate limit of all requests together is exceeded."""
         web = self.web
-        if web.interval and self._limiter.wait("", interval=web.interval, burst=web.burst, now=self._clock()):
-            raise HTTPException(429)
+        if not web.interval:
+            return
+        if wait := self._limiter.wait("", interval=web.interval, burst=web.burst, now=self._clock()):
+            too_many(wait)
 
     def allows_client(self, certificate: dict[str, Any] | None) -> bool:
         """Whether a client with this verified certificate may connect."""
@@ -233,7 +235,7 @@ class _Passwords:
     def _begin(self, key: bytes, claim: _Claim) -> None:
         held: tuple[tuple[str, ...], ...] = (("user", claim.peer, claim.name.hex()), ("all",), ("peer", claim.peer))
         if any(self._held[one] >= _MOST[one[0]] for one in held):
-            raise HTTPException(429, headers={"retry-after": "1"})
+            too_many()
         found: asyncio.Future[bool]
         if claim.known or len(self._unknown) < _MOST["unknown"]:
             found = asyncio.wrap_future(self._worker.submit(claim.right))

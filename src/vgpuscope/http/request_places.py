@@ -2,9 +2,7 @@
 
 import asyncio
 
-from starlette.exceptions import HTTPException
-
-_RETRY = {"retry-after": "1"}  # seconds; a page of the history is read and sent in less
+from vgpuscope.http.too_many import too_many
 
 
 class Places:
@@ -18,7 +16,7 @@ class Places:
     async def take(self) -> None:
         """Take a place, perhaps after waiting for it; 429 if the queue is full. Every place must be left."""
         if self.taken >= self._most:
-            raise HTTPException(429, headers=_RETRY)
+            too_many()
         self.taken += 1
         try:
             await self._free.acquire()

@@ -14,10 +14,10 @@ HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
-    429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry after 1 s."),
+    429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry-After says when to retry."),
     431: ("HEADERS_TOO_LARGE", "path and headers are larger than 64 KiB", "Send fewer or shorter headers and cookies."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
-    503: ("BUSY", "all connections are in use; only health checks are answered", "Retry after 1 s."),
+    503: ("BUSY", "all connections are in use; only health checks are answered", "Retry-After says when to retry."),
 }
 NO_STORE = (b"cache-control", b"no-store")
 
@@ -89,4 +89,6 @@ async def send_http_error(
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
         allowed = dict(headers).get(b"allow", b"").decode().split(", ")  # in any order
         hint = f"Allowed: {', '.join(sorted(allowed))}."
+    elif (seconds := dict(headers).get(b"retry-after")) is not None:
+        hint = f"Retry after {seconds.decode()} s."
     await send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)

@@ -1,6 +1,8 @@
 """POST and GET /api/v1/fit: answers from the books, without creating anything."""
 
+import asyncio
 import json
+import threading
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -258,3 +260,21 @@ async def test_a_caller_learns_no_names_of_pods_in_other_namespaces():
         await made._of_manifest(
             HttpCall(caller=caller, asked=NoQuery(), body=FitRequest(**manifest(namespace="other")))
         )
+
+
+async def test_questions_beyond_the_queue_are_told_when_to_retry():
+    gate = threading.Event()
+
+    def clock():
+        gate.wait()
+        return 0.0
+
+    async with serving(api(books(), clock=clock)) as client:
+        asked = [asyncio.ensure_future(client.post("/api/v1/fit", json=manifest())) for _ in range(9)]
+        try:
+            [late] = (await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED))[0]
+        finally:
+            gate.set()
+        answers = await asyncio.gather(*asked)
+    assert (late.result().status_code, late.result().headers["retry-after"]) == (429, "1")
+    assert sorted(answer.status_code for answer in answers) == [200] * 8 + [429]

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
-from starlette.exceptions import HTTPException
 
 from vgpuscope.formats.kube.admission import submitted_pod
 from vgpuscope.formats.kube.manifests import MOST_REPLICAS, patched, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.request_places import Places
 from vgpuscope.logic.scheduler.decision_log import DecisionLog
 from vgpuscope.logic.scheduler.fit import fit
 from vgpuscope.logic.scheduler.state import SchedulerState
@@ -27,7 +27,7 @@ from vgpuscope.services.extender.idle_workloads import IdleNow
 from vgpuscope.views.scheduler.decisions import asks_of, constraints_of
 
 FIT = "/api/v1/fit"
-_WAITING = 8  # questions that wait for their turn; one is answered at a time
+_WAITING = 7  # questions that wait for their turn; one is answered at a time
 _WITHIN: Seconds = 10.0  # for one answer: others wait for it
 _KEPT: Seconds = 10.0  # an answer about a pod is given again for so long
 _KEPT_PODS = 64
@@ -74,7 +74,7 @@ class FitApi:
         """`completion` is the webhook's patch of a new pod. `check` raises while the state is not complete."""
         self._state, self._log, self._policies, self._idle, self._check = state, log, policies, idle, check
         self._completion = completion
-        self._clock, self._turn, self._waiting = clock, asyncio.Lock(), 0
+        self._clock, self._turn = clock, Places(1, waiting=_WAITING)
         self._kept: dict[tuple[str, str], tuple[Seconds, FitAnswer]] = {}
 
     def operations(self) -> tuple[Operation, ...]:
@@ -129,15 +129,9 @@ class FitApi:
 
     async def _answer(self, request: PlacementRequest, replicas: int) -> FitAnswer:
         self._check()
-        if self._waiting >= _WAITING:
-            raise HTTPException(429)
-        self._waiting += 1
-        try:
-            async with self._turn:
-                idle, state = self._idle(), self._state().copy()
-                report = await asyncio.to_thread(self._report, state, request, replicas, idle)
-        finally:
-            self._waiting -= 1
+        async with self._turn:
+            idle, state = self._idle(), self._state().copy()
+            report = await asyncio.to_thread(self._report, state, request, replicas, idle)
         return FitAnswer(
             **structs.asdict(report),
             asks=asks_of(request),
