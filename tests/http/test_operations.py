@@ -61,7 +61,7 @@ TABLE = (
     row("DELETE", "/things/{name}", one, role="admin"),
     row("GET", "/things", plain, stamp=lambda: {"x-stamp": "now"}),
     row("GET", "/act", plain, role="operate"),
-    row("GET", "/open", plain, public=True, hidden=True),
+    row("GET", "/open", plain, access="guarded", hidden=True),
 )
 
 
@@ -208,7 +208,8 @@ def test_a_compressed_body_is_gzip():
 def test_the_document_describes_every_operation_that_is_not_hidden():
     made = json.loads(document(TABLE, title="t", description="d"))
     assert made["openapi"] == "3.1.0"
-    assert made["paths"].keys() == {"/things/{name}", "/things", "/act"}
+    common = {"/metrics", "/healthz", "/readyz"}
+    assert made["paths"].keys() == {"/things/{name}", "/things", "/act", *common}
     get, change = made["paths"]["/things/{name}"]["get"], made["paths"]["/things/{name}"]["put"]
     assert [(param["name"], param["in"]) for param in get["parameters"]] == [
         ("name", "path"),
@@ -227,12 +228,46 @@ def test_the_document_describes_every_operation_that_is_not_hidden():
     }
     assert made["paths"]["/things/{name}"]["patch"]["requestBody"]["required"] is False
     ids = [operation["operationId"] for path in made["paths"].values() for operation in path.values()]
-    assert len(set(ids)) == len(TABLE) - 1
+    assert len(set(ids)) == len(ids) == len(TABLE) - 1 + len(common)
 
 
 def test_where_reading_is_protected_the_document_asks_for_the_token():
     made = json.loads(document(TABLE, title="t", description="d", protected=True))
     assert made["paths"]["/things"]["get"]["security"] == [{"token": []}]
+
+
+def test_the_document_asks_for_the_token_where_the_access_does():
+    table = [row("GET", f"/{access}", plain, access=access) for access in ("role", "guarded", "open")]
+
+    def asking(**more):
+        paths = json.loads(document(table, title="t", description="d", **more))["paths"]
+        return {path for path, found in paths.items() if "security" in found["get"]}
+
+    assert asking() == set()
+    assert asking(protected=True) == {"/role", "/metrics"}
+    assert asking(guarded=True) == {"/role", "/guarded", "/metrics"}
+
+
+def test_the_document_has_the_statuses_that_every_operation_can_answer_with():
+    paths = json.loads(document(TABLE, title="t", description="d"))["paths"]
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    assert all(one["responses"]["default"]["content"] == error for found in paths.values() for one in found.values())
+    tagged = {path for path, found in paths.items() if "304" in found.get("get", {"responses": ()})["responses"]}
+    assert tagged == {"/things/{name}", "/things"}
+    with_body = [(one["responses"].keys() & {"413"}, "requestBody" in one) for one in paths["/things/{name}"].values()]
+    assert all(bool(large) == body for large, body in with_body)
+    ready = paths["/readyz"]["get"]["responses"]
+    assert ready["503"]["content"] == ready["200"]["content"] != error
+    assert ready.keys() == {"200", "503", "default"}
+
+
+async def test_a_get_is_a_304_exactly_where_the_document_has_one(client):
+    paths = json.loads(document(TABLE, title="t", description="d"))["paths"]
+    for path in ("/things/a", "/things", "/act"):
+        got = await client.get(path, headers={"if-none-match": "*"})
+        documented = paths[path.replace("things/a", "things/{name}")]["get"]["responses"]
+        assert (got.status_code == 304) == ("304" in documented)
+        assert ("etag" in got.headers) == ("304" in documented)
 
 
 def test_the_index_lists_what_a_browser_can_open():

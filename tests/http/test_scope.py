@@ -41,7 +41,7 @@ async def who(call: HttpCall[NoQuery, None]) -> list:
 TABLE = (
     Operation(method="GET", path="/unscoped", summary="s", handler=who),
     Operation(method="GET", path="/scoped", summary="s", handler=who, scoped=True),
-    Operation(method="GET", path="/public", summary="s", handler=who, public=True),
+    Operation(method="GET", path="/public", summary="s", handler=who, access="guarded"),
     Operation(method="POST", path="/change", summary="s", handler=who, role="operate"),
 )
 

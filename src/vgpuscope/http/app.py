@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
-from vgpuscope.http.openapi import METRICS
+from vgpuscope.http.openapi import COMMON, METRICS, ReadyBody
 from vgpuscope.http.operations import check_scope
 from vgpuscope.http.sending import (
     JSON,
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # public, because the kubelet has no credentials
+_OPEN_PATHS = frozenset(one.path for one in COMMON if one.access == "open")
 
 
 class ServedPage(Protocol):
@@ -188,7 +188,7 @@ class App:
 
     async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
         state = Readiness(missing=("stopping",) if self.stopping else (*self._ready().missing, *self.failing()))
-        body = msgspec.json.encode({"ready": state.ready, "missing": state.missing})
+        body = msgspec.json.encode(ReadyBody(state.ready, state.missing))
         await send_whole(send, 200 if state.ready else 503, [(b"content-type", JSON), NO_STORE], body)
 
     async def _serve_index(self, scope: Scope, send: Send) -> None:  # noqa: ARG002

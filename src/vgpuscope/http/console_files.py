@@ -60,6 +60,12 @@ def wants_page(request: Request) -> bool:
     return prefers(request.headers.get("accept", ""), "text/html", over=JSON)
 
 
+def is_console(request: Request) -> bool:
+    """Whether a request is for the console's files."""
+    path = request.url.path
+    return path == "/ui" or path.startswith("/ui/") or (path == "/" and wants_page(request))
+
+
 def _for_browsers(route: Route) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         if wants_page(request):

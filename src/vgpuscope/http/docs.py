@@ -26,7 +26,7 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}: 
 
 
 def operations(*, title: str, document: Callable[[], bytes]) -> tuple[Operation, ...]:
-    """`/openapi.json`, `/docs` and the files of that page. All are public: they describe the service, not its data."""
+    """`/openapi.json`, `/docs` and the files of that page. They need no role: they show no data."""
     page = Content(body=_PAGE.format(title=html.escape(title)).encode(), media="text/html", headers=_HEADERS)
     assets = [_row(f"/docs/{name}", name, _asset(name), media, hidden=True) for name, media in _ASSETS.items()]
     return (
@@ -40,7 +40,9 @@ def _row(path: str, summary: str, make: Callable[[], Content], media: str, **mor
     async def handler(call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG001 - the same for every caller
         return HttpAnswer(make=make)
 
-    return Operation(method="GET", path=path, summary=summary, handler=handler, media=(media,), public=True, **more)
+    return Operation(
+        method="GET", path=path, summary=summary, handler=handler, media=(media,), access="guarded", **more
+    )
 
 
 def _asset(name: str) -> Callable[[], Content]:

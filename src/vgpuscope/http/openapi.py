@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from vgpuscope.http import parameters
 from vgpuscope.http.answers import JSON, Content, HttpAnswer
@@ -16,18 +17,31 @@ from vgpuscope.version import __version__
 Table = Sequence[Operation]
 
 
-METRICS = Operation(  # served by http/server.py; only described here
-    method="GET",
-    path="/metrics",
-    summary="what Prometheus scrapes",
-    handler=lambda _: NotImplemented,
-    media=("text/plain", "application/openmetrics-text"),
+class ReadyBody(Struct, frozen=True):
+    """Whether the process is ready, and what is missing."""
+
+    ready: bool
+    missing: tuple[str, ...]
+
+
+def _common(path: str, summary: str, **more: Any) -> Operation:
+    """A path that http/app.py serves in every service; only described here."""
+    return Operation(method="GET", path=path, summary=summary, handler=lambda _: NotImplemented, checked=False, **more)
+
+
+METRICS = _common("/metrics", "what Prometheus scrapes", media=("text/plain", "application/openmetrics-text"))
+_CHECK: dict[str, Any] = {"access": "open", "same_body": (503,)}  # open, because the kubelet has no credentials
+COMMON = (
+    METRICS,
+    _common("/healthz", "whether this process works", media=("text/plain",), **_CHECK),
+    _common("/readyz", "whether this process is ready, and what is missing", answer=ReadyBody, **_CHECK),
 )
 _STATUS_WORDS = {
     401: "Credentials are missing or wrong.",
     403: "The caller may not do this.",
     404: "The named thing does not exist.",
     409: "Another replica is the leader.",
+    413: "The request is larger than 2 MiB.",
     422: "A parameter or the body is wrong; nothing was done.",
     429: "Too many requests at once, or within a short time; Retry-After says when to retry.",
     502: "The service that was called did not accept the call.",
@@ -36,9 +50,15 @@ _STATUS_WORDS = {
 _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}
 
 
-def document(operations: Table, *, title: str, description: str, protected: bool = False) -> bytes:
-    """The OpenAPI document, as JSON. `protected`: reading needs credentials too."""
-    shown = [operation for operation in operations if not operation.hidden]
+def document(
+    operations: Table, *, title: str, description: str, protected: bool = False, guarded: bool = False
+) -> bytes:
+    """The OpenAPI document of a whole table and of the common paths, as JSON.
+
+    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens.
+    """
+    shown = [operation for operation in (*operations, *COMMON) if not operation.hidden]
+    secured = {"open": False, "guarded": guarded, "role": protected or guarded}
     types = [t for o in shown for t in (o.answer, o.or_else, _body(o)) if t is not None and t is not Any]
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorBody], ref_template="#/components/schemas/{name}"
@@ -48,7 +68,7 @@ def document(operations: Table, *, title: str, description: str, protected: bool
     paths: dict[str, Any] = {}
     for operation in shown:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
-            operation, by_type, protected=protected
+            operation, by_type, secured=operation.changes or secured[operation.access]
         )
     made = {
         "openapi": "3.1.0",
@@ -78,14 +98,16 @@ def described(made: Callable[[], bytes]) -> Operation:
         return HttpAnswer(make=lambda: Content(body=made()))
 
     summary, answer = "this API for programs", dict[str, Any]
-    return Operation(method="GET", path="/openapi.json", summary=summary, handler=handler, answer=answer, public=True)
+    return Operation(
+        method="GET", path="/openapi.json", summary=summary, handler=handler, answer=answer, access="guarded"
+    )
 
 
 def _body(operation: Operation) -> Any:
     return operation.body_shown or operation.body
 
 
-def _operation(operation: Operation, by_type: Mapping[str, Any], *, protected: bool) -> dict[str, Any]:
+def _operation(operation: Operation, by_type: Mapping[str, Any], *, secured: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": operation.summary,
         "tags": [_tag(operation.path)],
@@ -95,7 +117,7 @@ def _operation(operation: Operation, by_type: Mapping[str, Any], *, protected: b
     }
     if words := _ROLE_WORDS[operation.role]:
         made["description"] = words
-    if operation.changes or (protected and not operation.public):
+    if secured:
         made["security"] = [{"token": []}]
     if (body := _body(operation)) is not None:
         content = {JSON: {"schema": by_type[str(body)]}}
@@ -114,11 +136,22 @@ def _responses(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, An
             name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
         }
     error = {JSON: {"schema": by_type[str(ErrorBody)]}}
-    statuses = {401, 422, 429, *operation.statuses, *(() if operation.public else (403,))}
     return {
         str(operation.status): good,
-        **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(statuses)},
+        **({"304": {"description": "The client has this answer already."}} if operation.tagged else {}),
+        **{str(s): {"description": _STATUS_WORDS[s], "content": content} for s in operation.same_body},
+        **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(_errors(operation))},
+        "default": {"description": "Any other error.", "content": error},
     }
+
+
+def _errors(operation: Operation) -> set[int]:
+    """The statuses of errors that an operation can answer with, besides those of any path."""
+    known = {401, 429} if operation.checked or not operation.public else set()
+    role = set() if operation.public else {403}
+    given = {422} if operation.checked else set()
+    body = {413} if operation.body is not None else set()
+    return {*known, *role, *given, *body, *operation.statuses}
 
 
 def _tag(path: str) -> str:

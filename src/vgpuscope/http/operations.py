@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, compile_path
 
 from vgpuscope.http import answers, parameters
 from vgpuscope.http.answers import CSV, JSON
@@ -27,8 +27,10 @@ from vgpuscope.model.errors import BodyInvalid, Forbidden
 Q = TypeVar("Q", bound=Struct)
 B = TypeVar("B")
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Access: TypeAlias = Literal["role", "guarded", "open"]
 EVENTS = "text/event-stream"
 _PRIVATE = {"cache-control": "private, no-cache"}  # no cache may give it to another caller
+_NO_STORE = {"cache-control": "no-store"}
 
 
 class Connection(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     answer: Any = Any  # the type of the response's body
     or_else: Any = None  # the body's type if the request asks for the alternative
     role: Role = "read"  # the role that the caller needs
-    public: bool = False  # no role is needed, not even where reading is protected
+    access: Access = "role"  # guarded: credentials of the web configuration, if it has any, and no role; open: neither
     scoped: bool = (
         False  # the handler shows a caller only what its namespaces allow; if not, restricted callers get 403
     )
@@ -73,6 +75,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     media: tuple[str, ...] = (JSON,)
     status: int = 200
     statuses: tuple[int, ...] = ()  # error statuses, besides the common ones
+    same_body: tuple[int, ...] = ()  # statuses that have the body of a good answer
+    checked: bool = True  # parameters and rate limits are checked; False: /metrics and the health checks
+    no_store: bool = False  # the answer is never cached, and has no ETag
     headers: Mapping[str, str] = {}  # of the answer: name → meaning
     stamp: Callable[[], Mapping[str, str]] = dict  # headers of every answer, computed for each request
     hidden: bool = False  # not in the OpenAPI document: files of a page
@@ -80,6 +85,20 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def changes(self) -> bool:
         return self.role != "read"
+
+    @property
+    def public(self) -> bool:
+        """Whether no role is needed, not even where reading is protected."""
+        return self.access != "role"
+
+    @property
+    def streams(self) -> bool:
+        return EVENTS in self.media
+
+    @property
+    def tagged(self) -> bool:
+        """Whether the answer has an ETag, and is a 304 for a client that has it."""
+        return self.method == "GET" and self.checked and not (self.changes or self.streams or self.no_store)
 
     @property
     def query(self) -> type[Struct]:
@@ -144,6 +163,12 @@ def routes(operations: Sequence[Operation], admission: Admission | None = None) 
     return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
 
 
+def open_paths(operations: Sequence[Operation]) -> Callable[[str], bool]:
+    """Whether a path is one of the operations that need no credentials at all."""
+    found = [compile_path(one.path)[0] for one in operations if one.access == "open"]
+    return lambda path: any(pattern.match(path) for pattern in found)
+
+
 def links(operations: Sequence[Operation]) -> list[tuple[str, str]]:
     """The links of the index page: the documents that a browser can open."""
     shown = [o for o in operations if o.method == "GET" and "{" not in o.path and not (o.hidden or o.changes)]
@@ -177,7 +202,7 @@ class _Endpoint:
         self._operation, self._admission = operation, admission
         self._query, self._body_type = operation.query, operation.body
         self._params: tuple[Param, ...] = parameters.declared(self._query)
-        self.refuses_head = operation.changes or EVENTS in operation.media  # HEAD does nothing, and a stream never ends
+        self.refuses_head = operation.changes or operation.streams  # HEAD does nothing, and a stream never ends
 
     async def serve(self, request: Request) -> Response:
         operation = self._operation
@@ -198,7 +223,11 @@ class _Endpoint:
             answer,
             asked=(asked, media, caller.namespaces),
             status=operation.status,
-            headers={**operation.stamp(), **(_PRIVATE if caller.restricted else {})},
+            headers={
+                **operation.stamp(),
+                **(_PRIVATE if caller.restricted else {}),
+                **({} if operation.tagged else _NO_STORE),
+            },
         )
 
     def _media(self, request: Request, asked: Struct) -> str:

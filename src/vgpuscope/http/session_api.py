@@ -49,7 +49,7 @@ class SessionApi:
         self._identity, self._sessions = identity, sessions
 
     def operations(self) -> tuple[Operation, ...]:
-        shared: dict[str, Any] = {"path": PATH, "answer": Session, "public": True}
+        shared: dict[str, Any] = {"path": PATH, "answer": Session, "access": "open", "no_store": True}
         return (
             Operation(method="GET", summary="who sends this request", handler=self._show, **shared),
             Operation(method="POST", summary="log in", handler=self._log_in, statuses=(401, 403, 429), **shared),

@@ -64,7 +64,7 @@ def test_the_document_describes_the_snapshot_and_reads_are_compressed(node):
     with node.agent() as agent:
         document = json.loads(agent.get("/openapi.json")[2])
         _, headers, body = agent.get("/api/v1/node", **{"Accept-Encoding": "gzip"})
-    assert document["paths"].keys() == {"/api/v1/node", "/metrics"}
+    assert document["paths"].keys() == {"/api/v1/node", "/openapi.json", "/metrics", "/healthz", "/readyz"}
     assert "NodeSnapshot" in document["components"]["schemas"]
     assert (headers["content-encoding"], json.loads(gzip.decompress(body))["node"]) == ("gzip", node.name)
 

@@ -162,3 +162,27 @@ def test_a_token_is_not_restricted_where_everyone_else_sees_more(protect_reads, 
     else:
         with pytest.raises(ConfigInvalid, match="api_token_namespaces"):
             check_settings(config)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_the_document_asks_for_credentials_exactly_where_a_request_without_them_is_401(web, guarded):
+    settings = web if guarded else {"analyzer.protect_reads": True, "analyzer.api_token": TOKEN}
+    headers = {"authorization": f"Bearer {secret('read')}"} if guarded else BEARER
+    async with running(listen="0.0.0.0:0", **HOURLY, **settings) as analyzer:
+        document = (await analyzer.client.get("/openapi.json", headers=headers)).json()
+        asked = {
+            (path, method): "security" in operation
+            for path, found in document["paths"].items()
+            for method, operation in found.items()
+        }
+        refused = {
+            (path, method): (await analyzer.client.request(method, path.replace("{", "").replace("}", ""))).status_code
+            for path, method in asked
+        }
+    assert {one: status == 401 for one, status in refused.items()} == asked
+    assert {path for (path, _), needed in asked.items() if not needed} == {
+        "/api/v1/session",
+        "/healthz",
+        "/readyz",
+        *(() if guarded else ("/health", "/docs", "/openapi.json")),
+    }

@@ -846,6 +846,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** whether this process works */
+        get: operations["get_healthz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -872,6 +889,23 @@ export interface paths {
         };
         /** this API for programs */
         get: operations["get_openapi.json"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** whether this process is ready, and what is missing */
+        get: operations["get_readyz"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2722,6 +2756,14 @@ export interface components {
             score: number;
         };
         /**
+         * ReadyBody
+         * @description Whether the process is ready, and what is missing.
+         */
+        ReadyBody: {
+            missing: string[];
+            ready: boolean;
+        };
+        /**
          * ReasonRow
          * @description One reason that a scheduler reported for a pod.
          */
@@ -3950,6 +3992,13 @@ export interface operations {
                     "application/json": components["schemas"]["Info"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -3979,6 +4028,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4054,6 +4112,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     post_analyze: {
@@ -4122,6 +4189,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_audit: {
@@ -4152,6 +4228,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["AuditPage"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -4198,6 +4281,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_decisions: {
@@ -4226,6 +4318,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["DecisionList"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -4263,6 +4362,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_decisions_namespace_pod: {
@@ -4292,6 +4400,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["PodDecisions"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -4338,6 +4453,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_doctor: {
@@ -4359,6 +4483,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["DoctorReport"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -4398,6 +4529,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4463,6 +4603,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     post_api_v1_fit: {
@@ -4514,6 +4663,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The request is larger than 2 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4534,6 +4692,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4570,6 +4737,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["FitAnswer"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -4618,6 +4792,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4691,6 +4874,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -4720,6 +4910,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4759,6 +4958,13 @@ export interface operations {
                     "application/json": components["schemas"]["GpuDetail"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -4797,6 +5003,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4847,6 +5062,13 @@ export interface operations {
                     "application/json": components["schemas"]["HistoryPoint"][];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -4892,6 +5114,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_history_classes: {
@@ -4929,6 +5160,13 @@ export interface operations {
                     "application/json": components["schemas"]["ClassHistory"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -4958,6 +5196,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5008,6 +5255,13 @@ export interface operations {
                     "application/json": components["schemas"]["SeriesHistory"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -5037,6 +5291,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5086,6 +5349,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -5122,6 +5392,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_namespaces_name: {
@@ -5146,6 +5425,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["NamespaceDetail"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -5185,6 +5471,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5234,6 +5529,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -5270,6 +5572,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_nodes_name: {
@@ -5297,6 +5608,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["NodeDetail"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -5343,6 +5661,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_notices: {
@@ -5364,6 +5691,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["NoticesBody"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -5394,6 +5728,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5478,6 +5821,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_overview: {
@@ -5502,6 +5854,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Overview"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -5532,6 +5891,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5561,6 +5929,13 @@ export interface operations {
                     "application/json": components["schemas"]["PartList"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -5590,6 +5965,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5628,6 +6012,13 @@ export interface operations {
                     "application/json": components["schemas"]["ReclaimList"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -5657,6 +6048,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5750,6 +6150,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     post_api_v1_reclaim_id_exempt: {
@@ -5829,6 +6238,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5922,6 +6340,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     post_api_v1_reclaim_id_resume: {
@@ -6001,6 +6428,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6097,6 +6533,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_reclaim_backtest: {
@@ -6118,6 +6563,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["BacktestProgress"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6148,6 +6600,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6206,6 +6667,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The request is larger than 2 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -6226,6 +6696,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6254,6 +6733,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["PolicyBody"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6284,6 +6770,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6374,6 +6869,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     post_api_v1_reclaim_stop: {
@@ -6457,6 +6961,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_scheduling: {
@@ -6481,6 +6994,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Scheduling"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6518,6 +7038,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_scheduling_namespace_pod: {
@@ -6547,6 +7076,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["PendingDetail"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6602,6 +7138,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_session: {
@@ -6642,6 +7187,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6691,6 +7245,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The request is larger than 2 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -6702,6 +7265,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6765,6 +7337,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_settings: {
@@ -6786,6 +7367,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["SettingList"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6816,6 +7404,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6874,6 +7471,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The request is larger than 2 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -6894,6 +7500,15 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6922,6 +7537,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Summary"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -6952,6 +7574,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6996,6 +7627,13 @@ export interface operations {
                     "application/json": components["schemas"]["Timeline"];
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7025,6 +7663,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7067,6 +7714,13 @@ export interface operations {
                     "application/json": components["schemas"]["Waste"];
                     "text/csv": string;
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -7113,6 +7767,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_words: {
@@ -7134,6 +7797,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Vocabulary"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -7164,6 +7834,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7223,6 +7902,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7259,6 +7945,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_api_v1_workloads_namespace_pod: {
@@ -7288,6 +7983,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["WorkloadDetail"];
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -7334,6 +8036,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_config: {
@@ -7353,6 +8064,13 @@ export interface operations {
                 content: {
                     "application/json": Record<string, never>;
                 };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Credentials are missing or wrong. */
             401: {
@@ -7383,6 +8101,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7448,6 +8175,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The request is larger than 2 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -7459,6 +8195,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7486,6 +8231,13 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7506,6 +8258,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7560,6 +8321,53 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_healthz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description whether this process works */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
         };
     };
     get_metrics: {
@@ -7599,8 +8407,8 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description A parameter or the body is wrong; nothing was done. */
-            422: {
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7608,8 +8416,8 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
-            429: {
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7637,6 +8445,13 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7657,6 +8472,53 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description whether this process is ready, and what is missing */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadyBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadyBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7726,6 +8588,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7755,6 +8624,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7824,6 +8702,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7853,6 +8738,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7912,6 +8806,13 @@ export interface operations {
                     "text/csv": string;
                 };
             };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Credentials are missing or wrong. */
             401: {
                 headers: {
@@ -7941,6 +8842,15 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from vgpuscope.http.openapi import METRICS, described, document
+from vgpuscope.http.openapi import described, document
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.usage import NodeSnapshot
@@ -13,9 +13,12 @@ _ABOUT = "The GPUs of one node, their processes, containers and pods, as of the 
 
 
 def operations(
-    node: Callable[[HttpCall[NoQuery, None]], Awaitable[NodeSnapshot]], *, protected: bool = False
+    node: Callable[[HttpCall[NoQuery, None]], Awaitable[NodeSnapshot]], *, guarded: Callable[[], bool] = lambda: False
 ) -> tuple[Operation, ...]:
-    """The table of operations; `node` returns the last sample. `protected`: requests need credentials."""
+    """The table of operations; `node` returns the last sample.
+
+    `guarded`: whether the web configuration has users or tokens now.
+    """
     own = Operation(
         method="GET",
         path="/api/v1/node",
@@ -25,5 +28,6 @@ def operations(
         statuses=(503,),
     )
 
-    made = cache(lambda: document((own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
-    return (own, described(made))
+    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded))
+    table = (own, described(lambda: made(guarded())))
+    return table

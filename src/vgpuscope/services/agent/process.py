@@ -209,7 +209,7 @@ class Agent(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The agent's HTTP application."""
-        table = operations(self._node, protected=guard is not None)
+        table = operations(self._node, guarded=lambda: guard is not None and guard.guarded)
         return App(
             title=TITLE,
             service=self.name,

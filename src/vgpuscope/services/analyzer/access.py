@@ -1,7 +1,7 @@
 """Who may do what: the identity of a caller, sessions of the console, and the rate limit of clients."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,12 @@ from vgpuscope.config import AnalyzerConfig
 from vgpuscope.http import address
 from vgpuscope.http.admission import IdentityAdmission
 from vgpuscope.http.client_limits import ClientLimits
-from vgpuscope.http.console_files import wants_page
+from vgpuscope.http.console_files import is_console
 from vgpuscope.http.identity import ApiToken, Identity
-from vgpuscope.http.operations import Operation
-from vgpuscope.http.session_api import PATH as SESSION_PATH
+from vgpuscope.http.operations import Operation, open_paths
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.notices.notices import LINK_PATH
 
 if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard
@@ -60,12 +58,10 @@ class AnalyzerAccess:
         return self.admission.admit(request, operation)
 
 
-def shows_no_data(request: Request) -> bool:
-    """The console's files and the session: without them nobody could log in. An owner's link is its own credential."""
-    path = request.url.path
-    return (
-        path in {SESSION_PATH, "/ui"} or path.startswith(("/ui/", LINK_PATH)) or (path == "/" and wants_page(request))
-    )
+def needs_no_credentials(operations: Sequence[Operation]) -> Callable[[Request], bool]:
+    """Whether a request is for an open operation or for the console's files: without these nobody could log in."""
+    is_open = open_paths(operations)
+    return lambda request: is_open(request.url.path) or is_console(request)
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:

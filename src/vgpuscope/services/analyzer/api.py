@@ -14,7 +14,7 @@ from vgpuscope.http import docs
 from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_WASTES, WASTES_WAITING
 from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
 from vgpuscope.http.events import Event, Feed, Stream
-from vgpuscope.http.openapi import METRICS, document
+from vgpuscope.http.openapi import document
 from vgpuscope.http.operations import EVENTS, HttpCall, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.request_places import Places
@@ -173,12 +173,12 @@ class AnalyzerApi:
         self,
         backend: AnalyzerState,
         *,
-        guarded: bool = False,
+        guarded: Callable[[], bool] = lambda: False,
         more: Sequence[Operation] = (),
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
+        """`guarded`: whether the web configuration has users or tokens now; `more`: other operations."""
         self._state, self._wall = backend, wall
         self._doctor = Doctor(
             console=lambda: self._state.console,
@@ -191,13 +191,13 @@ class AnalyzerApi:
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
         described = docs.operations(
-            title=TITLE, document=lambda: made(guarded or self._state.config().analyzer.protect_reads)
+            title=TITLE, document=lambda: made(self._state.config().analyzer.protect_reads, guarded())
         )
         self.operations: tuple[Operation, ...] = (*own, *described)
 
-    def document(self, protected: bool = False) -> bytes:
+    def document(self, protected: bool = False, guarded: bool = False) -> bytes:
         """The OpenAPI document."""
-        return document((*self.operations, METRICS), title=TITLE, description=ABOUT, protected=protected)
+        return document(self.operations, title=TITLE, description=ABOUT, protected=protected, guarded=guarded)
 
     def _service(self) -> tuple[Operation, ...]:
         """gpu-oour's endpoints about the service itself."""
@@ -211,8 +211,9 @@ class AnalyzerApi:
                 "state of source and analyses",
                 self._health,
                 seed.HealthBody,
-                public=True,
+                access="guarded",
                 unlimited=True,
+                no_store=True,
             ),
             _row("GET", "/analyze", started, self._analyze, seed.Triggered, **analyze),
             _row("POST", "/analyze", started, self._analyze, seed.Triggered, **analyze),
@@ -424,7 +425,7 @@ class AnalyzerApi:
             stale_since=stale["stale_since"],
             stale_reason=stale["stale_reason"],
         )
-        return json_content(body, **{"cache-control": "no-store"})
+        return json_content(body)
 
     async def _analyze(self, call: HttpCall[AnalyzeQuery, None]) -> seed.Triggered:
         done = self._state.trigger(use_ai=call.asked.use_ai)

@@ -32,7 +32,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Case
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import set_level
-from vgpuscope.services.analyzer.access import AnalyzerAccess, shows_no_data
+from vgpuscope.services.analyzer.access import AnalyzerAccess, needs_no_credentials
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, TriggerResult, analysis_event
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.console import Console
@@ -259,7 +259,11 @@ class Analyzer(Service):
         self._access.guard(guard)
         session = SessionApi(lambda: self._access.identity, lambda: self._access.sessions)
         api = AnalyzerApi(
-            self, guarded=guard is not None, more=session.operations(), clock=self._clock, wall=self._wall
+            self,
+            guarded=lambda: guard is not None and guard.guarded,
+            more=session.operations(),
+            clock=self._clock,
+            wall=self._wall,
         )
         return App(
             title=TITLE,
@@ -270,7 +274,7 @@ class Analyzer(Service):
             routes=with_console(routes(api.operations, self)),
             admit=lambda request: self.admit(request, METRICS),
             identity=lambda: self._access.identity,
-            public=shows_no_data,
+            public=needs_no_credentials(api.operations),
         )
 
     async def close(self) -> None:

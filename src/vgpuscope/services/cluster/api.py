@@ -1,5 +1,6 @@
 """The cluster exporter's API: nodes, pods waiting for devices, owners."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Protocol
 
@@ -7,7 +8,7 @@ from msgspec import Meta, Struct
 
 from vgpuscope.http import docs
 from vgpuscope.http.answers import HttpAnswer
-from vgpuscope.http.openapi import METRICS, document
+from vgpuscope.http.openapi import document
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.cluster import NodeLedger
@@ -33,8 +34,8 @@ class Handlers(Protocol):
     async def owners(self, call: HttpCall[NoQuery, None]) -> dict[str, str]: ...
 
 
-def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...]:
-    """The table of operations. `protected`: the web configuration file requires credentials."""
+def operations(of: Handlers, *, guarded: Callable[[], bool] = lambda: False) -> tuple[Operation, ...]:
+    """The table of operations. `guarded`: whether the web configuration has users or tokens now."""
     own = (
         _get("/api/v1/nodes", "the ledger of every node as JSON", of.nodes, list[NodeLedger]),
         _get("/api/v1/pending", "pods that wait for devices, with the reasons, as JSON", of.pending, PendingList),
@@ -47,8 +48,9 @@ def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...
             scoped=True,
         ),
     )
-    made = cache(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
-    return (*own, *docs.operations(title=TITLE, document=made))
+    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded))
+    table = (*own, *docs.operations(title=TITLE, document=lambda: made(guarded())))
+    return table
 
 
 def _get(path: str, summary: str, handler: Any, answer: Any, **more: Any) -> Operation:

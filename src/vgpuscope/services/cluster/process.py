@@ -138,7 +138,7 @@ class ClusterExporter(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
-        table = operations(self, protected=guard is not None)
+        table = operations(self, guarded=lambda: guard is not None and guard.guarded)
         return App(
             title=TITLE,
             service=self.name,

@@ -206,7 +206,7 @@ class Extender(Service):
     def app(self, guard: "Guard | None") -> App:
         peers = Peers(guard, networks(self._config.allow_from))
         paths = ExtenderPaths(self, peers=peers, tally=self._tally, failed=self.counters.count, clock=self._clock)
-        table = self._operations(protected=guard is not None)
+        table = self._operations(lambda: guard is not None and guard.guarded)
         return App(
             title=TITLE,
             service=self.name,
@@ -220,7 +220,7 @@ class Extender(Service):
             longest=LIMITS,
         )
 
-    def _operations(self, *, protected: bool) -> tuple[Operation, ...]:
+    def _operations(self, guarded: Callable[[], bool]) -> tuple[Operation, ...]:
         fit = FitApi(
             lambda: self._cache.state,
             self._keeper.log,
@@ -234,7 +234,7 @@ class Extender(Service):
             check=self._check_state,
             clock=self._clock,
         )
-        return operations(DecisionsApi(self._keeper.log, wall=self._wall), fit, protected=protected)
+        return operations(DecisionsApi(self._keeper.log, wall=self._wall), fit, guarded=guarded)
 
     def readiness(self) -> Readiness:
         """Ready while this replica may decide: it leads, has listed everything since, and reaches the API server."""

@@ -46,8 +46,12 @@ class OwnerLinks:
     def operations(self) -> tuple[Operation, ...]:
         path = LINK_PATH + "{token}"
         return (
-            Operation(method="GET", path=path, summary="an owner's link", handler=self._ask, public=True, hidden=True),
-            Operation(method="POST", path=path, summary="an owner decides", handler=self._do, public=True, hidden=True),
+            Operation(
+                method="GET", path=path, summary="an owner's link", handler=self._ask, access="open", hidden=True
+            ),
+            Operation(
+                method="POST", path=path, summary="an owner decides", handler=self._do, access="open", hidden=True
+            ),
         )
 
     async def _ask(self, call: HttpCall[LinkQuery, None]) -> Response:
