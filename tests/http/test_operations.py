@@ -9,11 +9,13 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.http.serving import SOON, served
 from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
 from vgpuscope.http.openapi import document
-from vgpuscope.http.operations import HttpCall, Operation, links, routes
+from vgpuscope.http.operations import EVENTS, HttpCall, Operation, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.caller import Caller
 
@@ -101,7 +103,36 @@ async def test_each_method_of_a_path_is_its_own_operation(client):
     assert (await client.head("/act")).status_code == 405  # asking for headers changes nothing
     late = await client.post("/things/a")
     assert (late.status_code, late.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
-    assert {"GET", "PUT", "PATCH", "DELETE"} <= set(late.headers["allow"].split(", "))
+
+
+async def stream(call: HttpCall[NoQuery, None]) -> Response:
+    return Response(b"", media_type=EVENTS)
+
+
+ALLOWED = {
+    "/things/a": "DELETE, GET, HEAD, PATCH, PUT",
+    "/things": "GET, HEAD",
+    "/act": "GET",
+    "/events": "GET",
+    "/metrics": "GET, HEAD",
+    "/own": "GET, HEAD",
+}
+
+
+@pytest.mark.parametrize("path", ALLOWED)
+async def test_allow_lists_the_methods_of_a_path_that_are_answered_and_no_others(path):
+    table = (*TABLE, row("GET", "/events", stream, media=(EVENTS,)))
+    own = Route("/own", lambda _: Response(b""), methods=["GET"])
+    async with (
+        served(routes=[*routes(table, ByHeader()), own]) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=SOON, headers={"x-role": "admin"}) as client,
+    ):
+        methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+        found = {method: await client.request(method, path) for method in methods}
+    refused = {method: answer for method, answer in found.items() if answer.status_code == 405}
+    assert {answer.headers["allow"] for answer in refused.values()} == {ALLOWED[path]}
+    assert sorted(found.keys() - refused.keys()) == ALLOWED[path].split(", ")
+    assert refused["POST"].json()["error"]["hint"] == f"Allowed: {ALLOWED[path]}."
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"size": 1}', b'{"name": 1}', b"\xff", b"[" * 100_000])

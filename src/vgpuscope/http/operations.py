@@ -155,12 +155,19 @@ def check_scope(caller: Caller, operation: Operation) -> None:
 
 
 def routes(operations: Sequence[Operation], admission: Admission | None = None) -> list[Route]:
-    """A route for each path, with its methods."""
+    """A route for each path, with the methods that it answers; all others are 405, with these in `Allow`."""
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for operation in operations:
         endpoint = _Endpoint(operation, admission or RoleAdmission())
         by_path.setdefault(operation.path, {})[operation.method] = endpoint
-    return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
+    return [_route(path, endpoints) for path, endpoints in by_path.items()]
+
+
+def _route(path: str, endpoints: "Mapping[str, _Endpoint]") -> Route:
+    made = Route(path, _dispatch(endpoints), methods=list(endpoints))
+    heads = {"HEAD"} if "GET" in endpoints and not endpoints["GET"].refuses_head else set()
+    made.methods = {*endpoints, *heads}  # Starlette allows HEAD wherever it allows GET
+    return made
 
 
 def open_paths(operations: Sequence[Operation]) -> Callable[[str], bool]:
@@ -175,12 +182,9 @@ def links(operations: Sequence[Operation]) -> list[tuple[str, str]]:
     return [(operation.path, operation.summary) for operation in shown]
 
 
-def _dispatch(methods: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitable[Response]]:
+def _dispatch(endpoints: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        found = methods.get("GET" if request.method == "HEAD" else request.method)
-        if found is None or (request.method == "HEAD" and found.refuses_head):
-            raise HTTPException(405, headers={"allow": ", ".join(methods)})
-        return await found.serve(request)
+        return await endpoints["GET" if request.method == "HEAD" else request.method].serve(request)
 
     return endpoint
 

@@ -87,8 +87,9 @@ async def send_http_error(
         hint = sentences(nearest(at["path"], paths), hint)
     elif at is not None and status == 405:
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
-        allowed = dict(headers).get(b"allow", b"").decode().split(", ")  # in any order
-        hint = f"Allowed: {', '.join(sorted(allowed))}."
+        allowed = b", ".join(sorted(dict(headers).get(b"allow", b"").split(b", ")))  # the router has no order
+        headers = [(b"allow", allowed), *(one for one in headers if one[0] != b"allow")]
+        hint = f"Allowed: {allowed.decode()}."
     elif (seconds := dict(headers).get(b"retry-after")) is not None:
         hint = f"Retry after {seconds.decode()} s."
     await send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)
