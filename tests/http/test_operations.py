@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.http.serving import SOON, served
-from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
+from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, KeptAnswers, json_content
 from vgpuscope.http.openapi import document
 from vgpuscope.http.operations import EVENTS, HttpCall, Operation, links, routes
 from vgpuscope.http.parameters import NoQuery
@@ -231,6 +231,27 @@ def test_a_compressed_body_is_gzip():
     from vgpuscope.http.answers import compressed
 
     assert gzip.decompress(compressed(b"x" * 5000)) == b"x" * 5000
+
+
+# ── answers with a version ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kept", [None, KeptAnswers()], ids=["made", "kept"])
+async def test_only_a_get_is_answered_from_what_the_client_has(kept):
+    async def versioned(call: HttpCall[NoQuery, None]) -> HttpAnswer:
+        return HttpAnswer(make=lambda: json_content("done"), version=1, kept=kept)
+
+    table = (row("GET", "/v", versioned), row("POST", "/v", versioned, role="operate"))
+    async with (
+        served(routes=routes(table, ByHeader())) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=SOON, headers={"x-role": "admin"}) as client,
+    ):
+        tag = (await client.get("/v")).headers["etag"]
+        known = {"if-none-match": tag}
+        assert (await client.get("/v", headers=known)).status_code == 304
+        for given in (known, {"if-none-match": "*"}):
+            made = await client.post("/v", headers=given)
+            assert (made.status_code, made.json(), made.headers.get("etag")) == (200, "done", None)
 
 
 # ── the document ─────────────────────────────────────────────────────────────────────────────────────────────────

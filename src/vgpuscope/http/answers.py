@@ -121,7 +121,9 @@ async def _made(request: Request, answer: Any, *, asked: object, status: int, he
         content = answer if isinstance(answer, Content) else json_content(answer)
         return await _off_loop(len(content.body), lambda: _response(content, known, gzip=gzip, headers=common))
     common |= answer.headers
-    tag = _tag(repr((answer.version, asked)).encode(), gzip=gzip) if answer.version is not None else ""
+    may_be_tagged = known.may_be_tagged and common["cache-control"] != "no-store"
+    versioned = may_be_tagged and answer.version is not None
+    tag = _tag(repr((answer.version, asked)).encode(), gzip=gzip) if versioned else ""
     if tag and known.has(tag):
         return Response(status_code=304, headers={**common, "etag": tag})
     if tag and answer.kept is not None:
