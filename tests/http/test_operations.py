@@ -233,6 +233,54 @@ def test_a_compressed_body_is_gzip():
     assert gzip.decompress(compressed(b"x" * 5000)) == b"x" * 5000
 
 
+# ── the type of a body ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+_BODY = b'{"name": "x"}'
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": ""},
+        {"content-type": "application/json"},
+        {"content-type": "Application/JSON; Charset=UTF-8"},
+        {"content-type": 'application/json; charset="utf-8"'},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "application/json", "content-encoding": "identity"},
+    ],
+    ids=str,
+)
+async def test_json_is_read_under_its_own_name_and_that_of_curl(client, headers):
+    assert (await client.put("/things/a", content=_BODY, headers=headers)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/xml"},
+        {"content-type": "nonsense"},
+        {"content-type": "application/json; charset=utf-16"},
+        {"content-type": "multipart/form-data; boundary=x"},
+        {"content-encoding": "gzip"},
+        {"content-type": "application/json", "content-encoding": "identity, br"},
+    ],
+    ids=str,
+)
+async def test_a_body_under_another_name_is_415(client, headers):
+    got = await client.put("/things/a", content=_BODY, headers=headers)
+    assert (got.status_code, got.json()["error"]["code"]) == (415, "MEDIA_UNSUPPORTED")
+
+
+async def test_a_body_that_is_empty_or_not_asked_for_can_have_any_type(client):
+    odd = {"content-type": "text/plain", "content-encoding": "gzip"}
+    assert (await client.patch("/things/a", headers=odd)).json() == "ann None"
+    assert (await client.delete("/things/a", headers=odd)).status_code == 200
+    assert (await client.request("DELETE", "/things/a", headers=odd, content=b"whatever")).status_code == 200
+
+
 # ── answers with a version ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -306,8 +354,10 @@ def test_the_document_has_the_statuses_that_every_operation_can_answer_with():
     assert all(one["responses"]["default"]["content"] == error for found in paths.values() for one in found.values())
     tagged = {path for path, found in paths.items() if "304" in found.get("get", {"responses": ()})["responses"]}
     assert tagged == {"/things/{name}", "/things"}
-    with_body = [(one["responses"].keys() & {"413"}, "requestBody" in one) for one in paths["/things/{name}"].values()]
-    assert all(bool(large) == body for large, body in with_body)
+    with_body = [
+        (one["responses"].keys() >= {"413", "415"}, "requestBody" in one) for one in paths["/things/{name}"].values()
+    ]
+    assert all(named == body for named, body in with_body)
     ready = paths["/readyz"]["get"]["responses"]
     assert ready["503"]["content"] == ready["200"]["content"] != error
     assert ready.keys() == {"200", "503", "default"}

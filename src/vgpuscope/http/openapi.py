@@ -42,6 +42,7 @@ _STATUS_WORDS = {
     404: "The named thing does not exist.",
     409: "Another replica is the leader.",
     413: "The request is larger than 2 MiB.",
+    415: "The body is not JSON by its Content-Type, or is compressed.",
     422: "A parameter or the body is wrong; nothing was done.",
     429: "Too many requests at once, or within a short time; Retry-After says when to retry.",
     502: "The service that was called did not accept the call.",
@@ -150,7 +151,7 @@ def _errors(operation: Operation) -> set[int]:
     known = {401, 429} if operation.checked or not operation.public else set()
     role = set() if operation.public else {403}
     given = {422} if operation.checked else set()
-    body = {413} if operation.body is not None else set()
+    body = {413, 415} if operation.body is not None else set()
     return {*known, *role, *given, *body, *operation.statuses}
 
 

@@ -19,6 +19,7 @@ from starlette.routing import Route, compile_path
 from vgpuscope.http import answers, parameters
 from vgpuscope.http.answers import CSV, JSON
 from vgpuscope.http.browser import COOKIE, from_another_site
+from vgpuscope.http.media import check_json
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.http.parameters import NoQuery, Param
 from vgpuscope.model.caller import Caller, Role
@@ -247,6 +248,7 @@ class _Endpoint:
         content = await request.body()
         if not content.strip() and not self._operation.body_required:
             return None
+        check_json(request.headers)
         try:
             return msgspec.json.decode(content, type=self._body_type)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:

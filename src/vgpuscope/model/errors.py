@@ -5,7 +5,7 @@ ScopeError
 ├── PortBusy, PodUnknown                                 status 500, 404
 ├── AnnotationMalformed                                  status 500
 ├── QueryInvalid, BodyInvalid, RequestInvalid            status 422
-├── BodyTooLarge                                         status 413
+├── BodyTooLarge, MediaUnsupported                       status 413, 415
 ├── LoginFailed                                          status 401
 ├── ReadOnly, Forbidden ─── PeerForbidden                status 403
 ├── ExtenderStandby, ExtenderNotSynced                   status 503
@@ -114,6 +114,13 @@ class BodyTooLarge(ScopeError):
     meaning = "The body of the request is larger than this path accepts. Nothing was changed."
     hint = "The message has the limit. kube-scheduler sends less if its extender is nodeCacheCapable."
     status = 413
+
+
+class MediaUnsupported(ScopeError):
+    code = "MEDIA_UNSUPPORTED"
+    meaning = "The body of the request is not called JSON in UTF-8, or is compressed. Nothing was changed."
+    hint = "Send JSON as UTF-8, uncompressed: `Content-Type: application/json`, no Content-Encoding."
+    status = 415
 
 
 class RequestInvalid(ScopeError):

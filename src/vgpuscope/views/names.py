@@ -238,6 +238,7 @@ ERROR_NAMES: dict[str, str] = {
     "READ_ONLY": "该监听地址只读，不接受修改",
     "LOGIN_FAILED": "令牌错误，或用户名与密码不正确",
     "BODY_TOO_LARGE": "请求体超过该路径的上限，未做任何更改",
+    "MEDIA_UNSUPPORTED": "请求体的类型、字符集或压缩方式不受支持：仅接受未压缩的 UTF-8 JSON",
     "FORBIDDEN": "调用者已识别，但其角色或命名空间不允许此操作",
     "PEER_FORBIDDEN": "extender 不接受来自该地址的调度或绑定请求，未做任何更改",
     "EXTENDER_STANDBY": "只有主副本做调度决定，当前副本不是主副本",

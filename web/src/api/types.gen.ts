@@ -4672,6 +4672,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The body is not JSON by its Content-Type, or is compressed. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -6676,6 +6685,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The body is not JSON by its Content-Type, or is compressed. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -7254,6 +7272,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The body is not JSON by its Content-Type, or is compressed. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -7473,6 +7500,15 @@ export interface operations {
             };
             /** @description The request is larger than 2 MiB. */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The body is not JSON by its Content-Type, or is compressed. */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8177,6 +8213,15 @@ export interface operations {
             };
             /** @description The request is larger than 2 MiB. */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The body is not JSON by its Content-Type, or is compressed. */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
