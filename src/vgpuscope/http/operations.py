@@ -34,7 +34,7 @@ _PRIVATE = {"cache-control": "private, no-cache"}  # no cache may give it to ano
 _NO_STORE = {"cache-control": "no-store"}
 
 
-class Connection(Struct, frozen=True, kw_only=True):
+class RequestFacts(Struct, frozen=True, kw_only=True):
     """What the operations of a session know of the request itself."""
 
     peer: str = ""
@@ -50,7 +50,7 @@ class HttpCall(Struct, Generic[Q, B], frozen=True, kw_only=True):
     asked: Q
     body: B
     media: str = JSON  # one that the operation offers
-    connection: Connection = Connection()
+    connection: RequestFacts = RequestFacts()
 
     @property
     def csv(self) -> bool:
@@ -190,9 +190,9 @@ def _dispatch(endpoints: "Mapping[str, _Endpoint]") -> Callable[[Request], Await
     return endpoint
 
 
-def _connection(request: Request) -> Connection:
+def _connection(request: Request) -> RequestFacts:
     forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    return Connection(
+    return RequestFacts(
         peer=request.client.host if request.client else "",
         secure=(forwarded or request.url.scheme) == "https",
         foreign=from_another_site(request),
