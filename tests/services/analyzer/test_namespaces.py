@@ -1,10 +1,12 @@
 """A caller that is restricted to namespaces sees every GPU, and no tenant of another namespace, over real sockets."""
 
 import hashlib
+from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.http.serving import until
+from tests.logic.console.clusters import device, holder, node
 from tests.services.analyzer.analyzing import (
     GIB,
     IDLE,
@@ -17,7 +19,11 @@ from tests.services.analyzer.analyzing import (
     track,
     uuid,
 )
+from tests.services.analyzer.controlling import EAGER, decided
+from tests.services.analyzer.exporting import exporting
 from vgpuscope.model.analysis import Tenant
+from vgpuscope.model.cluster import Finding
+from vgpuscope.model.pending import PendingPod
 
 pytestmark = pytest.mark.attack
 
@@ -30,16 +36,16 @@ IDLE_PART = {"process_sm": stat(0.0), "mem_used": stat(20.0 * GIB)}
 
 def fleet():
     """A GPU of mine, one of a stranger, and one that we share with two strangers; all idle."""
-    mine = Tenant(namespace="mine", pod="my-pod", container="main")
-    other = Tenant(namespace="secret-space", pod="secret-pod", container="secret-box")
-    third = Tenant(namespace="secret-space", pod="secret-pod-2", container="secret-box")
+    mine = Tenant(namespace="mine", pod="my-pod", container="main", pod_uid="uid-1")
+    other = Tenant(namespace="secret-space", pod="secret-pod", container="secret-box", pod_uid="uid-2")
+    third = Tenant(namespace="secret-space", pod="secret-pod-2", container="secret-box", pod_uid="uid-3")
     parts = [track(2, tenant=one, own=True, terms=IDLE_PART) for one in (mine, other, third)]
     whole = track(2, util=IDLE, tenant=None)
     return reading(track(0, util=IDLE, tenant=mine), track(1, util=IDLE, tenant=other), *parts, whole)
 
 
-@pytest.fixture
-async def analyzer(tmp_path):
+@asynccontextmanager
+async def serving(tmp_path, **more):
     tokens = "".join(
         f"  - {{name: {name}, sha256: {hashlib.sha256(f'{TOKEN}-{name}'.encode()).hexdigest()}{more}}}\n"
         for name, more in (("mine", ", role: admin, namespaces: [mine]"), ("all", ", role: admin"))
@@ -50,10 +56,44 @@ async def analyzer(tmp_path):
     sources = StubSources(source)
     sources.known_owners = {("secret-space", "secret-pod"): "Job/secret-owner", ("mine", "my-pod"): "Job/my-owner"}
     given = {"analyzer.web_config_file": str(file), "analyzer.history": str(tmp_path / "history.db")}
-    async with running(source, sources=sources, **HOURLY, **given) as found:
+    async with running(source, sources=sources, **(HOURLY | given | more)) as found:
         await found.analysed()
         await until(lambda: _stored(found))
         yield found
+
+
+@pytest.fixture
+async def analyzer(tmp_path):
+    async with serving(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def busy(tmp_path):
+    """The same with allocations, pods that wait, cases, channels and settings of both namespaces."""
+    named = {"mine": "my-pod", "secret-space": "secret-pod"}
+    more = EAGER | {
+        "control.enabled": True,
+        "control.api_url": "http://127.0.0.1:9/",
+        "reclaim.protected_namespaces": ["kube-system", "mine", "secret-space-2"],
+        "prometheus.query_condition": '{namespace!="secret-space-3"}',
+        "notify.channels": [{"name": "secret-space", "url": "http://127.0.0.1:9/"}],
+    }
+    async with exporting() as exporter:
+        held = tuple(
+            holder(uuid(2), pod, namespace=space, container="", memory=8 * GIB) for space, pod in named.items()
+        )
+        ghost = Finding(
+            kind="ghost", node="node-0", reason="ended", namespace="secret-space", pod="secret-pod-3", device=uuid(2)
+        )
+        exporter.nodes = (node("node-0", device(uuid(2), allocated=16 * GIB), holders=held, findings=(ghost,)),)
+        exporter.pods = tuple(
+            PendingPod(namespace=space, pod=f"{pod}-waits", pod_uid=pod, created=900.0, code="SCHED_TAINT")
+            for space, pod in named.items()
+        )
+        async with serving(tmp_path, **more, **{"analyzer.cluster_url": exporter.url}) as found:
+            await decided(found)
+            yield found
 
 
 async def _stored(found):
@@ -64,34 +104,64 @@ async def ask(analyzer, path, headers, **more):
     return await analyzer.get(path, headers=headers | more)
 
 
-async def test_no_answer_names_a_tenant_of_another_namespace(analyzer):
+SAME = {  # for everyone: they concern no namespace
+    "/",
+    "/docs",
+    "/health",
+    "/healthz",
+    "/openapi.json",
+    "/readyz",
+    "/api/v1/decisions",  # there are none here, and no events: test_decisions.py and test_console.py have some
+    "/api/v1/timeline",
+    "/api/v1/history",  # of GPUs
+    "/api/v1/parts",
+    "/api/v1/reclaim/backtest",
+    "/api/v1/words",
+}
+
+
+async def test_no_answer_names_a_tenant_of_another_namespace(busy):
     """Every path of the API is asked, so that a new one is asked, too."""
-    found = (await ask(analyzer, "/openapi.json", MINE)).json()["paths"]
+    found = (await ask(busy, "/openapi.json", MINE)).json()["paths"]
     paths = {
         path.replace("{gpu_id}", uuid(number))
         .replace("{name}", name)
-        .replace("{namespace}/{pod}", f"{name}/secret-pod")
+        .replace("{namespace}/{pod}", f"{name}/{'my-pod' if name == 'mine' else 'secret-pod'}{more}")
         for path, methods in found.items()
         if "get" in methods
         for number in (0, 1, 2)
-        for name in ("mine", "secret-space")
+        for name in ("mine", "secret-space", "node-0")
+        for more in ("", "-waits")
     }
     paths |= {"/api/v1/history?namespace=mine", "/api/v1/waste?since=1h&group_by=node", "/results?format=csv"}
     paths -= {"/api/v1/events"}  # a stream, asked below
-    told = {}
+    told, same = {}, set()
     for path in sorted(paths):
-        mine, everything = [await ask(analyzer, path, who) for who in (MINE, ALL)]
+        mine, everything = [await ask(busy, path, who) for who in (MINE, ALL)]
+        same |= {path} if mine.status_code == 200 and mine.text == everything.text else set()
         told[path] = any(word in everything.text for word in FOREIGN)
         assert mine.status_code in {200, 403, 404}, (path, mine.text)
         repeated = [word for word in FOREIGN if word in path]  # an error repeats the name that the caller sent
         assert not any(word in mine.text for word in FOREIGN if word not in repeated), (path, mine.text)
         assert all(word not in str(mine.headers) for word in FOREIGN)
+    assert {path for path in same if "mine" not in path and uuid(0) not in path} <= SAME
     assert {path for path, said in told.items() if said} >= {  # else the test would see nothing in any case
+        "/config",
+        "/metrics",
         "/results",
         "/results/low",
         "/results/stats",
-        "/metrics",
+        "/api/v1/audit",
+        "/api/v1/doctor",
+        "/api/v1/gpus",
         "/api/v1/namespaces",
+        "/api/v1/nodes/node-0",
+        "/api/v1/notices",
+        "/api/v1/overview",
+        "/api/v1/reclaim",
+        "/api/v1/reclaim/policy",
+        "/api/v1/scheduling",
+        "/api/v1/settings",
         "/api/v1/summary",
         "/api/v1/waste",
         "/api/v1/workloads",
@@ -99,11 +169,18 @@ async def test_no_answer_names_a_tenant_of_another_namespace(analyzer):
     }
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/config"])
+@pytest.mark.parametrize("path", ["/metrics", "/config", "/api/v1/settings", "/api/v1/notices"])
 async def test_what_cannot_hide_others_is_refused(analyzer, path):
     refused = await ask(analyzer, path, MINE)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
     assert (await ask(analyzer, path, ALL)).status_code == 200
+
+
+async def test_the_policy_names_the_protected_namespaces_of_the_caller(busy):
+    mine, everything = [(await ask(busy, "/api/v1/reclaim/policy", who)).json() for who in (MINE, ALL)]
+    assert mine.pop("protected_namespaces") == ["mine"]
+    assert everything.pop("protected_namespaces") == ["kube-system", "mine", "secret-space-2"]
+    assert mine == everything
 
 
 async def test_an_admin_of_one_namespace_changes_nothing_for_all(analyzer):

@@ -28,6 +28,9 @@ const NO_OPERATION = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "HTTP_404", "HTTP_405"]
 export const isOlder = (failure: unknown): boolean =>
   failure instanceof ApiError && NO_OPERATION.includes(failure.code);
 export const isMissing = (loaded: Loaded<unknown>): boolean => loaded.state === "failed" && isOlder(loaded.error);
+/** Whether this user may not see it. */
+export const isForbidden = (loaded: Loaded<unknown>): boolean =>
+  loaded.state === "failed" && loaded.error.status === 403;
 
 /** Increases when all shown data should be read again. */
 export const revision = signal(0);

@@ -1,6 +1,6 @@
 /** The cases of taking GPUs back, one case, and the policy in effect. */
 import { useMemo } from "preact/hooks";
-import { isMissing, type Loaded, useApi, withQuery } from "../api/client";
+import { isForbidden, isMissing, type Loaded, useApi, withQuery } from "../api/client";
 import type { AuditPage, CaseRow, NoticesBody, PolicyBody, ReclaimList } from "../api/shapes";
 import {
   brakeText,
@@ -32,7 +32,7 @@ import {
 } from "../parts/reclaim";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
-import { may } from "../state/session";
+import { may, restricted } from "../state/session";
 import { carried, go, pathOf } from "../state/url";
 import { type Key, t, word } from "../words";
 import { AuditTable } from "./audit";
@@ -366,10 +366,10 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
 
 const CHANNEL_TONES = { works: "good", fails: "bad", unused: "plain" } as const;
 
-/** Who is told, and whether the messages arrive. An older analyzer does not say, and then nothing is shown. */
+/** Who is told, and whether the messages arrive. An older analyzer does not say, nor does any to a user of some namespaces. */
 function Notices() {
-  const found = useApi<NoticesBody>("/api/v1/notices");
-  if (isMissing(found)) return null;
+  const found = useApi<NoticesBody>(restricted.value ? null : "/api/v1/notices");
+  if (restricted.value || isMissing(found) || isForbidden(found)) return null;
   return (
     <Panel title={t("channels.title")} note={number(found.data?.channels.length ?? null)}>
       <Shown of={found} rows={2}>

@@ -8,7 +8,7 @@ import { PageHead } from "../parts/pagehead";
 import { ClassBadge, Dialog, Empty, errorText, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { LogIn } from "../parts/usermenu";
 import { language } from "../state/preferences";
-import { may, session } from "../state/session";
+import { may, restricted, session } from "../state/session";
 import { base, pathOf } from "../state/url";
 import { t, word } from "../words";
 import { DEFAULTS_ZH, SETTINGS_ZH } from "../words/settings.zh";
@@ -16,15 +16,19 @@ import { DEFAULTS_ZH, SETTINGS_ZH } from "../words/settings.zh";
 const TRIED = new Set(["scoring", "thresholds", "verdict"]);
 
 export function SettingsPage() {
-  const found = useApi<SettingList>("/api/v1/settings");
+  const found = useApi<SettingList>(restricted.value ? null : "/api/v1/settings");
   return (
     <>
       <PageHead title={t("nav.settings")} about={t("settings.about")}>
-        {may("operate") && <AnalyzeNow />}
+        {may("operate") && !restricted.value && <AnalyzeNow />}
       </PageHead>
-      <Shown of={found} rows={14}>
-        {(data) => <All data={data} />}
-      </Shown>
+      {restricted.value ? (
+        <Empty title={t("settings.restricted")} why={t("settings.restricted_why")} />
+      ) : (
+        <Shown of={found} rows={14}>
+          {(data) => <All data={data} />}
+        </Shown>
+      )}
       <p class="muted small">
         <a href={`${base}licences.txt`}>{t("settings.licences")}</a>
       </p>

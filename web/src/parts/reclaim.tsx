@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, isMissing, isOlder, revision, send } from "../api/client";
 import type { CaseRow, PolicyBody, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
-import { may, session } from "../state/session";
+import { may, restricted, session } from "../state/session";
 import { type Key, t, word } from "../words";
 import {
   actionsOf,
@@ -302,7 +302,7 @@ export function stoppedText(who: string): string {
 
 function Switch({ stopped, fixed }: { stopped: boolean; fixed: boolean }) {
   const [asking, setAsking] = useState(false);
-  if (!may("operate") || fixed) return null;
+  if (!may("operate") || restricted.value || fixed) return null;
   const word = stopped ? "start" : "stop";
   return (
     <>

@@ -15,6 +15,8 @@ export type Role = keyof typeof RANK;
 const rank = computed(() => (session.value?.role ? RANK[session.value.role] : -1));
 /** Whether this user may do what needs a role. */
 export const may = (wanted: Role): boolean => rank.value >= RANK[wanted];
+/** Whether this user sees only some namespaces: what concerns all of them is refused. */
+export const restricted = computed(() => (session.value?.namespaces ?? null) !== null);
 /** Whether nothing is shown until somebody logs in. */
 export const closed = computed(() => session.value !== null && session.value.role === null);
 

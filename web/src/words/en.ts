@@ -788,6 +788,8 @@ export const en = {
   "settings.about":
     "The settings in effect and where they come from. Thresholds, weights and verdict limits can be tried before they are changed.",
   "settings.log_in": "Log in to try and change settings.",
+  "settings.restricted": "Settings are not shown to you",
+  "settings.restricted_why": "They concern all namespaces, and you see only some.",
   "settings.read_only": "The analyzer is read-only: no token or user is configured.",
   "settings.analyze": "Analyse now",
   "settings.analyze_about": "Starts an analysis of the whole fleet, or joins the one that is running.",

@@ -778,6 +778,8 @@ export const zh: typeof en = {
   "events.since": "自 {time} 起记录。",
   "settings.about": "当前生效的设置及其来源。阈值、权重和判定界限可以先预览再修改。",
   "settings.log_in": "登录后可预览和修改设置。",
+  "settings.restricted": "您无权查看设置",
+  "settings.restricted_why": "设置涉及所有命名空间，而您只能查看其中一部分。",
   "settings.read_only": "分析器为只读：未配置令牌或用户。",
   "settings.analyze": "立即分析",
   "settings.analyze_about": "对整个集群启动一次分析；若已有分析在运行则加入。",

@@ -239,6 +239,7 @@ class AnalyzerApi:
                 "GPUs and tenants with the verdict idle, or with a score below the threshold",
                 self._low,
                 seed.LowBody,
+                scoped=True,
                 or_else=seed.SomeOfLow,
                 media=_TABLE,
                 headers=_COUNTED | _TAGGED,
@@ -248,6 +249,7 @@ class AnalyzerApi:
                 "sums over all GPUs",
                 self._stats,
                 Stats,
+                scoped=True,
                 media=_TABLE,
                 headers=_TAGGED,
             ),
@@ -255,7 +257,7 @@ class AnalyzerApi:
 
     def _v1(self) -> tuple[Operation, ...]:
         return (
-            self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
+            self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary, scoped=True),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data, opinion=self._opinion).operations(),
             *NoticesApi(lambda: self._state.notices, data=self._data).operations(),
@@ -266,6 +268,7 @@ class AnalyzerApi:
                 "the chain of checks: what is broken or misleading, why, and what to do",
                 self._doctor.answer,
                 DoctorReport,
+                scoped=True,
                 statuses=(503,),
             ),
             self._data(
@@ -273,6 +276,7 @@ class AnalyzerApi:
                 "the course of GPUs and pods, a page at a time",
                 self._history,
                 list[HistoryPoint],
+                scoped=True,
                 headers=_CONTINUED,
                 statuses=(503,),
             ),
@@ -281,6 +285,7 @@ class AnalyzerApi:
                 "idle GPU-hours, by tenant or group, most first",
                 self._waste,
                 Waste,
+                scoped=True,
                 media=_TABLE,
                 headers=_COUNTED,
                 statuses=(503,),
@@ -289,6 +294,7 @@ class AnalyzerApi:
                 "/api/v1/events",
                 "server-sent events: `analysis` now, and whenever another analysis is shown",
                 self._events,
+                scoped=True,
                 media=(EVENTS,),
             ),
         )
@@ -299,6 +305,7 @@ class AnalyzerApi:
             "every GPU",
             self._results,
             list[ResultRow],
+            scoped=True,
             or_else=list[seed.SomeOfRow],
             media=_TABLE,
             headers=_COUNTED | _TAGGED,
@@ -311,11 +318,15 @@ class AnalyzerApi:
         handler: Any,
         answer: Any = Any,
         *,
+        scoped: bool,
         headers: Mapping[str, str] = {},
         **more: Any,
     ) -> Operation:
-        """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
-        more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
+        """An operation that shows data: its answer says when the data is stale.
+
+        `scoped`: the handler hides tenants of other namespaces; if not, a caller with namespaces gets 403.
+        """
+        more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": scoped, **more}
         return _row("GET", path, summary, handler, answer, **more)
 
     def _opinion(self, uid: str) -> OpinionRow | None:

@@ -84,7 +84,7 @@ class BacktestApi:
 
     def operations(self) -> tuple[Operation, ...]:
         return (
-            self._data(PATH, "how far the running back-test is", self._progress, BacktestProgress),
+            self._data(PATH, "how far the running back-test is", self._progress, BacktestProgress, scoped=True),
             Operation(
                 method="POST",
                 path=PATH,

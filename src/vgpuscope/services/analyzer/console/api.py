@@ -88,39 +88,41 @@ class ConsoleApi:
 
     def operations(self) -> tuple[Operation, ...]:
         one: dict[str, Any] = {"statuses": (404,)}
-        get = partial(self._data, scoped=True)
+        seen = partial(self._data, scoped=True)  # shows a caller only what its namespaces allow
         return (
-            get("/api/v1/parts", "the parts that answers are joined from, and their state", self._parts, PartList),
-            get("/api/v1/overview", "the fleet at a glance", self._overview, Overview),
-            get("/api/v1/gpus", "every GPU", self._gpus, GpuList, **_list(GpuList, GpuRow, GPU_PARTS)),
-            get("/api/v1/gpus/{gpu_id}", "one GPU, with evidence and ledger", self._gpu, GpuDetail, **one),
-            get("/api/v1/nodes", "every node", self._nodes, NodeList, **_list(NodeList, NodeRow)),
-            get("/api/v1/nodes/{name}", "one node, with its GPUs and pods", self._node, NodeDetail, **one),
-            get(
+            seen("/api/v1/parts", "the parts that answers are joined from, and their state", self._parts, PartList),
+            seen("/api/v1/overview", "the fleet at a glance", self._overview, Overview),
+            seen("/api/v1/gpus", "every GPU", self._gpus, GpuList, **_list(GpuList, GpuRow, GPU_PARTS)),
+            seen("/api/v1/gpus/{gpu_id}", "one GPU, with evidence and ledger", self._gpu, GpuDetail, **one),
+            seen("/api/v1/nodes", "every node", self._nodes, NodeList, **_list(NodeList, NodeRow)),
+            seen("/api/v1/nodes/{name}", "one node, with its GPUs and pods", self._node, NodeDetail, **one),
+            seen(
                 "/api/v1/workloads",
                 "every pod with GPUs, or groups of them",
                 self._workloads,
                 WorkloadList,
                 **_list(WorkloadList, WorkloadRow),
             ),
-            get("/api/v1/workloads/{namespace}/{pod}", "one pod, with evidence", self._workload, WorkloadDetail, **one),
-            get("/api/v1/scheduling", "pods that wait, and what still fits", self._scheduling, Scheduling),
-            get(
+            seen(
+                "/api/v1/workloads/{namespace}/{pod}", "one pod, with evidence", self._workload, WorkloadDetail, **one
+            ),
+            seen("/api/v1/scheduling", "pods that wait, and what still fits", self._scheduling, Scheduling),
+            seen(
                 "/api/v1/scheduling/{namespace}/{pod}",
                 "why one pod waits",
                 self._pending,
                 PendingDetail,
                 statuses=(404, 503),
             ),
-            get("/api/v1/decisions", "the newest decisions of the extender", self._decisions, DecisionList),
-            get(
+            seen("/api/v1/decisions", "the newest decisions of the extender", self._decisions, DecisionList),
+            seen(
                 "/api/v1/decisions/{namespace}/{pod}",
                 "the decisions of the extender about one pod, with its verdicts",
                 self._pod_decisions,
                 PodDecisions,
                 **one,
             ),
-            get(
+            seen(
                 "/api/v1/fit/{namespace}/{pod}",
                 "whether a pod that the extender knows would fit now, and what would make it fit",
                 self._fit_pod,
@@ -136,24 +138,26 @@ class ConsoleApi:
                 scoped=True,
                 statuses=(404, 503),
             ),
-            get(
+            seen(
                 "/api/v1/namespaces",
                 "every namespace",
                 self._namespaces,
                 NamespaceList,
                 **_list(NamespaceList, NamespaceRow),
             ),
-            get("/api/v1/namespaces/{name}", "one namespace", self._namespace, NamespaceDetail, **one),
-            get("/api/v1/history/classes", "GPUs by class over time, as columns", self._classes, ClassHistory),
-            get(
+            seen("/api/v1/namespaces/{name}", "one namespace", self._namespace, NamespaceDetail, **one),
+            seen("/api/v1/history/classes", "GPUs by class over time, as columns", self._classes, ClassHistory),
+            seen(
                 "/api/v1/history/series",
                 "use, memory, score, power, energy and allocation over time",
                 self._series,
                 SeriesHistory,
             ),
-            get("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
-            get("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
-            self._data("/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList),
+            seen("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
+            seen("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
+            self._data(
+                "/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList, scoped=False
+            ),
             Operation(
                 method="POST",
                 path="/api/v1/settings/preview",

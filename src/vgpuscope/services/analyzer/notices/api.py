@@ -31,7 +31,9 @@ class NoticesApi:
 
     def operations(self) -> tuple[Operation, ...]:
         return (
-            self._data("/api/v1/notices", "channels for notices, and how they work", self._show, NoticesBody),
+            self._data(
+                "/api/v1/notices", "channels for notices, and how they work", self._show, NoticesBody, scoped=False
+            ),
             Operation(
                 method="POST",
                 path="/api/v1/notices/{name}/test",

@@ -1,9 +1,11 @@
 """The operations of taking GPUs back: cases, policy, audit log, and what an operator can do."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
@@ -86,10 +88,11 @@ class ReclaimApi:
         return self._find()
 
     def operations(self) -> tuple[Operation, ...]:
+        seen = partial(self._data, scoped=True)
         return (
-            self._data("/api/v1/reclaim", "idle workloads, and how far each case is", self._cases, ReclaimList),
-            self._data("/api/v1/reclaim/policy", "the policy in effect", self._policy, PolicyBody),
-            self._data("/api/v1/audit", "every step, newest first", self._audit, AuditPage, statuses=(503,)),
+            seen("/api/v1/reclaim", "idle workloads, and how far each case is", self._cases, ReclaimList),
+            seen("/api/v1/reclaim/policy", "the policy in effect", self._policy, PolicyBody),
+            seen("/api/v1/audit", "every step, newest first", self._audit, AuditPage, statuses=(503,)),
             self._change("/api/v1/reclaim/{id}/approve", "agree to the action", self._approve),
             self._change("/api/v1/reclaim/{id}/snooze", "leave the workload alone for a while", self._snooze),
             self._change("/api/v1/reclaim/{id}/exempt", "never take this workload's GPUs", self._exempt),
@@ -131,8 +134,10 @@ class ReclaimApi:
             cases=tuple(case_row(case, self._opinion(case.uid)) for case in page),
         )
 
-    async def _policy(self, call: HttpCall[NoQuery, None]) -> PolicyBody:  # noqa: ARG002 - the same for every caller
-        return self._policy_now()
+    async def _policy(self, call: HttpCall[NoQuery, None]) -> PolicyBody:
+        """The policy, which applies to every caller's workloads; of the protected namespaces, those the caller sees."""
+        policy = self._policy_now()
+        return replace(policy, protected_namespaces=tuple(filter(call.caller.sees, policy.protected_namespaces)))
 
     async def _audit(self, call: HttpCall[AuditQuery, None]) -> AuditPage:
         asked = call.asked
