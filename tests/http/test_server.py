@@ -136,6 +136,16 @@ async def test_a_path_that_is_not_there_is_met_with_the_nearest_one(client):
     assert method["hint"] == "Allowed: GET, HEAD."
 
 
+@pytest.mark.parametrize("listing", ["/docs", "/openapi.json"])
+async def test_an_unknown_path_names_the_document_that_lists_all(client, listing):
+    async def own(request):
+        return JSONResponse({})
+
+    async with served(routes=[Route("/", own), Route(listing, own)]) as server:
+        far = (await client.get(f"{server.url}/abcdefgh")).json()["error"]
+    assert far["hint"] == f"{listing} lists all paths."
+
+
 async def test_a_page_that_cannot_be_had_is_an_error_of_the_same_shape(client):
     def metrics():
         raise DriverHung("stuck")

@@ -12,7 +12,7 @@ JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     400: ("REQUEST_MALFORMED", "the request is not valid HTTP/1.1", "Check the method, the path and the headers."),
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
-    404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
+    404: ("NOT_FOUND", "nothing is served under this path", "/docs or /openapi.json lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
     429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry-After says when to retry."),
     431: ("HEADERS_TOO_LARGE", "path and headers are larger than 64 KiB", "Send fewer or shorter headers and cookies."),
@@ -84,7 +84,8 @@ async def send_http_error(
     code, usual, hint = HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
     if at is not None and status == 404:
         usual = f"nothing is served under {at['path'][:80]!r}"
-        hint = sentences(nearest(at["path"], paths), hint)
+        listing = next((one for one in ("/docs", "/openapi.json") if one in paths), "/")
+        hint = sentences(nearest(at["path"], paths), f"{listing} lists all paths.")
     elif at is not None and status == 405:
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
         allowed = b", ".join(sorted(dict(headers).get(b"allow", b"").split(b", ")))  # the router has no order

@@ -114,6 +114,7 @@ async def test_what_is_no_request_is_400_with_a_code(tmp_path, path, body):
         answer = await client.post(path, content=body)
         assert answer.status_code == 400
         assert "BODY_INVALID" in answer.text
+        assert "/docs" not in answer.text  # its document has the API for people only
         assert (await client.get("/healthz")).status_code == 200
 
 

@@ -34,6 +34,8 @@ from vgpuscope.services.extender.deciding import ExtenderAnswer
 
 LARGE: Final = 64 * 2**20  # bytes: 1,000 whole nodes have 3 MB
 SMALL: Final = 4 * 2**20  # bytes: the API server accepts objects of 1.5 MiB, and a review can hold two
+_ARGS = "kube-scheduler calls this path, with ExtenderArgs of k8s.io/kube-scheduler/extender/v1."
+_REVIEW = "The API server calls this path, with an AdmissionReview of admission.k8s.io/v1."
 _AT_ONCE = 4  # large bodies in memory
 _JSON = "application/json"
 PATHS: Final = {"/filter": "filter", "/prioritize": "prioritize", "/score": "prioritize", "/bind": "bind"}
@@ -80,7 +82,7 @@ class ExtenderPaths:
         async def answer(body: bytes) -> ExtenderAnswer:
             return await self._of.prioritize(decode_args(body))
 
-        return await self._answered("prioritize", request, answer, _error_body)
+        return await self._answered("prioritize", request, answer, lambda e: _error_body(e, _ARGS))
 
     async def _bind(self, request: Request) -> Response:
         async def answer(body: bytes) -> ExtenderAnswer:
@@ -119,7 +121,7 @@ class ExtenderPaths:
             self._failed(e)
             self._tally.answered("webhook", "error", self._clock() - began)
             status = 400 if isinstance(e, BodyInvalid) else e.status
-            return Response(_error_body(e), status, media_type=_JSON)
+            return Response(_error_body(e, _REVIEW), status, media_type=_JSON)
         answer = self._judged(review)
         self._tally.answered("webhook", "refused" if answer.code else "ok", self._clock() - began)
         if answer.code:
@@ -151,5 +153,6 @@ def _said(error: ScopeError) -> str:
     return f"{error.code}: {error}"
 
 
-def _error_body(error: ScopeError) -> bytes:
-    return error_body(error.code, str(error), error.advice)
+def _error_body(error: ScopeError, format_of: str) -> bytes:
+    """`format_of`: where the format of the path's body is described; no document of ours has it."""
+    return error_body(error.code, str(error), format_of if isinstance(error, BodyInvalid) else error.advice)
