@@ -112,7 +112,7 @@ class BodyInvalid(ScopeError):
 class BodyTooLarge(ScopeError):
     code = "BODY_TOO_LARGE"
     meaning = "The body of the request is larger than this path accepts. Nothing was changed."
-    hint = "The message has the limit. kube-scheduler sends less if its extender is nodeCacheCapable."
+    hint = "The message has the limit. Only for the extender: kube-scheduler sends less with nodeCacheCapable: true."
     status = 413
 
 
