@@ -22,7 +22,7 @@ from vgpuscope.model.reclaim import Case, ReclaimTarget
 from vgpuscope.services.analyzer.reclaim.dependencies import ReclaimDependencies
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
-from vgpuscope.sinks.kube import ChangeReason
+from vgpuscope.sinks.kube.reclaimer import ChangeReason
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import ReclaimStore
 

@@ -23,7 +23,7 @@ from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed, CaseUnfit
 from vgpuscope.model.reclaim import Call, Workload
 from vgpuscope.services.analyzer.reclaim.calls import ClusterChange
-from vgpuscope.sinks.kube import ChangeReason
+from vgpuscope.sinks.kube.reclaimer import ChangeReason
 from vgpuscope.store.engine.engine import open_engine
 
 pytestmark = pytest.mark.real

@@ -12,7 +12,7 @@ from vgpuscope.formats.kube.objects import decode_cluster_pod_event
 from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnwritten
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, open_client
 
 pytestmark = pytest.mark.real

@@ -20,7 +20,7 @@ from vgpuscope.services.extender.binding import Binder, BindFailed
 from vgpuscope.services.extender.cache import Cache, SeenNode
 from vgpuscope.services.extender.node_lock import NodeLocks
 from vgpuscope.services.extender.pods import PodWriter
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 ARGS = BindingArgs(name="train", namespace="ml", uid="u1", node="n1")

@@ -17,7 +17,7 @@ from vgpuscope.services.extender.cache import Cache
 from vgpuscope.services.extender.counters import ExtenderCounters
 from vgpuscope.services.extender.deciding import Decider
 from vgpuscope.services.extender.pods import PodWriter
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 REGISTERED = [{"id": "GPU-n1-0", "count": 10, "devmem": 16000, "devcore": 100, "type": "NVIDIA A100", "health": True}]
 NODE = {"metadata": {"name": "n1", "annotations": {"hami.io/node-nvidia-register": json.dumps(REGISTERED)}}}

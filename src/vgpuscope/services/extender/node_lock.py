@@ -21,7 +21,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.verdict_words import said
 from vgpuscope.model.words import Words
 from vgpuscope.runtime.log import fields
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient
 
 log = logging.getLogger(__name__)

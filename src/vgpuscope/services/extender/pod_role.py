@@ -7,7 +7,7 @@ from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeAbsent, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import LEADER_LABEL
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 _AGAIN: Seconds = 2.0
 

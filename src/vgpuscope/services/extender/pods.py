@@ -24,7 +24,7 @@ from vgpuscope.model.errors import BodyInvalid, KubeUnreadable
 from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.pod import MigAllocation
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient
 
 EPOCH = "vgpuscope.io/scheduler-epoch"  # which leader last fenced the pod

@@ -55,8 +55,8 @@ from vgpuscope.services.extender.reporting import Reports
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.watch import report_watch, watch_keys
-from vgpuscope.sinks.kube_lease import KubeLease
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.lease import KubeLease
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, RenewedClient, check_kubeconfig
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.scheduler.metrics import extender_samples

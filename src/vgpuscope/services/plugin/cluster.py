@@ -12,7 +12,7 @@ from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, Sour
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
 from vgpuscope.model.quantity import PodUID, Seconds
 from vgpuscope.runtime.log import OnChange
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, open_client
 from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes, pod_uids
 

@@ -24,8 +24,8 @@ from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, ClusterChange
 from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, KubeState
-from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.reclaimer import ChangeReason, KubeReclaimer
+from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, open_client
 from vgpuscope.sources.reclaim.objects import ObjectReader
 

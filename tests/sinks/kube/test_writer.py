@@ -8,7 +8,7 @@ import pytest
 from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 POD = ObjectRef("Pod", "train", "ml", "uid-1")
 TEXT = EventText("BindingFailed", "no", "Warning")

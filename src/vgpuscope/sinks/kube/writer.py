@@ -20,7 +20,7 @@ from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.formats.times import micro_time
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.sinks.kube_api import KubeRequests
+from vgpuscope.sinks.kube.api import KubeRequests
 
 _TRIES = 3
 _FIRST_PAUSE = 0.2  # seconds; doubles with each try

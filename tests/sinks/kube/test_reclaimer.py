@@ -11,8 +11,8 @@ import pytest
 
 from vgpuscope.model.errors import CallFailed, CallRefused, KubeUnreadable
 from vgpuscope.model.reclaim import ReclaimTarget
-from vgpuscope.sinks.kube import ChangeReason, KubeReclaimer
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.reclaimer import ChangeReason, KubeReclaimer
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 WEB = ReclaimTarget(kind="Deployment", api_version="apps/v1", name="web", uid="u-1", version="7")
 POD = ReclaimTarget(kind="Pod", api_version="v1", name="alone", uid="p-1")

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from vgpuscope.formats.kube.lease import LeaseRecord, decode_lease, lease_spec
 from vgpuscope.formats.kube.paths import ObjectRef
-from vgpuscope.sinks.kube_api import KubeRequests
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.api import KubeRequests
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 _GROUP = "coordination.k8s.io/v1"
 

@@ -40,8 +40,8 @@ from vgpuscope.model.errors import (
 )
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import ReclaimTarget
-from vgpuscope.sinks.kube_api import KubeRequests
-from vgpuscope.sinks.kube_writer import KubeWriter
+from vgpuscope.sinks.kube.api import KubeRequests
+from vgpuscope.sinks.kube.writer import KubeWriter
 
 log = logging.getLogger(__name__)
 
