@@ -222,7 +222,7 @@ async def test_a_list_whose_pages_are_compacted_away_is_begun_anew(uncached, mon
     async def compacted_after_the_first(self, path, params):
         try:
             answers.append(await get(self, path, params))
-        except kube._Forgotten:
+        except kube.VersionForgotten:
             answers.append(None)
             raise
         if len(answers) == 1:

@@ -247,7 +247,7 @@ class Watch(Generic[T]):
                 changed()
             try:
                 await self._watch(api, changed)
-            except _Forgotten as e:
+            except VersionForgotten as e:
                 self._version = None
                 if self._exact and not self._proven:  # it rejects its newest version: listing again would loop
                     raise KubeUnreadable(str(e)) from e
@@ -271,11 +271,11 @@ class Watch(Generic[T]):
     async def _list(self, api: "KubeClient") -> None:
         try:
             pages = await self._pages(api)
-        except _Forgotten:  # the server forgot the version before the last page
+        except VersionForgotten:  # the server forgot the version before the last page
             self._exact = True
             try:
                 pages = await self._pages(api)
-            except _Forgotten as e:
+            except VersionForgotten as e:
                 raise KubeUnreadable(str(e)) from e
         found = {self._key(item): item for page in pages for item in page.items}
         self._objects = found if self._keep else {}
@@ -333,7 +333,7 @@ def _of_bearable_length(line: bytes) -> bytes:
     return line
 
 
-class _Forgotten(Exception):
+class VersionForgotten(Exception):
     """The server does not know the requested version."""
 
 
@@ -358,7 +358,7 @@ class KubeClient:
         answer = await self._ask(path, params, accept=accept)
         try:
             return None if answer.status_code == 404 else _body(answer)
-        except _Forgotten as e:  # no version of ours was asked for
+        except VersionForgotten as e:  # no version of ours was asked for
             raise KubeUnreadable(f"the API server answered {e}") from e
 
     async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
@@ -466,7 +466,7 @@ async def _in_batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 def _fail(status: int, message: str) -> NoReturn:
     text = f"{status} {message}".rstrip()
     if status in _FORGOTTEN:
-        raise _Forgotten(text)
+        raise VersionForgotten(text)
     raise (KubeForbidden if status in _FORBIDDEN else KubeUnreadable)(f"the API server answered {text}")
 
 

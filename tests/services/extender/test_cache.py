@@ -5,13 +5,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from vgpuscope.logic.scheduler.overfull import _slices, overfull
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.model.cluster_event import ClaimSet, NodeSet, QuotaSet, SliceSet
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 from vgpuscope.model.errors import KubeForbidden, SourceDown
 from vgpuscope.model.placement import ChosenGpu, ContainerAsk, Placement, PlacementRequest
 from vgpuscope.model.quantity import MIB
-from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod, _slices
+from vgpuscope.services.extender.cache import Cache, SeenNode, SeenPod
 
 REQUEST = PlacementRequest(
     uid="u1", namespace="ml", name="train", containers=1, asks=(ContainerAsk(index=0, name="main", count=1),)
@@ -140,16 +141,16 @@ async def test_what_another_leader_decided_replaces_our_assumptions(cache):
 
 async def test_a_gpu_beyond_its_capacity_is_noticed(cache):
     cache.see(SeenPod(pod(0, memory=6000), 10))
-    assert cache.overfull("u1", "n0") is None
+    assert overfull(cache.state, "u1", "n0") is None
     cache.see(SeenPod(pod(0, uid="u2", memory=6000), 11))
-    over = cache.overfull("u1", "n0")
+    over = overfull(cache.state, "u1", "n0")
     assert (over.code, over.message, over.message_zh) == (
         "SCHED_INSUFFICIENT_GPU_MEMORY",
         "the assignment does not fit any more: 12000MB of GPU-0 are allocated, it has 10000MB",
         "指派已放不下：GPU-0 已分配 12000MB，总共 10000MB",
     )
-    assert cache.overfull("u1", "n1").code == "SCHED_BIND_FAILED"  # it holds nothing there
-    assert cache.overfull("u1", "n9").code == "SCHED_NODE_UNREGISTERED"
+    assert overfull(cache.state, "u1", "n1").code == "SCHED_BIND_FAILED"  # it holds nothing there
+    assert overfull(cache.state, "u1", "n9").code == "SCHED_NODE_UNREGISTERED"
 
 
 async def test_a_simulation_sees_all_but_the_pod_itself_and_changes_nothing(cache):
@@ -208,7 +209,7 @@ async def test_seven_mig_instances_are_within_capacity_although_their_cores_are_
     for start in range(7):
         cache.see(SeenPod(instance(f"m{start}", start), 10 + start))
     assert cache.state.node_info("n2").gpus[0].used_cores == 105
-    assert cache.overfull("m0", "n2") is None
+    assert overfull(cache.state, "m0", "n2") is None
 
 
 async def test_an_endless_mig_instance_of_another_pod_costs_nothing(cache):
@@ -218,7 +219,7 @@ async def test_an_endless_mig_instance_of_another_pod_costs_nothing(cache):
     held = tuple(replace(one, size=10**15) for one in endless.instances)
     cache.see(SeenPod(instance("m0", 3), 10))
     cache.see(SeenPod(replace(endless, instances=held), 11))
-    assert cache.overfull("m0", "n2").code == "SCHED_MIG_INFEASIBLE"
+    assert overfull(cache.state, "m0", "n2").code == "SCHED_MIG_INFEASIBLE"
 
 
 async def test_two_mig_instances_in_one_place_are_noticed(cache):
@@ -226,7 +227,7 @@ async def test_two_mig_instances_in_one_place_are_noticed(cache):
     cache.state.apply(NodeSet(NodeState(name="n2", devices=(mig,))))
     cache.see(SeenPod(instance("m0", 3), 10))
     cache.see(SeenPod(instance("m1", 3), 11))
-    assert cache.overfull("m0", "n2").code == "SCHED_MIG_INFEASIBLE"
+    assert overfull(cache.state, "m0", "n2").code == "SCHED_MIG_INFEASIBLE"
 
 
 @pytest.mark.parametrize(
@@ -254,9 +255,9 @@ def claimed(cache, number=0):
 
 async def test_a_gpu_that_a_claim_got_after_the_decision_is_not_bound(cache):
     cache.see(SeenPod(pod(0), 10))
-    assert cache.overfull("u1", "n0") is None
+    assert overfull(cache.state, "u1", "n0") is None
     claimed(cache)
-    over = cache.overfull("u1", "n0")
+    over = overfull(cache.state, "u1", "n0")
     assert (over.code, over.message, over.message_zh) == (
         "SCHED_EXCLUSIVE_CONFLICT",
         "the assignment does not fit any more: a ResourceClaim holds GPU-0",
@@ -268,7 +269,7 @@ async def test_a_gpu_that_the_pod_has_by_a_claim_does_not_matter_to_its_binding(
     cache.see(SeenPod(pod(0, claims=("c",)), 10))
     claimed(cache, 1)
     cache.state.apply(ClaimSet(replace(cache.state._dra.claim("c"), pods=("u1",))))
-    assert cache.overfull("u1", "n0") is None
+    assert overfull(cache.state, "u1", "n0") is None
 
 
 FORBIDDEN = KubeForbidden("resourceclaims is forbidden")

@@ -10,22 +10,19 @@ decides, too, and reports that it does not know what claims hold.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
-from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, HELD_BY_CLAIM
-from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet
 from vgpuscope.model.errors import ScopeError
-from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
+from vgpuscope.model.placement import Placement, PlacementRequest
 from vgpuscope.model.quantity import PodUID, Seconds
-from vgpuscope.model.verdict_words import Sentence, said
 from vgpuscope.model.watch import WatchState
 from vgpuscope.services.watch import WatchedKind
 from vgpuscope.services.watched_kinds import DRA_KINDS, KindBuilder
@@ -245,26 +242,6 @@ class Cache:
                 if held.version is not None and uid not in self._seen and now - held.at > _SEEN_WITHIN:
                     self.gone(uid)
 
-    def overfull(self, uid: PodUID, node: str) -> NodeVerdict | None:
-        """Why the pod's GPUs on a node are allocated beyond their capacity; None: they are not."""
-        node_info = self.state.node_info(node)
-        if node_info is None:
-            return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-node-unknown", node)
-        held = {one.device for pod in self.state.holding(uid) if pod.place == node for one in pod.assignments}
-        if not held:
-            return _gone(node, "SCHED_BIND_FAILED", "bind-not-held")
-        known = {gpu.id: gpu for gpu in node_info.gpus}
-        for device in sorted(held):
-            gpu = known.get(device)
-            if gpu is None:
-                return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-gpu-unknown", device)
-            if gpu.claimed:
-                return _gone(node, HAMI_REASONS[HELD_BY_CLAIM], "bind-claimed", device)
-            for code, sentence, used, most in _bounds(gpu):
-                if used > most:
-                    return _gone(node, code, sentence, used, device, most)
-        return None
-
     @property
     def assumed(self) -> int:
         return len(self._written)
@@ -273,32 +250,6 @@ class Cache:
         """The watch knows at least as much as we: what it reports counts, even if others changed it meanwhile."""
         del self._written[uid]
         self.state.drop_pod(uid)
-
-
-def _gone(node: str, code: str, sentence: Sentence, *values: object) -> NodeVerdict:
-    """Why an assignment does not hold any more."""
-    words = said(sentence, *map(str, values))
-    return NodeVerdict(node=node, code=code, message=words.en, message_zh=words.zh)
-
-
-def _bounds(gpu: GpuInfo) -> Iterator[tuple[str, Sentence, int, int]]:
-    """What may not be exceeded: the code, the sentence, how much is allocated, and how much there is."""
-    yield "SCHED_INSUFFICIENT_GPU_MEMORY", "bind-over-memory", gpu.used_memory, gpu.memory
-    yield "SCHED_SLOTS_EXHAUSTED", "bind-over-slots", gpu.used, gpu.slots
-    if gpu.mode != MIG:
-        yield "SCHED_INSUFFICIENT_GPU_CORES", "bind-over-cores", gpu.used_cores, gpu.cores
-        return
-    # seven 1g instances of 15 % are 105 % of the cores: there the placements are the bound
-    yield "SCHED_MIG_INFEASIBLE", "bind-over-slices", *_slices(gpu.placed)
-
-
-def _slices(placed: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """How many memory slices the instances have, and how many different ones; other pods' annotations name them."""
-    different = end = 0
-    for first, size in sorted(placed):
-        different += max(0, first + size - max(first, end))
-        end = max(end, first + size)
-    return sum(size for _, size in placed), different
 
 
 def _number(version: str) -> int:

@@ -28,6 +28,7 @@ from vgpuscope.http.operations import Operation, links, routes
 from vgpuscope.http.peers import Peers
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.scheduler.admission import admit, completion
+from vgpuscope.logic.scheduler.overfull import overfull
 from vgpuscope.model.admission import AdmissionResult, QuotaRoom, SubmittedPod
 from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeAbsent, ScopeError
 from vgpuscope.model.extender import ExtenderFigures
@@ -149,7 +150,7 @@ class Extender(Service):
                 clock=clock,
             ),
             written=self._decider.written,
-            overfull=self._cache.overfull,
+            overfull=lambda uid, node: overfull(self._cache.state, uid, node),
             cleared=self._cache.forget,
             check=self._check,
             leads=lambda: self._leadership.leads,

@@ -13,7 +13,7 @@ from vgpuscope.model.errors import ConfigInvalid, KubeUnreadable, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
-from vgpuscope.sources.kube import KubeClient, _Forgotten, all_pages
+from vgpuscope.sources.kube import KubeClient, VersionForgotten, all_pages
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class ServiceTargets:
 
         try:
             pages = await all_pages(page)
-        except _Forgotten as e:
+        except VersionForgotten as e:
             raise KubeUnreadable(f"the API server answered {e}") from e
         return [endpoint for one in pages for endpoints in one.items for endpoint in endpoints]
 

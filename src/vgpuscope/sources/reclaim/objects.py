@@ -11,7 +11,7 @@ from vgpuscope.formats.kube.workloads import decode_autoscalers, decode_object, 
 from vgpuscope.model.allocation import Controller
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
-from vgpuscope.sources.kube import KubeClient, _Forgotten
+from vgpuscope.sources.kube import KubeClient, VersionForgotten
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _WITH_SELECTOR = {"Deployment", "StatefulSet", "ReplicaSet", "Job"}
@@ -53,5 +53,5 @@ class ObjectReader:
     async def _list(self, path: str, asked: Mapping[str, str]) -> bytes:
         try:
             return await self._api.get(path, asked)
-        except _Forgotten as e:  # no version was asked for
+        except VersionForgotten as e:  # no version was asked for
             raise KubeUnreadable(f"the API server answered {e}") from e
