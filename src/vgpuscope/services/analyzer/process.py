@@ -408,7 +408,7 @@ class Analyzer(Service):
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
     def _followed_by(self) -> tuple[Follower[Board], ...]:
-        """They run in this order: consoles hear first, and opinions are there before the cases. To add one, add a row."""
+        """They run in this order: consoles hear first, and opinions come before the cases. To add one, add a row."""
         return (
             Follower(name="feed", follow=self._publish, deadline=_HAND_WITHIN),
             Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
