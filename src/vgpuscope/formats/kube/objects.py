@@ -439,13 +439,16 @@ def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
     for index, container in enumerate([*first, *(spec.containers or ())]):
         init = index < len(first) and container.restart_policy != "Always"
         asked = _asked(container.resources, wrong)
-        yield _request(index, intern(container.name), init, tuple(asked.items()))
+        yield _request(index, intern(container.name), init, tuple(asked.items()))[0]
 
 
 @lru_cache(maxsize=4096)
-def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
-    """One shared value for equal requests, such as those of a Deployment's pods: a dictionary takes 200 bytes."""
-    return ContainerRequest(index, name, init, dict(asked))
+def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> tuple[ContainerRequest]:
+    """One shared value for equal requests, such as those of a Deployment's pods: a dictionary takes 200 bytes.
+
+    In a tuple, as a pod has it of which one container requests devices.
+    """
+    return (ContainerRequest(index, name, init, dict(asked)),)
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
@@ -461,14 +464,9 @@ def _asks(holders: list[ContainerRequest]) -> tuple[ContainerRequest, ...]:
     """The requests of the containers that request devices; in most pods it is one container."""
     asking = [holder for holder in holders if holder.amounts]
     if len(asking) == 1:
-        return _alone(asking[0].index, asking[0].name, asking[0].init, tuple(asking[0].amounts.items()))
+        one = asking[0]
+        return _request(one.index, one.name, one.init, tuple(one.amounts.items()))
     return tuple(asking)
-
-
-@lru_cache(maxsize=4096)
-def _alone(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> tuple[ContainerRequest, ...]:
-    """One shared tuple for equal requests, as each of them is shared."""
-    return (_request(index, name, init, asked),)
 
 
 def _assigned_node(meta: _Metadata, annotations: Mapping[str, str], wrong: list[str]) -> str:
