@@ -77,7 +77,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     status: int = 200
     statuses: tuple[int, ...] = ()  # error statuses, besides the common ones
     same_body: tuple[int, ...] = ()  # statuses that have the body of a good answer
-    checked: bool = True  # parameters and rate limits are checked; False: /metrics and the health checks
+    checked: bool = True  # by this module; False: /metrics and the health checks, which ignore parameters
     no_store: bool = False  # the answer is never cached, and has no ETag
     headers: Mapping[str, str] = {}  # of the answer: name → meaning
     stamp: Callable[[], Mapping[str, str]] = dict  # headers of every answer, computed for each request
