@@ -47,7 +47,7 @@ describe("what a pod asks for", () => {
     expect(askText({ ...ASK, count: 1, memory: null, cores: 0 })).toBe("1 GPU, all memory");
     expect(askText({ ...ASK, memory: null, percentage: 50, cores: 0 })).toBe("2 GPUs, 50 % memory");
     language.value = "zh";
-    expect(askText({ ...ASK, memory: null, cores: 0 })).toBe("2 个 GPU，全部显存");
+    expect(askText({ ...ASK, memory: null, cores: 0 })).toBe("2 张 GPU，全部显存");
   });
   it("names the containers only if there are several", () => {
     expect(asksText([])).toBeNull();
@@ -117,7 +117,7 @@ describe("what if", () => {
     expect(lackText({ memory: null, cores: null, gpus: 1 })).toBe("1 GPU");
     expect(lackText({ memory: null, cores: null, gpus: null })).toBe("–");
     language.value = "zh";
-    expect(lackText({ memory: 4096, cores: null, gpus: 2 })).toBe("4 GiB，2 个 GPU");
+    expect(lackText({ memory: 4096, cores: null, gpus: 2 })).toBe("4 GiB，2 张 GPU");
   });
   it("lists nodes without GPUs only if there are no others", () => {
     const cpu = { node: "cpu", code: "SCHED_NODE_UNREGISTERED", memory: null, cores: null, gpus: null };
