@@ -30,9 +30,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     response_within: Seconds = 30.0  # for a client to receive an answer
     head: int = 64 * 1024  # bytes
     request: int = 2 * 1024 * 1024  # bytes
-    discarded: int = (
-        64 * 1024 * 1024
-    )  # bytes of a rejected request, within `request_within`; then the client is cut off
+    discarded: int = 64 * 1024 * 1024  # bytes of a rejected request, within `request_within`; then the client is cut
     parsed_at_once: int = 16 * 1024  # bytes that are parsed between two checks of these lengths
 
 
