@@ -17,7 +17,7 @@ from vgpuscope.model import service
 from vgpuscope.views.node.top.state import SORTS
 
 PACKAGE = REPOSITORY / "src" / "vgpuscope"
-SHARED = {"__init__", "arguments", "command", "setting_flags"}
+SHARED = {"__init__", "arguments", "command", "inventory", "setting_flags"}
 HEAVY = ("uvicorn", "starlette", "pynvml", "lightkube", "grpclib", "psycopg", "sqlite3", "shtab")
 CLIENT = ("httpx2", "rich", "yaml", "msgspec")
 

@@ -128,7 +128,7 @@ def test_the_pages_are_complete_in_chinese_and_dark(opened: Opened, world: World
     watched.go("scheduling")
     expect(main).to_contain_text("调度决定")
     expect(main).to_contain_text("这样的 Pod 现在能否调度")
-    watched.page.get_by_label("每个 GPU 的显存（MiB）").fill("9000")
+    watched.page.get_by_label("每张 GPU 的显存（MiB）").fill("9000")
     watched.page.get_by_label("副本数", exact=True).fill("6")
     watched.page.get_by_label("副本数", exact=True).press("Enter")
     expect(main).to_contain_text("GPU 显存不足（申请 9000MB，")

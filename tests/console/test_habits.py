@@ -207,7 +207,7 @@ def test_the_time_range_is_chosen_and_a_wrong_one_stays_in_its_fields(opened: Op
     watched.page.get_by_label("From").fill("2026-01-02T10:00")
     watched.page.get_by_label("To", exact=True).fill("2026-01-02T09:00")
     watched.page.get_by_role("button", name="Apply").click()
-    expect(watched.page.get_by_text("The end must be after the begin.")).to_be_visible()
+    expect(watched.page.get_by_text("The end must be after the start.")).to_be_visible()
     expect(watched.page.get_by_label("From")).to_have_value("2026-01-02T10:00")
     watched.page.get_by_label("To", exact=True).fill("2026-01-02T11:30")
     with watched.page.expect_request(re.compile(r"history/classes\?range=90m&end=\d+")):

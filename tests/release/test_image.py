@@ -141,8 +141,8 @@ def test_what_the_image_declares(image):
     assert image.workdir == "/app"
     assert (image.entrypoint, image.cmd) == (("vgpuscope",), ("analyzer",))
     assert image.volumes == ("/var/lib/vgpuscope",)
-    listens = [getattr(Config(), name).listen for name in ("analyzer", "agent", "cluster")]
-    assert [f"0.0.0.0:{port}" for port in image.ports] == listens
+    listens = {getattr(Config(), name).listen for name in ("analyzer", "agent", "plugin", "cluster", "extender")}
+    assert {f"0.0.0.0:{port}" for port in image.ports} == listens
     assert image.labels["org.opencontainers.image.version"] == __version__
     assert image.labels["org.opencontainers.image.revision"] == REVISION
     assert image.labels["org.opencontainers.image.licenses"] == "Apache-2.0"

@@ -1,7 +1,7 @@
 """One frame for every process: a loop that dies is seen, and nothing lives on half dead."""
 
 import asyncio
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import signal
@@ -213,11 +213,16 @@ async def test_a_port_that_is_taken_is_known_before_anything_runs():
 
 
 def processes():
+    return [name for name in folders() if importlib.util.find_spec(f"vgpuscope.services.{name}.process")]
+
+
+def folders():
     return [name for _, name, folder in pkgutil.iter_modules(services.__path__) if folder]
 
 
-def test_there_are_services():
-    assert {"agent", "analyzer", "cluster"} <= set(processes())
+def test_there_are_five_processes_and_what_collects_facts_for_doctor():
+    assert set(processes()) == {"agent", "analyzer", "cluster", "extender", "plugin"}
+    assert set(folders()) - set(processes()) == {"doctor"}
 
 
 @pytest.mark.parametrize("name", processes())

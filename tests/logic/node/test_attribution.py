@@ -37,6 +37,17 @@ def test_a_whole_gpu_is_its_holders_down_to_the_last_byte_in_use():
     assert seen.gpus[0].holder == row.key
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_processes_together_use_no_more_than_there_is_where_only_they_are_measured(whole):
+    both = (process(1, GIB, 1.0), process(2, GIB, 1.0))
+    held = () if whole else (instance(M1, gi=1, processes=both),)
+    gpu = make_gpu(
+        used=2 * GIB, utilization=None, mig_enabled=not whole, processes=both if whole else None, instances=held
+    )
+    row = usage(sample(gpu, owners=[owner(1, "train"), owner(2, "train")], pods=[pod("train")]), "train")
+    assert (row.sm, row.instance_sm, row.sm_certainty) == (1.0, None if whole else 1.0, "shared-out")
+
+
 def test_without_a_process_list_the_sole_holder_has_what_is_in_use():
     gpu = make_gpu(used=10 * GIB, processes=None, utilization=0.9)
     row = usage(sample(gpu, pods=[pod("train")], grants=[grant("train", A)]), "train")

@@ -427,7 +427,7 @@ def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> Non
             row.sm = 0.0  # no process, so it does nothing: that is measured
             row.sm_method = "nvml-process"
     if pool.utilization is None:
-        pool.system_sm = system
+        pool.system_sm = _cut_sm(pool, pool.share, system)  # processes together cannot use more than there is
         return
     system = _cut_sm(pool, pool.utilization, system)
     if pool.migs:
@@ -538,6 +538,7 @@ def _judge_sm(row: ContainerShare, pool: GpuPool, *, runs: bool) -> None:
         return
     row.sm_certainty = "shared-out" if row.sm_cut else "derived" if beyond > _ROUNDING else "measured"
     if pool.utilization is None:
+        row.sm_error = pool.share if row.sm_cut else None
         return
     if row.sm_cut and "sm" in pool.contradicted:
         beyond, left = row.sm, pool.utilization
