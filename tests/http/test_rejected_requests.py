@@ -160,7 +160,7 @@ async def test_the_answer_names_the_service():
 
 
 async def test_a_request_without_end_is_cut():
-    """Whoever goes on sending gets the answer and is cut off, by the number of bytes here."""
+    """A client that goes on sending gets the answer and is cut off, by the number of bytes here."""
     async with served(discarded=4 * MIB) as server:
         _, writer = await opened(server)
         writer.write(post(b"/metrics", 1000 * MIB))

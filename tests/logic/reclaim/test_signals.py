@@ -1,4 +1,4 @@
-"""Values of an expression that shows use: the highest of each pod counts, and what is no number is unknown."""
+"""Values of an expression that shows use: the highest of each pod counts, and what is not a number is unknown."""
 
 import itertools
 import math

@@ -56,7 +56,7 @@ async def test_after_a_pause_that_outlasts_the_lease_a_replica_asks_before_it_an
     clock.now += 3600.0
     assert (one.leads, one.analyses) == (False, False)
     assert await one.should_analyse()
-    assert (turned, worked) == ([True, True], [True])  # it leads anew, and never stopped analysing
+    assert (turned, worked) == ([True, True], [True])  # it leads again, and never stopped analysing
     clock.now += 3600.0
     assert await remote.take("other", 15)
     assert not await one.should_analyse()

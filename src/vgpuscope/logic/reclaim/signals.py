@@ -22,7 +22,7 @@ class ActivityAnswer(NamedTuple):
 
 
 def highest_values(query: ActivityQuery, rows: Iterable[tuple[Mapping[str, str], float]]) -> dict[Key, float]:
-    """The highest value of each pod or queue; one that is no number is unknown, and only a sign of use outweighs it."""
+    """The highest value of each pod or queue; NaN is unknown, and only a sign of use takes precedence over it."""
     found: dict[Key, float] = {}
     names = ("namespace", "pod") if query.by == "pod" else ("queue",)
     for labels, value in rows:
@@ -63,5 +63,5 @@ def _valued(answer: ActivityAnswer, key: Key) -> Signal | None:
     if value is None:
         return None
     if math.isnan(value):
-        return Signal(name=answer.query.name, active=None, detail="the value is no number")
+        return Signal(name=answer.query.name, active=None, detail="the value is not a number")
     return Signal(name=answer.query.name, active=value > 0, value=value)

@@ -33,7 +33,7 @@ class ExtenderSighting:
     ) -> None:
         self._clock, self._wall = clock, wall
         self._renewed: dict[str, Seconds] = {}
-        self._leases: dict[str, SeenLease] = {}  # a fresh list repeats leases, and that is no renewal
+        self._leases: dict[str, SeenLease] = {}  # a fresh list repeats leases, which does not renew them
         self._told = OnChange(log)
         self.kind = WatchedKind(
             "leases",
