@@ -5,9 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from tests.paths import REPOSITORY
+from vgpuscope.views.doctor import terminal
 from vgpuscope.views.doctor.terminal import command_lines
+from vgpuscope.views.doctor.words import STAGE_NAMES
 
 WRITTEN = sorted(
     set(
@@ -49,3 +52,9 @@ def test_a_line_fits_unless_one_word_does_not(command: str):
 
 def test_a_short_command_stays_in_one_line():
     assert command_lines("kubectl get nodes", 74) == ["$ kubectl get nodes"]
+
+
+@pytest.mark.parametrize("stage", STAGE_NAMES)
+def test_the_name_of_a_stage_is_shown_whole_and_does_not_touch_the_next_column(stage):
+    for text in (STAGE_NAMES[stage].en, STAGE_NAMES[stage].zh):
+        assert cell_len(text) < terminal._STAGE_WIDTH

@@ -34,7 +34,7 @@ STAGE_NAMES: Final[dict[Stage, Words]] = {
     "labels": Words("labels", "标签"),
     "units": Words("units", "单位"),
     "freshness": Words("freshness", "时效"),
-    "rights": Words("API and permissions", "API 与权限"),
+    "rights": Words("API and RBAC", "API 与权限"),
     "scheduler": Words("scheduler", "调度"),
     "analyzer": Words("analyzer", "分析器"),
     "history": Words("history", "历史"),
