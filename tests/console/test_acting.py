@@ -20,14 +20,14 @@ TOKEN = "a token of sixteen characters or more"
 
 @contextmanager
 def guarded(
-    fleet: Demo, tmp_path: Path, *, reads: bool, listen: str | None = None, token: str = TOKEN
+    fleet: Demo, tmp_path: Path, *, reads: bool, listen: str | None = None, token: str = TOKEN, more: str = ""
 ) -> Iterator[str]:
-    """An analyzer of which changes need a token, and if `reads` also reading."""
+    """An analyzer of which changes need a token, and if `reads` also reading; `more` is of its own section."""
     listen = listen or f"127.0.0.1:{free_port()}"
     settings = tmp_path / "settings.yaml"
     settings.write_text(
         f"analyzer:\n  listen: {listen}\n  targets: {','.join(fleet.agents)}\n  cluster_url: {fleet.cluster}\n"
-        f"  api_token: {token}\n  protect_reads: {str(reads).lower()}\n  scrape_interval: 2\n  history: none\n"
+        f"  api_token: {token}\n  protect_reads: {str(reads).lower()}\n  scrape_interval: 2\n  history: none\n{more}"
         "prometheus:\n  step: 2\n  time_window_min: 1\n  query_condition: '{}'\nscheduler:\n  interval: 3600\n"
     )
     with running("vgpuscope", "analyzer", "--config", str(settings)):
@@ -103,6 +103,42 @@ def test_where_reading_needs_a_log_in_nothing_is_asked_for_before_it(opened: Ope
         watched.page.get_by_role("button", name="Log out").click()
         expect(watched.page.get_by_text("Log in to see this console")).to_be_visible()
         assert watched.page.locator("main table").count() == 0
+        watched.page.close()
+
+
+# why a caller of some namespaces sees no settings
+EXPLAINED = {
+    "en": "They concern all namespaces, and you see only some.",
+    "zh": "设置涉及所有命名空间，而您只能查看其中一部分。",
+}
+
+
+@pytest.mark.parametrize("language", EXPLAINED)
+def test_a_user_of_one_namespace_meets_no_error_on_any_page(opened: Opened, fleet: Demo, tmp_path: Path, language: str):
+    """Any answer above 399 and any line in the browser's log fails the test."""
+    with guarded(fleet, tmp_path, reads=True, more="  api_token_namespaces: [research]\n") as address:
+        watched = opened("gpus", at=f"{address}/ui/")
+        watched.page.locator("main").get_by_role("button", name="Log in").click()
+        watched.page.get_by_label("Token").fill(TOKEN)
+        watched.page.get_by_role("dialog").get_by_role("button", name="Log in").click()
+        expect(watched.page.get_by_role("heading", name="GPUs")).to_be_visible()
+        watched.page.evaluate(f"localStorage.setItem('vgpuscope.language', '{language}')")
+        for path in (
+            "",
+            "gpus",
+            "nodes",
+            "workloads",
+            "idle",
+            "idle?view=policy",
+            "scheduling",
+            "namespaces",
+            "events",
+        ):
+            watched.go(path)
+            assert "ml-team/" not in watched.main().inner_text()  # of another namespace
+        watched.go("settings")
+        expect(watched.page.get_by_text(EXPLAINED[language])).to_be_visible()
+        assert watched.failures == []
         watched.page.close()
 
 
