@@ -38,8 +38,8 @@ const gpu = (verdict: string, tenants: TenantRow[], more: Partial<GpuRow> = {}):
 
 describe("the class of a GPU", () => {
   it("an idle GPU is unallocated if no pod has it", () => {
-    expect(shownClass({ use_class: "idle", held: false })).toBe("unallocated");
-    expect(shownClass({ use_class: "idle", held: true })).toBe("idle");
+    expect(shownClass({ use_class: "idle", verdict: "idle", held: false })).toBe("unallocated");
+    expect(shownClass({ use_class: "idle", verdict: "idle", held: true })).toBe("idle");
     expect(shownClass({ use_class: "unknown", held: false })).toBe("unknown");
   });
 

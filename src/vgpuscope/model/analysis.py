@@ -232,11 +232,22 @@ class Allocated(NamedTuple):
     cores: int | None  # percent of one GPU; None: not specified
 
 
+class RegisteredGpu(Struct, frozen=True, kw_only=True, gc=False):
+    """A GPU as it is registered with the scheduler, and the containers that hold it."""
+
+    node: str
+    index: int
+    model: str
+    healthy: bool
+    holders: tuple[Tenant, ...] = ()
+
+
 class Allocations(NamedTuple):
     """What the scheduler has allocated of every GPU that is registered with it."""
 
     gpus: Mapping[DeviceUUID, Allocated]
     pods: Mapping[tuple[DeviceUUID, str, str], Allocated]  # by GPU, namespace and pod
+    registered: Mapping[DeviceUUID, RegisteredGpu] = {}
 
 
 class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
@@ -283,6 +294,7 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     xids: tuple[int, ...] = ()  # XIDs in the window, ascending
     absent_since: UnixTime | None = None  # since when its own target has answered without this GPU
     allocated: Allocated | None = None  # to all pods together; None: not known
+    unreported: bool = False  # only the scheduler knows the GPU: no exporter reports it
 
 
 class Analysis(Struct, frozen=True, kw_only=True):

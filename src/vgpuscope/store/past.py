@@ -228,7 +228,7 @@ def _slim(gpu: GpuUse) -> _Gpu:
         mig=gpu.mig,
         hostname=gpu.hostname,
         model=gpu.model,
-        reports=gpu.last_seen is None and gpu.absent_since is None,
+        reports=gpu.last_seen is None and gpu.absent_since is None and not gpu.unreported,
         memory=None if memory is None or memory.mean is None else round(memory.mean),
         tenants=tuple(map(_slim_tenant, gpu.tenants)),
     )

@@ -6,7 +6,6 @@ import pytest
 
 from tests.store import fleets
 from vgpuscope.logic.console.attention import attention
-from vgpuscope.logic.console.gpus import NEVER_SEEN
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.timeline import between, digest, waits
 from vgpuscope.model.analysis import Target
@@ -42,8 +41,8 @@ BUSY: dict[str, Any] = {"verdict": "in_use", "use_class": "busy"}
         (gpu(health="ok"), []),
         (gpu(xids=(79,)), ["xid"]),
         (gpu(xids=(31,)), []),  # only the application is affected
-        (gpu(last_seen=ago(60)), ["no-data"]),
-        (gpu(reasons=(NEVER_SEEN,)), ["no-data"]),
+        (gpu(last_seen=ago(60), reasons=("VERDICT_NOT_SEEN",)), ["no-data"]),
+        (gpu(reasons=("VERDICT_UNREPORTED",)), ["no-data"]),
         (gpu(use_class="stalled"), ["stalled"]),
         (gpu(tenant(**IDLE), **IDLE, idle_since=ago(7200)), ["idle-long"]),
         (gpu(tenant(**IDLE), **IDLE, idle_since=ago(60)), []),

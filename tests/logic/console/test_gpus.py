@@ -8,7 +8,7 @@ from tests.logic.console.clusters import GIB, device, holder, node
 from tests.store import fleets
 from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.facts import folded
-from vgpuscope.logic.console.gpus import NEVER_SEEN, gpu_rows, ledgers
+from vgpuscope.logic.console.gpus import gpu_rows, ledgers
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.gpus import GpuRow
@@ -41,20 +41,25 @@ def test_a_container_has_only_its_own_allocation_and_not_that_of_its_neighbours(
     assert [one.memory_allocated for one in row.tenants] == [2 * GIB, 3 * GIB]
 
 
-def test_a_gpu_that_only_the_scheduler_knows_is_listed_as_unknown_with_its_holders():
+def test_a_gpu_that_only_the_scheduler_knows_has_what_the_ledger_says_of_it():
     registered = node("node-9", device(UNSEEN, type="H100", physical=80 * GIB), holders=(holder(UNSEEN, "lost"),))
-    seen, unseen = rows(fleets.gpu(0, verdict="in_use"), nodes=[registered])
+    silent = fleets.gpu(
+        9, hostname="node-9", unreported=True, tenants=(fleets.tenant("lost", verdict="unknown", use_class="unknown"),)
+    )
+    seen, unseen = rows(fleets.gpu(0, verdict="in_use"), silent, nodes=[registered])
     assert (seen.gpu_id, seen.allocation) == (GPU, None)
-    assert (unseen.gpu_id, unseen.node, unseen.model) == (UNSEEN, "node-9", "H100")
-    assert (unseen.verdict, unseen.use_class, unseen.status) == ("unknown", "unknown", "unknown")
-    assert (unseen.use.mean, unseen.memory_used, unseen.score, unseen.reasons) == (None, None, None, (NEVER_SEEN,))
+    assert (unseen.gpu_id, unseen.node, unseen.memory_total, unseen.held) == (UNSEEN, "node-9", 80 * GIB, True)
     assert [(one.pod, one.memory_allocated, one.verdict) for one in unseen.tenants] == [("lost", GIB, "unknown")]
 
 
-def test_a_gpu_under_another_id_is_not_listed_twice_where_the_node_is_seen():
-    gpu = fleets.gpu(0)
-    found = rows(gpu, nodes=[node("node-0", device("pool/gpu-0")), node("node-5", device("pool/gpu-1"))])
-    assert [(row.gpu_id, row.node) for row in found] == [(GPU, "node-0"), ("pool/gpu-1", "node-5")]
+def test_before_the_first_analysis_the_registered_gpus_are_listed_as_unknown():
+    registered = node("node-9", device(UNSEEN, type="H100", physical=80 * GIB), holders=(holder(UNSEEN, "lost"),))
+    (unseen,) = gpu_rows(None, stale=False, cluster=ledgers([registered]), facts=None)
+    assert (unseen.gpu_id, unseen.node, unseen.model) == (UNSEEN, "node-9", "H100")
+    assert (unseen.verdict, unseen.use_class, unseen.status) == ("unknown", "unknown", "unknown")
+    assert (unseen.use.mean, unseen.memory_used, unseen.score) == (None, None, None)
+    assert unseen.reasons == ("VERDICT_UNREPORTED",)
+    assert [(one.pod, one.memory_allocated, one.verdict) for one in unseen.tenants] == [("lost", GIB, "unknown")]
 
 
 def test_the_agent_says_how_a_gpu_is_shared_and_dra_is_known_from_the_register():

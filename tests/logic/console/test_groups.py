@@ -1,5 +1,6 @@
 """Workloads, namespaces and nodes add up to the GPUs they are made from."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +12,11 @@ from vgpuscope.logic.console.gpus import gpu_rows, ledgers
 from vgpuscope.logic.console.namespaces import namespace_rows
 from vgpuscope.logic.console.nodes import agents_of, node_rows
 from vgpuscope.logic.console.overview import classes, figures, gpu_class, tenant_classes
+from vgpuscope.logic.console.scope import gpus_in
 from vgpuscope.logic.console.workloads import workload_rows
+from vgpuscope.model.allocation import OfferedResource, OfferMode
 from vgpuscope.model.analysis import Evidence, Score, Stat, Target
+from vgpuscope.model.cluster import OfferLedger
 from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.overview import WasteBy
@@ -53,7 +57,7 @@ def test_every_gpu_is_in_one_class_and_an_idle_one_without_a_pod_is_free(analysi
     assert sum(classes(rows).values()) == len(rows)
     assert sum(tenant_classes(rows).values()) == sum(len(row.tenants) for row in rows)
     for row in rows:
-        assert (gpu_class(row) == "unallocated") == (row.use_class == "idle" and not row.tenants)
+        assert (gpu_class(row) == "unallocated") == (row.verdict == "idle" and not row.tenants)
 
 
 def test_a_workload_is_idle_only_if_all_of_it_is():
@@ -110,7 +114,8 @@ def test_a_node_without_an_agent_is_listed_with_what_the_scheduler_knows():
             ready=False,
         )
     ]
-    analysis = fleets.analysis(fleets.NOON, fleets.gpu(0))
+    silent = fleets.gpu(7, hostname="dark", unreported=True, tenants=(fleets.tenant("p"),))
+    analysis = fleets.analysis(fleets.NOON, fleets.gpu(0), silent)
     rows = made(analysis, nodes)
     dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None, now=fleets.NOON))
     assert (dark.name, dark.ready, dark.agent.up, dark.gpus, dark.memory_allocated) == ("dark", False, None, 1, GIB)
@@ -170,13 +175,56 @@ def test_the_figures_of_the_fleet():
     waits = [PendingPod(namespace="ml", pod="p", pod_uid="p")]
     rows = made(fleets.analysis(fleets.NOON, *gpus), nodes)
     found = figures(rows, cluster=ledgers(nodes), whole=True, pending=waits, wasted=2.5)
-    assert (found.gpus, found.gpus_healthy, found.gpus_held, found.gpus_idle_held, found.gpus_unknown) == (
-        4,
-        3,
-        2,
-        1,
-        1,
-    )
+    assert (found.gpus, found.gpus_healthy, found.gpus_held, found.gpus_unlisted) == (4, 3, 2, 0)
+    assert (found.gpus_or_instances, found.idle_held, found.unknown, found.tenants_idle) == (4, 1, 1, 1)
     assert (found.use, found.use_held, found.gpus_measured) == (0.2, 0.25, 3)
     assert (found.memory_allocated, found.memory_ratio, found.cores_ratio) == (80 * GIB, 0.5, 0.1)
     assert (found.pending_pods, found.wasted_gpu_hours, found.power) == (1, 2.5, None)
+
+
+def test_a_gpu_that_mig_divides_counts_once_among_gpus_and_as_its_instances_among_instances():
+    idle = {"verdict": "idle", "use_class": "idle"}
+    parts = [fleets.gpu(0, mig=f"MIG-{n}", tenants=(fleets.tenant(f"p{n}", **idle),), **idle) for n in range(3)]
+    busy = fleets.gpu(0, mig="MIG-9", tenants=(fleets.tenant("q", namespace="other"),), verdict="in_use")
+    rows = made(fleets.analysis(fleets.NOON, *parts, busy, fleets.gpu(1)))
+    fleet, own = (
+        figures(found, cluster=None, whole=whole, pending=None, wasted=None)
+        for found, whole in ((rows, True), (gpus_in(rows, frozenset({"ml"})), False))
+    )
+    assert (fleet.gpus, fleet.gpus_divided, fleet.mig_instances, fleet.gpus_or_instances) == (2, 1, 4, 5)
+    assert (fleet.idle_held, own.idle_held) == (3, 3)  # the part is never above the whole
+    assert (own.gpus, own.gpus_or_instances) == (1, 3)
+    by_name = {row.name: row for row in namespace_rows(rows, quotas=None, pending=None, waste=None)}
+    assert (by_name["ml"].gpus, by_name["ml"].gpus_or_instances, by_name["other"].gpus) == (1, 3, 1)
+
+
+def offer(mode: OfferMode, capacity: int, *, replicas: int | None = 1) -> OfferLedger:
+    resource = OfferedResource(
+        resource="nvidia.com/x", mode=mode, capacity=capacity, allocatable=capacity, replicas=replicas
+    )
+    return OfferLedger(offer=resource)
+
+
+@pytest.mark.parametrize(
+    ("offers", "rows", "gpus", "unlisted"),
+    [
+        ((offer("whole", 8),), 0, 8, 8),  # no agent: only the kubelet's number is known
+        ((offer("whole", 8),), 8, 8, 0),  # the same GPUs, reported and offered
+        ((offer("time-slicing", 8, replicas=4),), 0, 2, 2),
+        ((offer("time-slicing", 8, replicas=None),), 1, 1, 0),
+        ((offer("mig", 7),), 1, 1, 0),  # seven instances are not seven GPUs
+        ((offer("mig", 7),), 0, None, 0),  # on how many GPUs they are is not known
+        ((offer("whole", 6), offer("mig", 14)), 8, 8, 0),
+    ],
+)
+def test_what_a_kubelet_offers_is_counted_in_gpus_and_never_twice(offers, rows, gpus, unlisted):
+    nodes = [node("node-0", offers=offers)]
+    found = made(fleets.analysis(fleets.NOON, *[fleets.gpu(n, hostname="node-0") for n in range(rows)]), nodes)
+    (row,) = node_rows(found, cluster=ledgers(nodes), agents={})
+    assert (row.gpus, row.gpus_unlisted, row.gpus_or_instances) == (gpus, unlisted, rows)
+
+
+def test_memory_of_an_idle_gpu_that_no_pod_has_does_not_make_it_held():
+    rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, verdict="idle", use_class="idle-held")))
+    assert classes(rows)["unallocated"] == 1
+    assert figures(rows, cluster=None, whole=True, pending=None, wasted=None).idle_held == 0

@@ -1,8 +1,8 @@
 """What the scheduler has allocated, on the GPUs of an analysis."""
 
 from tests.store.fleets import GIB, gpu, tenant
-from vgpuscope.logic.fleet.allocated import with_allocations
-from vgpuscope.model.analysis import Allocated, Allocations
+from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
+from vgpuscope.model.analysis import Allocated, Allocations, RegisteredGpu, Window
 
 HALF, QUARTER = Allocated(40 * GIB, 50), Allocated(20 * GIB, None)
 
@@ -52,3 +52,41 @@ def test_a_pod_with_a_second_gpu_that_does_not_report_is_seen_only_in_part():
 
 def test_a_scheduler_that_names_gpus_otherwise_says_nothing_about_what_was_seen():
     assert marked((gpu(0, tenants=(tenant("a"),)),), ("pool-1/gpu-0", "a"), ("pool-1/gpu-1", "a")) == []
+
+
+DAY = 86400.0
+
+
+def registered(*gpus, node="n9", **more) -> Allocations:
+    return Allocations({}, {}, {gpu_id: RegisteredGpu(node=node, index=0, model="A100", **more) for gpu_id in gpus})
+
+
+def listed(gpus, allocations, *, end=1000.0, before=()):
+    window = Window(begin=end - 600, end=end, interval=15)
+    return with_registered(gpus, allocations, window=window, before=before, forget_after=DAY)
+
+
+def test_a_gpu_that_only_the_scheduler_knows_is_listed_as_unknown_with_its_holders():
+    held = registered("GPU-9", healthy=False, holders=(tenant("a").tenant,))
+    seen, silent = listed((gpu(0),), held)
+    assert seen == gpu(0)
+    assert (silent.gpu_id, silent.hostname, silent.model, silent.health) == ("GPU-9", "n9", "A100", "unhealthy")
+    assert (silent.verdict, silent.status, silent.evidence.reasons) == ("unknown", "unknown", ("VERDICT_UNREPORTED",))
+    assert [(use.tenant.pod, use.verdict) for use in silent.tenants] == [("a", "unknown")]
+
+
+def test_a_gpu_that_an_exporter_reports_is_listed_once_whole_or_by_its_instances():
+    instances = (gpu(0, mig="MIG-1"), gpu(0, mig="MIG-2"))
+    assert listed(instances, registered(instances[0].gpu_id, healthy=True)) == instances
+
+
+def test_a_registered_gpu_whose_id_is_no_uuid_may_be_one_that_reports():
+    assert listed((gpu(0),), registered("pool-1/gpu-0", node=gpu(0).hostname, healthy=True)) == (gpu(0),)
+    assert len(listed((gpu(0),), registered("pool-1/gpu-0", healthy=True))) == 2
+
+
+def test_unreported_gpus_stay_for_a_while_if_the_scheduler_s_list_cannot_be_read():
+    before = listed((gpu(0),), registered("GPU-9", healthy=True))
+    assert listed((gpu(0),), None, before=before) == before
+    assert listed((gpu(0),), None, before=before, end=1000.0 + DAY) == (gpu(0),)
+    assert listed((gpu(0),), registered(), before=before) == (gpu(0),)

@@ -88,7 +88,7 @@ async def test_gpus_are_joined_from_all_parts(fleet):
     assert (rows[uuid(9)]["verdict"], rows[uuid(9)]["node"], rows[uuid(9)]["reasons"]) == (
         "unknown",
         "dark",
-        ["NO_DATA"],
+        ["VERDICT_UNREPORTED"],
     )
     assert (rows[uuid(0)]["index"], rows[uuid(0)]["memory_total"], rows[uuid(0)]["gpu_util"]["mean"]) == (
         0,
@@ -233,7 +233,7 @@ async def test_the_overview_says_what_needs_attention(fleet):
     found = await v1(fleet, "overview")
     assert states(found) == {"analysis": "ok", "cluster": "ok", "agents": "absent", "history": "absent"}
     now = found["now"]
-    assert (now["gpus"], now["gpus_held"], now["gpus_unknown"], now["pending_pods"]) == (5, 3, 2, 2)
+    assert (now["gpus"], now["gpus_held"], now["unknown"], now["pending_pods"]) == (5, 3, 2, 2)
     assert (now["memory_allocated"], now["memory_capacity"], now["wasted_gpu_hours"]) == (12 * GIB, 160 * GIB, None)
     assert (found["waste"], found["before"]) == (None, None)
     kinds = [one["kind"] for one in found["attention"]]

@@ -33,8 +33,12 @@ export function classOf(name: string | null | undefined): UseClass {
 }
 
 /** The class that is shown: an idle GPU that no pod has is not wasted by anyone. */
-export function shownClass(row: { readonly use_class: string; readonly held: boolean }): UseClass {
-  return row.use_class === "idle" && !row.held ? "unallocated" : classOf(row.use_class);
+export function shownClass(row: {
+  readonly use_class: string;
+  readonly verdict: string;
+  readonly held: boolean;
+}): UseClass {
+  return row.verdict === "idle" && !row.held ? "unallocated" : classOf(row.use_class);
 }
 
 /** The colour of a class in the theme that is shown now. */

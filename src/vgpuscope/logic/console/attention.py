@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from vgpuscope.knowledge.xid import advice
-from vgpuscope.logic.console.gpus import NEVER_SEEN
 from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.logic.console.scheduling import waited
+from vgpuscope.logic.fleet.allocated import UNREPORTED
 from vgpuscope.model.analysis import Target
 from vgpuscope.model.cluster import Finding
 from vgpuscope.model.console.gpus import GpuRow, TenantRow
@@ -63,8 +63,8 @@ def _gpu(row: GpuRow, *, now: UnixTime, down: set[str | None]) -> Iterator[Atten
     for xid in row.xids:
         if advice(xid).fatal:
             yield _of(row, kind="xid", code=f"XID_{xid}", number=float(xid), unit="xid")
-    if row.node not in down and (row.last_seen or NEVER_SEEN in row.reasons):
-        yield _lasting(row, None, now, kind="no-data", code=NEVER_SEEN, since=row.last_seen)
+    if row.node not in down and (row.last_seen or UNREPORTED in row.reasons):
+        yield _lasting(row, None, now, kind="no-data", code=row.reasons[0], since=row.last_seen)
     if row.use_class == "stalled":
         yield _of(row, kind="stalled", code=next(iter(row.reasons), None))
     if row.held and row.verdict == "idle" and _lasts(row.idle_since, now) >= IDLE_LONG:

@@ -1,21 +1,21 @@
 """The analysis, the cluster's ledgers and the agents' facts → a row for each GPU and MIG instance.
 
-The analysis says how GPUs are used, the ledgers say what is allocated, and the agents say how they are now. A GPU that
-only the ledgers know is listed too, as unknown.
+The analysis says which GPUs there are and how they are used, the ledgers say what is allocated, and the agents say how
+they are now.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.moments import iso_or_none, mean, share, short, whole
+from vgpuscope.logic.fleet.allocated import UNREPORTED
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Stat, TenantUse, Term
 from vgpuscope.model.cluster import DeviceLedger, Holder, NodeLedger
 from vgpuscope.model.console.facts import Facts, GpuFacts, TenantFacts, TenantKey
 from vgpuscope.model.console.gpus import Allocation, GpuRow, Mode, TenantRow, Use
 
-NEVER_SEEN = "NO_DATA"  # the reason of a GPU that only the scheduler knows
 _MODES: dict[str, Mode] = {"hami-core": "hami", "mig": "mig", "mps": "mps", "dra": "dra"}
 _KNOWN_MODES: dict[str, Mode] = {
     "exclusive": "exclusive",
@@ -27,7 +27,6 @@ _KNOWN_MODES: dict[str, Mode] = {
     "free": "free",
 }
 _WHOLE_GPU = 100  # percent of cores
-_UUID = "GPU-"  # how an NVIDIA GPU's UUID begins; a DRA driver may publish another id
 _NO_GPU, _NO_TENANT = GpuFacts(), TenantFacts()
 
 
@@ -56,21 +55,16 @@ def ledgers(nodes: Iterable[NodeLedger]) -> Ledgers:
 def gpu_rows(
     analysis: Analysis | None, *, stale: bool, cluster: Ledgers | None, facts: Facts | None
 ) -> tuple[GpuRow, ...]:
-    """A row for each GPU, in the order of node, index and instance."""
-    seen = analysis.gpus if analysis else ()
-    rows = [gpu_row(gpu, stale=stale, cluster=cluster, facts=facts) for gpu in seen]
-    known = frozenset(gpu.gpu_id for gpu in seen)
-    if cluster is not None:
-        rows += [_only_registered(node, one, cluster) for node, one in _unseen(cluster, seen, known)]
+    """A row for each GPU, in the order of node, index and instance.
+
+    The analysis says which GPUs there are; before the first one, the ledgers do.
+    """
+    if analysis is not None:
+        rows = [gpu_row(gpu, stale=stale, cluster=cluster, facts=facts) for gpu in analysis.gpus]
+    else:
+        known = cluster or Ledgers()
+        rows = [_only_registered(node, one, known) for node, one in known.devices.values()]
     return tuple(sorted(rows, key=_place))
-
-
-def _unseen(cluster: Ledgers, seen: Iterable[GpuUse], known: frozenset[str]) -> Iterator[tuple[str, DeviceLedger]]:
-    """GPUs that only the scheduler knows. Under an id that is no UUID it may be one that the analysis knows."""
-    nodes = {gpu.hostname for gpu in seen}
-    for device, (node, one) in cluster.devices.items():
-        if device not in known and (device.startswith(_UUID) or node not in nodes):
-            yield node, one
 
 
 def gpu_row(gpu: GpuUse, *, stale: bool, cluster: Ledgers | None, facts: Facts | None) -> GpuRow:
@@ -98,7 +92,7 @@ def gpu_row(gpu: GpuUse, *, stale: bool, cluster: Ledgers | None, facts: Facts |
         sm_active=_use(terms, "sm_active"),
         memory_used=whole(mean(terms, "mem_used")),
         memory_max=whole(terms["mem_used"].max) if "mem_used" in terms else None,
-        memory_total=whole(mean(terms, "mem_total")),
+        memory_total=device.device.physical if gpu.unreported and device else whole(mean(terms, "mem_total")),
         memory_unattributed=whole(now.ledger.get("unattributed")),
         power=short(mean(terms, "power"), 1),
         power_limit=short(mean(terms, "power_limit"), 1),
@@ -171,7 +165,7 @@ def _only_registered(node: str, one: DeviceLedger, cluster: Ledgers) -> GpuRow:
         shared=len({(holder.pod_uid, holder.container_index) for holder in holders}) > 1,
         held=bool(holders),
         memory_total=device.physical,
-        reasons=(NEVER_SEEN,),
+        reasons=(UNREPORTED,),
         tenants=tuple([_holder_as_tenant(holder) for holder in holders]),
     )
 

@@ -23,7 +23,6 @@ def namespace_rows(
         for tenant in row.tenants:
             groups.setdefault(tenant.namespace, []).append((row, tenant))
     waiting = Counter(pod.namespace for pod in pending or () if pod.outcome == "waiting")
-    names = groups.keys() | (quotas or {}).keys() | waiting.keys()
     return tuple(
         _row(
             name,
@@ -33,8 +32,15 @@ def namespace_rows(
             waste=(waste or {}).get(name),
             wasted=waste is not None,
         )
-        for name in sorted(names)
+        for name in sorted(namespace_names(groups, quotas=quotas, pending=pending))
     )
+
+
+def namespace_names(
+    tenants: Iterable[str], *, quotas: Mapping[str, object] | None, pending: Sequence[PendingPod] | None
+) -> set[str]:
+    """The namespaces that are listed, of these tenants, quotas and pods."""
+    return {*tenants, *(quotas or ()), *[pod.namespace for pod in pending or () if pod.outcome == "waiting"]}
 
 
 def _row(
@@ -52,7 +58,8 @@ def _row(
     score = average([tenant.score for tenant in tenants])
     return NamespaceRow(
         name=name,
-        gpus=len({(gpu.gpu_id, gpu.mig) for gpu, _ in held}),
+        gpus=len({gpu.gpu_id for gpu, _ in held}),
+        gpus_or_instances=len({(gpu.gpu_id, gpu.mig) for gpu, _ in held}),
         pods=len({tenant.pod for tenant in tenants}),
         tenants=len(tenants),
         by_class=dict(Counter(tenant.use_class for tenant in tenants)),

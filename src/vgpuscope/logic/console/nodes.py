@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vgpuscope.logic.console.gpus import Ledgers
-from vgpuscope.logic.console.moments import average, iso_or_none, short, total
-from vgpuscope.logic.console.overview import by_gpu, gpu_class
+from vgpuscope.logic.console.moments import iso_or_none, short, total
+from vgpuscope.logic.console.overview import by_gpu, gpu_class, mean_use, power
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
@@ -27,36 +27,62 @@ def node_rows(
     listed: bool = True,
 ) -> tuple[NodeRow, ...]:
     """A row for each node with GPUs, in order of name. `listed`: also nodes of which no GPU is among the rows."""
-    groups: dict[str, list[GpuRow]] = {}
-    for row in rows:
-        groups.setdefault(row.node or "", []).append(row)
-    if cluster is not None and listed:
-        for name in nodes_with_gpus(cluster):
-            groups.setdefault(name, [])
+    groups = by_node(rows, cluster if listed else None)
     ledgers = cluster.nodes if cluster else {}
     return tuple(
-        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name), facts=facts)
+        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name), facts=facts, whole=listed)
         for name in sorted(groups)
     )
 
 
+def by_node(rows: Iterable[GpuRow], cluster: Ledgers | None) -> dict[str, list[GpuRow]]:
+    """The rows of each node, and the nodes of the cluster of which no GPU is among the rows."""
+    groups: dict[str, list[GpuRow]] = {}
+    for row in rows:
+        groups.setdefault(row.node or "", []).append(row)
+    for name in nodes_with_gpus(cluster) if cluster else ():
+        groups.setdefault(name, [])
+    return groups
+
+
+def unlisted_gpus(rows: Iterable[GpuRow], ledger: NodeLedger | None) -> int | None:
+    """How many GPUs a node has besides these rows, by its registration or its kubelet.
+
+    A kubelet that offers MIG instances does not say on how many GPUs they are: None if no row says it.
+    """
+    listed = len({row.gpu_id for row in rows})
+    whole = [one.gpus or 0 for one in ledger.offers if one.offer.mode != "mig"] if ledger else []
+    if ledger and ledger.offers and not whole and not listed:
+        return None
+    return max(0, max(len(ledger.devices), sum(whole)) - listed) if ledger else 0
+
+
 def node_row(
-    name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, agent: AgentRow | None, facts: Facts | None = None
+    name: str,
+    rows: Sequence[GpuRow],
+    *,
+    ledger: NodeLedger | None,
+    agent: AgentRow | None,
+    facts: Facts | None = None,
+    whole: bool = True,
 ) -> NodeRow:
-    """One node."""
-    gpus = {row.gpu_id: row for row in rows}
+    """One node. `whole`: all its GPUs are meant, not only those of some namespaces."""
+    gpus = by_gpu(rows)
+    unlisted = unlisted_gpus(rows, ledger) if whole else 0
     capacity = ledger.capacity if ledger and ledger.devices else None
     devices = ledger.devices if ledger else ()
     tenants = [tenant for row in rows for tenant in row.tenants]
-    memory = [_memory(found, facts) for found in by_gpu(rows)]
-    offered = [one.gpus for one in ledger.offers] if ledger else []
+    memory = [_memory(found, facts) for found in gpus]
     return NodeRow(
         name=name,
         known=ledger.known if ledger else None,
         ready=ledger.ready if ledger else None,
         schedulable=ledger.schedulable if ledger else None,
         agent=agent or AgentRow(up=None),
-        gpus=max(len(gpus), len(devices), total(offered) or 0),
+        gpus=None if unlisted is None else len(gpus) + unlisted,
+        gpus_unlisted=unlisted or 0,
+        mig_instances=sum(bool(row.mig) for row in rows),
+        gpus_or_instances=len(rows),
         models=tuple(sorted({row.model for row in rows if row.model})),
         memory_total=total([one.total for one in memory]),
         memory_capacity=capacity.total.memory if capacity else None,
@@ -71,8 +97,8 @@ def node_row(
         largest_cores=capacity.largest_cores if capacity else None,
         whole_gpus=capacity.whole_cards if capacity else None,
         fragmentation=capacity.fragmentation if capacity else None,
-        use=average([row.use.mean for row in rows]),
-        power=_power(rows),
+        use=mean_use(gpus),
+        power=power(rows),
         by_class=dict(Counter(map(gpu_class, rows))),
         tenants=len(tenants),
         pods=len({(one.namespace, one.pod) for one in tenants}),
@@ -153,9 +179,3 @@ def with_codes(agent: AgentRow, sources: Iterable[SourceState]) -> AgentRow:
         for one in sources
     )
     return replace(agent, sources=rows)
-
-
-def _power(rows: Iterable[GpuRow]) -> float | None:
-    """Of each GPU once: some exporters repeat the power of the GPU for each MIG instance."""
-    watts = {row.gpu_id: row.power for row in rows if row.power is not None}
-    return round(sum(watts.values()), 1) if watts else None

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import average, share, total
-from vgpuscope.logic.console.workloads import verdict_of
 from vgpuscope.model.analysis import USE_CLASSES, UseClass
 from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.overview import GPU_CLASSES, Figures, GpuClass, WasteBy
@@ -30,32 +29,37 @@ def figures(
     whole: bool,
     pending: Sequence[PendingPod] | None,
     wasted: float | None,
+    unlisted: int = 0,
 ) -> Figures:
-    """The figures of these GPUs. `whole`: they are the whole fleet, so that all of the capacity is theirs."""
+    """The figures of these GPUs. `whole`: they are the whole fleet, so that all of the capacity is theirs.
+
+    `unlisted`: GPUs without a row, of which only the number is known.
+    """
     gpus = by_gpu(rows)
     held = [found for found in gpus if any(row.held for row in found)]
-    verdicts = [verdict_of(row.verdict for row in found) for found in gpus]
-    idle_held = [found for found in held if verdict_of(row.verdict for row in found if row.held) == "idle"]
     devices = [one for _, one in cluster.devices.values()] if cluster and whole else []
     allocated = sum(one.memory_allocated for one in devices) if devices else _allocated(rows)
     capacity = sum(one.device.memory for one in devices) if devices else None
-    measured = [use for found in gpus if (use := _use(found)) is not None]
-    watts = [found[0].power for found in gpus if found[0].power is not None]
     return Figures(
-        gpus=len(gpus),
+        gpus=len(gpus) + unlisted,
+        gpus_unlisted=unlisted,
+        gpus_divided=sum(any(row.mig for row in found) for found in gpus),
         gpus_healthy=sum(all(_healthy(row) for row in found) for found in gpus),
         gpus_held=len(held),
-        gpus_idle_held=len(idle_held),
-        gpus_unknown=verdicts.count("unknown"),
+        mig_instances=sum(bool(row.mig) for row in rows),
+        gpus_or_instances=len(rows),
+        idle_held=sum(row.held and row.verdict == "idle" for row in rows),
+        unknown=sum(row.verdict == "unknown" for row in rows),
+        tenants_idle=sum(tenant.verdict == "idle" for row in rows for tenant in row.tenants),
         memory_capacity=capacity,
         memory_allocated=allocated,
         memory_ratio=share(allocated, capacity),
         cores_ratio=share(sum(one.cores_allocated for one in devices), sum(one.device.cores for one in devices)),
-        use=average([*measured]),
-        use_held=average([_use(found) for found in held]),
-        gpus_measured=len(measured),
+        use=mean_use(gpus),
+        use_held=mean_use(held),
+        gpus_measured=sum(_use(found) is not None for found in gpus),
         wasted_gpu_hours=wasted,
-        power=round(sum(watts), 1) if watts else None,
+        power=power(rows),
         pending_pods=None if pending is None else sum(pod.outcome == "waiting" for pod in pending),
     )
 
@@ -69,12 +73,18 @@ def figures_before(points: Iterable[HistoryPoint], *, wasted: float | None) -> F
         return None
     used = [use for found in gpus.values() if (use := average([one.util for one in found])) is not None]
     held = [found for found in gpus.values() if any(2 * one.held_seconds > one.seconds for one in found)]
+    parts = [one for found in gpus.values() for one in found]
     return Figures(
         gpus=len(gpus),
+        gpus_unlisted=None,
+        gpus_divided=sum(any(one.mig for one in found) for found in gpus.values()),
         gpus_healthy=None,
         gpus_held=len(held),
-        gpus_idle_held=sum(all(_mostly(one, "idle") for one in found) for found in held),
-        gpus_unknown=sum(all(_mostly(one, "unknown") for one in found) for found in gpus.values()),
+        mig_instances=sum(bool(one.mig) for one in parts),
+        gpus_or_instances=len(parts),
+        idle_held=sum(2 * one.held_seconds > one.seconds and _mostly(one, "idle") for one in parts),
+        unknown=sum(_mostly(one, "unknown") for one in parts),
+        tenants_idle=None,
         memory_capacity=None,
         memory_allocated=None,
         memory_ratio=None,
@@ -90,7 +100,7 @@ def figures_before(points: Iterable[HistoryPoint], *, wasted: float | None) -> F
 
 def gpu_class(row: GpuRow) -> GpuClass:
     """The class of a GPU, in which an idle GPU that no pod has is unallocated: free, not wasted."""
-    return "unallocated" if row.use_class == "idle" and not row.held else row.use_class
+    return "unallocated" if row.verdict == "idle" and not row.held else row.use_class
 
 
 def classes(rows: Iterable[GpuRow]) -> dict[GpuClass, int]:
@@ -111,6 +121,17 @@ def by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
     for row in rows:
         found.setdefault(row.gpu_id, []).append(row)
     return list(found.values())
+
+
+def mean_use(gpus: Iterable[Sequence[GpuRow]]) -> float | None:
+    """The mean utilisation of the GPUs that are measured, each GPU once."""
+    return average([_use(found) for found in gpus])
+
+
+def power(rows: Iterable[GpuRow]) -> float | None:
+    """Of each GPU once: some exporters repeat the power of the GPU for each MIG instance."""
+    watts = {row.gpu_id: row.power for row in rows if row.power is not None}
+    return round(sum(watts.values()), 1) if watts else None
 
 
 def _use(rows: Sequence[GpuRow]) -> float | None:

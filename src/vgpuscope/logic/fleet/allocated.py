@@ -1,14 +1,56 @@
-"""GPUs with what the scheduler has allocated of them."""
+"""GPUs with what the scheduler has allocated of them, and the GPUs that only the scheduler knows."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from vgpuscope.model.analysis import Allocated, Allocations, GpuUse, TenantUse
+from vgpuscope.catalog.limits import FLEET_GPUS
+from vgpuscope.model.analysis import Allocated, Allocations, Evidence, GpuUse, TenantUse, Window
+from vgpuscope.model.quantity import Seconds
 
+UNREPORTED = "VERDICT_UNREPORTED"
 _NOTHING = Allocations({}, {})
+_UUID = "GPU-"  # how an NVIDIA GPU's UUID begins; a DRA driver may publish another id
 _Pod: TypeAlias = tuple[str, str]  # namespace and name
+
+
+def with_registered(
+    gpus: Sequence[GpuUse],
+    allocations: Allocations | None,
+    *,
+    window: Window,
+    before: Sequence[GpuUse] = (),
+    forget_after: Seconds,
+) -> tuple[GpuUse, ...]:
+    """The same GPUs, and those that are registered with the scheduler and that no exporter reports, as unknown.
+
+    So every list, count and chart has the same GPUs. A GPU under an id that is no UUID, on a node that reports GPUs,
+    may be one of them under another name and is left out. `before`: the GPUs of the last analysis, whose unreported
+    ones stay if the scheduler's list cannot be read now.
+    """
+    known = {gpu.gpu_id for gpu in gpus}
+    if allocations is None:
+        oldest = window.end - forget_after
+        stay = [gpu for gpu in before if gpu.unreported and gpu.gpu_id not in known]
+        return (*gpus, *[gpu for gpu in stay if (gpu.evidence.window_end or 0.0) > oldest])
+    hosts = {gpu.hostname for gpu in gpus}
+    evidence = Evidence(reasons=(UNREPORTED,), window_begin=window.begin, window_end=window.end)
+    unreported = [
+        GpuUse(
+            gpu_id=gpu_id,
+            gpu_index=str(one.index),
+            hostname=one.node,
+            model=one.model,
+            health="" if one.healthy else "unhealthy",
+            evidence=evidence,
+            tenants=tuple([TenantUse(tenant=tenant, evidence=evidence) for tenant in one.holders]),
+            unreported=True,
+        )
+        for gpu_id, one in allocations.registered.items()
+        if gpu_id not in known and (gpu_id.startswith(_UUID) or one.node not in hosts)
+    ]
+    return (*gpus, *unreported[: max(0, FLEET_GPUS.most - len(gpus))])
 
 
 def with_allocations(gpus: Sequence[GpuUse], allocations: Allocations | None) -> tuple[GpuUse, ...]:
@@ -27,7 +69,7 @@ def _partly_seen(gpus: Sequence[GpuUse], allocations: Allocations) -> frozenset[
 
     If none of them reports, the scheduler may name GPUs by other ids than the exporters, and nothing can be compared.
     """
-    reporting = {gpu.gpu_id for gpu in gpus if gpu.last_seen is None}
+    reporting = {gpu.gpu_id for gpu in gpus if gpu.last_seen is None and not gpu.unreported}
     seen, unseen = set[_Pod](), set[_Pod]()
     for gpu_id, namespace, pod in allocations.pods:
         (seen if gpu_id in reporting else unseen).add((namespace, pod))

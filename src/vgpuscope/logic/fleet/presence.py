@@ -36,7 +36,7 @@ def split(found: Iterable[GpuUse], *, before: Analysis | None, window: Window) -
     silent: list[GpuUse] = []
     for gpu in found:
         (silent if _silent(gpu) else reporting).append(gpu)
-    known = {_key(gpu): gpu for gpu in before.gpus} if before else {}
+    known = {_key(gpu): gpu for gpu in before.gpus if not gpu.unreported} if before else {}
     away = [_away(gpu, window, was=known.get(_key(gpu))) for gpu in silent]
     there = {_key(gpu) for gpu in reporting} | {_key(gpu) for gpu in silent}
     away += [_remembered(gpu, window, before) for key, gpu in known.items() if key not in there] if before else []

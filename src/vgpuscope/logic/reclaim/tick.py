@@ -149,7 +149,8 @@ def _settled(
             wanting.append(_Wanting(before, new.case, pod))
         elif new.case is not before or new.wish:
             yield CaseChange(before, new.case, new.wish)
-    budgets = Budgets(_spent(cases, world.now), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
+    reporting = {gpu.gpu_id for gpu in analysis.gpus if not gpu.unreported}  # a mere registration widens no budget
+    budgets = Budgets(_spent(cases, world.now), now=world.now, fleet=len(reporting))
     scales = policy.action == "scale"
     decided = _decided(cases, policy) if scales and wanting else {}
     for group in sorted(_groups(wanting, policy), key=lambda group: min(map(_cost, group))):

@@ -105,7 +105,7 @@ def vanished(gpu_ids: Iterable[DeviceUUID], gpus: Mapping[DeviceUUID, GpuUse]) -
 
 
 def _reports(gpu: GpuUse) -> bool:
-    return gpu.last_seen is None and gpu.absent_since is None
+    return gpu.last_seen is None and gpu.absent_since is None and not gpu.unreported
 
 
 def _part(gpu: GpuUse) -> str:

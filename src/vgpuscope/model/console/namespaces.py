@@ -23,7 +23,8 @@ class NamespaceRow(Struct, frozen=True, kw_only=True):
     """One namespace. A shared GPU is counted in the namespace of each of its tenants."""
 
     name: str
-    gpus: int  # GPUs and MIG instances that its pods have
+    gpus: int  # physical GPUs of which its pods have all or a part
+    gpus_or_instances: int  # a GPU that MIG divides counts as the instances that its pods have
     pods: int
     tenants: int
     by_class: dict[UseClass, int]  # tenants

@@ -43,7 +43,10 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     ready: bool | None
     schedulable: bool | None
     agent: AgentRow
-    gpus: int
+    gpus: int | None  # physical GPUs; null: only MIG instances are known
+    gpus_unlisted: int  # of these, those of which only the number is known: the kubelet offers them
+    mig_instances: int
+    gpus_or_instances: int  # a GPU that MIG divides counts as its instances
     models: tuple[str, ...]
     memory_total: Bytes | None  # of the GPUs themselves
     memory_capacity: Bytes | None  # as registered, so perhaps scaled
@@ -58,9 +61,9 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     largest_cores: int | None
     whole_gpus: int | None
     fragmentation: Ratio | None
-    use: Ratio | None  # mean over the GPUs that are measured
+    use: Ratio | None  # mean utilisation over the GPUs that are measured, each GPU once
     power: Watts | None
-    by_class: dict[GpuClass, int]  # GPUs and MIG instances
+    by_class: dict[GpuClass, int]  # GPUs or MIG instances
     tenants: int
     pods: int
     findings: int | None

@@ -8,7 +8,7 @@ from vgpuscope.model.analysis import UseClass
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.quantity import Bytes, Ratio, Watts
 
-GpuClass: TypeAlias = Literal["unallocated", UseClass]  # unallocated: idle, and no pod has the GPU
+GpuClass: TypeAlias = Literal["unallocated", UseClass]  # unallocated: the verdict is idle, and no pod has the GPU
 GPU_CLASSES: tuple[GpuClass, ...] = get_args(GpuClass)
 AttentionKind: TypeAlias = Literal[
     "unhealthy",  # health is not ok
@@ -30,10 +30,15 @@ class Figures(Struct, frozen=True, kw_only=True):
     """The fleet in figures. Null: not known, or not in the history."""
 
     gpus: int | None  # physical GPUs
+    gpus_unlisted: int | None  # of these, those of which only the number is known: their kubelet offers them
+    gpus_divided: int | None  # of these, those that MIG divides
     gpus_healthy: int | None
-    gpus_held: int | None
-    gpus_idle_held: int | None  # held, and the verdict is idle
-    gpus_unknown: int | None
+    gpus_held: int | None  # a pod has the GPU or a part of it
+    mig_instances: int | None
+    gpus_or_instances: int | None  # a GPU that MIG divides counts as its instances
+    idle_held: int | None  # of these, those that a pod has and whose verdict is idle
+    unknown: int | None  # of these, those whose verdict is unknown
+    tenants_idle: int | None  # tenants whose own verdict is idle
     memory_capacity: Bytes | None
     memory_allocated: Bytes | None
     memory_ratio: Ratio | None
@@ -85,7 +90,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     tenants: int
     now: Figures
     before: Figures | None  # one day before; null: the history does not reach so far
-    by_class: dict[GpuClass, int]  # GPUs and MIG instances
+    by_class: dict[GpuClass, int]  # GPUs or MIG instances; together they are `now.gpus_or_instances`
     tenants_by_class: dict[UseClass, int]
     attention: tuple[AttentionRow, ...]
     attention_total: int

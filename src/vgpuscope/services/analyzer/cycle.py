@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet.allocated import with_allocations
+from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.limits import within_limits
 from vgpuscope.logic.fleet.presence import GpuPresence, expected, kept, split
@@ -227,7 +227,16 @@ class AnalysisCycle:
         reading, omitted, beyond = await asyncio.to_thread(within_limits, reading)
         gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
-        gpus = await asyncio.to_thread(with_allocations, gpus, await self._allocations())
+        allocations, before = await self._allocations(), self._board.analysis
+        listed = await asyncio.to_thread(
+            with_registered,
+            gpus,
+            allocations,
+            window=reading.window,
+            before=before.gpus if before else (),
+            forget_after=config.analyzer.forget_after,
+        )
+        gpus = await asyncio.to_thread(with_allocations, listed, allocations)
         return Analysis(
             number=self.tally.analyses + 1,
             started=began,

@@ -5,7 +5,7 @@ import asyncio
 import httpx2
 from msgspec import Struct
 
-from vgpuscope.model.analysis import Allocated, Allocations
+from vgpuscope.model.analysis import Allocated, Allocations, RegisteredGpu, Tenant
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.cluster import CLUSTER, ClusterApi
@@ -15,6 +15,9 @@ _KEPT = 60.0  # seconds
 
 class _Registered(Struct, gc=False):
     id: str
+    index: int = 0
+    type: str = ""
+    healthy: bool = False
 
 
 class _Device(Struct, gc=False):
@@ -29,6 +32,8 @@ class _Holder(Struct, gc=False):
     device: str
     memory: int
     cores: int = 0  # 0: not specified
+    pod_uid: str = ""
+    container: str = ""
 
 
 class _Node(Struct):
@@ -81,16 +86,30 @@ def _allocations(nodes: list[_Node]) -> Allocations:
         one.device.id: Allocated(one.memory_allocated, one.cores_allocated) for node in nodes for one in node.devices
     }
     pods: dict[tuple[str, str, str], Allocated] = {}
+    holders: dict[str, dict[Tenant, None]] = {}
     for node in nodes:
         for one in node.holders:
             key, cores = (one.device, one.namespace, one.pod), one.cores or None
+            who = Tenant(namespace=one.namespace, pod=one.pod, container=one.container, pod_uid=one.pod_uid)
+            holders.setdefault(one.device, {})[who] = None
             known = pods.get(key)
             pods[key] = (
                 Allocated(known.memory + one.memory, _sum(known.cores, cores))
                 if known
                 else Allocated(one.memory, cores)
             )
-    return Allocations(gpus, pods)
+    registered = {
+        one.device.id: RegisteredGpu(
+            node=node.name,
+            index=one.device.index,
+            model=one.device.type,
+            healthy=one.device.healthy,
+            holders=tuple(holders.get(one.device.id, ())),
+        )
+        for node in nodes
+        for one in node.devices
+    }
+    return Allocations(gpus, pods, registered)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

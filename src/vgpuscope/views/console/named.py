@@ -46,7 +46,7 @@ STAGE: dict[Stage, str] = {
     "allocate": "While the node allocates the devices",
 }
 REASON: dict[str, Pair] = {
-    "NO_DATA": ("No exporter reports this GPU", "没有 exporter 上报该 GPU"),
+    "VERDICT_UNREPORTED": ("No exporter reports this GPU", "没有 exporter 上报该 GPU"),
     "VERDICT_IDLE_NO_WORK": ("No work in the window", "窗口内没有计算活动"),
     "VERDICT_IDLE_MEMORY_HELD": ("Memory is held without computing", "占用显存但没有计算"),
     "VERDICT_IDLE_CPU_BUSY": ("The CPUs are busy", "CPU 在忙"),

@@ -163,6 +163,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Unknown: this GPU has not reported for {age}; its last sample came from {source}.",
         "无法判断：该 GPU 已有 {age}没有上报，最后一个样本来自 {source}。",
     ),
+    "VERDICT_UNREPORTED": (
+        "Unknown: the scheduler lists this GPU, and no exporter reports it.",
+        "无法判断：该 GPU 已在调度器注册，但没有 exporter 上报它。",
+    ),
     "VERDICT_TARGET_DOWN": (
         "The scrape target does not answer, so it is not known whether the GPU is still there.",
         "抓取目标没有响应，因此不知道该 GPU 是否仍然存在。",

@@ -6,8 +6,8 @@ from typing import Any
 from vgpuscope.logic.console import details, overview, scheduling
 from vgpuscope.logic.console.attention import MOST, attention
 from vgpuscope.logic.console.gpus import gpu_row
-from vgpuscope.logic.console.namespaces import namespace_rows
-from vgpuscope.logic.console.nodes import agents_of, node_row, node_rows, nodes_with_gpus
+from vgpuscope.logic.console.namespaces import namespace_names, namespace_rows
+from vgpuscope.logic.console.nodes import agents_of, by_node, node_row, node_rows, nodes_with_gpus, unlisted_gpus
 from vgpuscope.logic.console.opinions import opinion_on
 from vgpuscope.logic.console.scope import Namespaces, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.workloads import workload_rows
@@ -15,7 +15,7 @@ from vgpuscope.model.analysis import Evidence, GpuUse, Target
 from vgpuscope.model.cluster import Finding
 from vgpuscope.model.console.facts import Facts
 from vgpuscope.model.console.gpus import GpuDetail, GpuRow, TenantDetail
-from vgpuscope.model.console.namespaces import NamespaceRow
+from vgpuscope.model.console.namespaces import NamespaceRow, QuotaRow
 from vgpuscope.model.console.nodes import NodeRow
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.console.overview import Overview, WasteBy
@@ -38,7 +38,10 @@ def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
     pending = None if view.pending is None else pods_in(view.pending, scope)
     waste = None if past is None else tuple(row for row in past.waste if scope is None or row.namespace in scope)
     idle = None if past is None else past.wasted_gpu_hours if scope is None else _hours(waste)
-    listed = nodes_with_gpus(view.ledgers) if view.ledgers and scope is None else ()
+    nodes = by_node(rows, view.ledgers if scope is None else None)
+    ledgers = view.ledgers.nodes if view.ledgers and scope is None else {}
+    unlisted = sum(unlisted_gpus(found, ledgers.get(name)) or 0 for name, found in nodes.items())
+    tenants = [tenant for row in rows for tenant in row.tenants]
     needs = attention(
         rows,
         now=view.now,
@@ -49,10 +52,14 @@ def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
     return Overview(
         at=view.at,
         stale=view.board.stale,
-        nodes=len({row.node for row in rows} | set(listed)),
-        namespaces=len({tenant.namespace for row in rows for tenant in row.tenants}),
-        tenants=sum(len(row.tenants) for row in rows),
-        now=overview.figures(rows, cluster=view.ledgers, whole=scope is None, pending=pending, wasted=idle),
+        nodes=len(nodes),
+        namespaces=len(
+            namespace_names({one.namespace for one in tenants}, quotas=_quotas(view, scope), pending=pending)
+        ),
+        tenants=len(tenants),
+        now=overview.figures(
+            rows, cluster=view.ledgers, whole=scope is None, pending=pending, wasted=idle, unlisted=unlisted
+        ),
         before=past.before if past and scope is None else None,
         by_class=overview.classes(rows),
         tenants_by_class=overview.tenant_classes(rows),
@@ -98,7 +105,7 @@ def node_row_of(view: ConsoleView, scope: Namespaces, name: str) -> NodeRow | No
     if not gpus and not listed:
         return None
     agent = agents_of(view.analysis, view.agents.value, now=view.now).get(name)
-    return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value)
+    return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value, whole=scope is None)
 
 
 def workload_rows_of(view: ConsoleView, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:
@@ -109,15 +116,18 @@ def workload_rows_of(view: ConsoleView, scope: Namespaces, asked: WorkloadsQuery
 
 def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRow, ...]:
     """Every namespace."""
-    page = view.cluster.value.page if view.cluster.value else None
-    found = scheduling.quotas(page) if page is not None else None
-    quotas = {name: rows for name, rows in (found or {}).items() if scope is None or name in scope}
     return namespace_rows(
         gpus_in(view.rows, scope),
-        quotas=quotas,
+        quotas=_quotas(view, scope),
         pending=None if view.pending is None else pods_in(view.pending, scope),
         waste={row.namespace: row for row in view.past.value.waste} if view.past.value else None,
     )
+
+
+def _quotas(view: ConsoleView, scope: Namespaces) -> dict[str, tuple[QuotaRow, ...]]:
+    page = view.cluster.value.page if view.cluster.value else None
+    found = scheduling.quotas(page) if page is not None else None
+    return {name: rows for name, rows in (found or {}).items() if scope is None or name in scope}
 
 
 def pending_rows_of(view: ConsoleView, pods: Iterable[PendingPod]) -> tuple[PendingRow, ...]:
