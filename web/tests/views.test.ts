@@ -40,7 +40,7 @@ describe("the class of a GPU", () => {
   it("an idle GPU is unallocated if no pod has it", () => {
     expect(shownClass({ use_class: "idle", verdict: "idle", held: false })).toBe("unallocated");
     expect(shownClass({ use_class: "idle", verdict: "idle", held: true })).toBe("idle");
-    expect(shownClass({ use_class: "unknown", held: false })).toBe("unknown");
+    expect(shownClass({ use_class: "unknown", verdict: "unknown", held: false })).toBe("unknown");
   });
 
   it("a class that is not known here is unknown, not idle", () => {

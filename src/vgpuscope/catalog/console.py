@@ -14,6 +14,7 @@ OF_ALL = frozenset(
     for metric in (
         m.GPU_TEMPERATURE,
         m.GPU_MEMORY_LEDGER,
+        m.MIG_INFO,
         m.CONTAINER_INFO,
         m.CONTAINER_MEMORY_USED,
         m.CONTAINER_MEMORY_TOTAL,
@@ -53,7 +54,6 @@ OF_ONE = frozenset(
         m.GPU_REMAP_PENDING,
         m.GPU_REMAP_FAILED,
         m.GPU_XIDS,
-        m.MIG_INFO,
         m.MIG_MEMORY_TOTAL,
         m.MIG_MEMORY_USED,
         m.MIG_MEMORY_LEDGER,

@@ -148,19 +148,52 @@ def test_an_agent_is_down_where_its_target_is():
     )
 
 
-def test_memory_that_two_instances_share_is_counted_once_on_their_node():
+def test_memory_that_two_compute_instances_share_is_counted_once_on_their_node():
     pool = {"mem_used": Stat(mean=3.0 * GIB), "mem_total": Stat(mean=20.0 * GIB)}
-    both = [fleets.gpu(0, mig=mig, terms=pool) for mig in ("MIG-a", "MIG-b")]
+    three = [fleets.gpu(0, mig=mig, terms=pool) for mig in ("MIG-a", "MIG-b", "MIG-c")]
     ledger = {"containers": 2.0 * GIB, "system": 1.0 * GIB, "unattributed": 0.0, "free": 77.0 * GIB}
+    instances = {"MIG-a": "1", "MIG-b": "1", "MIG-c": "2"}
     facts = folded(
         [
-            LabelledValues({"gpu_uuid": GPU, "owner": who}, {m.GPU_MEMORY_LEDGER.name: size})
-            for who, size in ledger.items()
+            *[
+                LabelledValues({"gpu_uuid": GPU, "owner": who}, {m.GPU_MEMORY_LEDGER.name: size})
+                for who, size in ledger.items()
+            ],
+            *[
+                LabelledValues({"gpu_uuid": GPU, "mig_uuid": mig, "gpu_instance": at}, {m.MIG_INFO.name: 1.0})
+                for mig, at in instances.items()
+            ],
         ]
     )
-    analysis = fleets.analysis(fleets.NOON, *both)
+    analysis = fleets.analysis(fleets.NOON, *three)
     (row,) = node_rows(made(analysis), cluster=None, agents={}, facts=facts)
-    assert (row.memory_used, row.memory_total, row.gpus) == (3 * GIB, 80 * GIB, 1)
+    assert (row.memory_used, row.memory_total, row.gpus) == (
+        6 * GIB,
+        80 * GIB,
+        1,
+    )  # means of the window, as in the rows
+
+
+def test_what_a_caller_sees_of_a_node_is_what_its_namespaces_have_there():
+    own, other = (
+        fleets.tenant(name, namespace=name, own=True, terms={"mem_used": Stat(mean=size)})
+        for name, size in (("ml", 2.0 * GIB), ("other", 5.0 * GIB))
+    )
+    shared = fleets.gpu(0, terms={"mem_used": Stat(mean=8.0 * GIB)}, tenants=(own, other))
+    nodes = [
+        node(
+            "node-0",
+            device(GPU, allocated=7 * GIB, cores=50),
+            device(fleets.gpu(1).gpu_id, allocated=GIB),
+            holders=tuple(
+                holder(GPU, name, namespace=name, memory=size * GIB) for name, size in (("ml", 3), ("other", 4))
+            ),
+        )
+    ]
+    rows = gpus_in(made(fleets.analysis(fleets.NOON, shared, fleets.gpu(1)), nodes), frozenset({"ml"}))
+    (row,) = node_rows(rows, cluster=ledgers(nodes), agents={}, listed=False)
+    assert (row.gpus, row.gpus_or_instances, row.tenants) == (1, 1, 1)
+    assert (row.memory_allocated, row.memory_used, row.slots_allocated) == (3 * GIB, 2 * GIB, 1)
 
 
 def test_the_figures_of_the_fleet():

@@ -1576,16 +1576,21 @@ export interface components {
         Figures: {
             cores_ratio: number | null;
             gpus: number | null;
+            gpus_divided: number | null;
             gpus_healthy: number | null;
             gpus_held: number | null;
-            gpus_idle_held: number | null;
             gpus_measured: number | null;
-            gpus_unknown: number | null;
+            gpus_or_instances: number | null;
+            gpus_unlisted: number | null;
+            idle_held: number | null;
             memory_allocated: number | null;
             memory_capacity: number | null;
             memory_ratio: number | null;
+            mig_instances: number | null;
             pending_pods: number | null;
             power: number | null;
+            tenants_idle: number | null;
+            unknown: number | null;
             use: number | null;
             use_held: number | null;
             wasted_gpu_hours: number | null;
@@ -2198,6 +2203,7 @@ export interface components {
             };
             cores_allocated: number | null;
             gpus: number;
+            gpus_or_instances: number;
             held_gpu_hours: number | null;
             idle_gpu_hours: number | null;
             memory_allocated: number | null;
@@ -2325,7 +2331,9 @@ export interface components {
             cores_capacity: number | null;
             findings: number | null;
             fragmentation: number | null;
-            gpus: number;
+            gpus: number | null;
+            gpus_or_instances: number;
+            gpus_unlisted: number;
             known: boolean | null;
             largest_cores: number | null;
             largest_memory: number | null;
@@ -2333,6 +2341,7 @@ export interface components {
             memory_capacity: number | null;
             memory_total: number | null;
             memory_used: number | null;
+            mig_instances: number;
             models: string[];
             name: string;
             pods: number;
@@ -3202,6 +3211,7 @@ export interface components {
             };
             cores_allocated?: number | null;
             gpus?: number;
+            gpus_or_instances?: number;
             held_gpu_hours?: number | null;
             idle_gpu_hours?: number | null;
             memory_allocated?: number | null;
@@ -3234,7 +3244,9 @@ export interface components {
             cores_capacity?: number | null;
             findings?: number | null;
             fragmentation?: number | null;
-            gpus?: number;
+            gpus?: number | null;
+            gpus_or_instances?: number;
+            gpus_unlisted?: number;
             known?: boolean | null;
             largest_cores?: number | null;
             largest_memory?: number | null;
@@ -3242,6 +3254,7 @@ export interface components {
             memory_capacity?: number | null;
             memory_total?: number | null;
             memory_used?: number | null;
+            mig_instances?: number;
             models?: string[];
             name?: string;
             pods?: number;
@@ -5322,7 +5335,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("name" | "gpus" | "pods" | "tenants" | "by_class" | "by_verdict" | "memory_allocated" | "memory_limit" | "memory_used" | "cores_allocated" | "use" | "power" | "score" | "quotas" | "idle_gpu_hours" | "held_gpu_hours" | "pending_pods")[];
+                fields?: ("name" | "gpus" | "gpus_or_instances" | "pods" | "tenants" | "by_class" | "by_verdict" | "memory_allocated" | "memory_limit" | "memory_used" | "cores_allocated" | "use" | "power" | "score" | "quotas" | "idle_gpu_hours" | "held_gpu_hours" | "pending_pods")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Most rows to send. */
@@ -5334,7 +5347,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "name" | "gpus" | "pods" | "tenants" | "by_class" | "by_verdict" | "memory_allocated" | "memory_limit" | "memory_used" | "cores_allocated" | "use" | "power" | "score" | "quotas" | "idle_gpu_hours" | "held_gpu_hours" | "pending_pods" | "-name" | "-gpus" | "-pods" | "-tenants" | "-by_class" | "-by_verdict" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-cores_allocated" | "-use" | "-power" | "-score" | "-quotas" | "-idle_gpu_hours" | "-held_gpu_hours" | "-pending_pods";
+                sort?: "name" | "gpus" | "gpus_or_instances" | "pods" | "tenants" | "by_class" | "by_verdict" | "memory_allocated" | "memory_limit" | "memory_used" | "cores_allocated" | "use" | "power" | "score" | "quotas" | "idle_gpu_hours" | "held_gpu_hours" | "pending_pods" | "-name" | "-gpus" | "-gpus_or_instances" | "-pods" | "-tenants" | "-by_class" | "-by_verdict" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-cores_allocated" | "-use" | "-power" | "-score" | "-quotas" | "-idle_gpu_hours" | "-held_gpu_hours" | "-pending_pods";
             };
             header?: never;
             path?: never;
@@ -5502,7 +5515,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
+                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Most rows to send. */
@@ -5514,7 +5527,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
+                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-gpus_unlisted" | "-mig_instances" | "-gpus_or_instances" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
             };
             header?: never;
             path?: never;

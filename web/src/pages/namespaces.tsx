@@ -54,7 +54,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     show: (row) => <Link to={pathOf("namespaces", row.name)}>{row.name}</Link>,
     width: 150,
   },
-  { key: "gpus", title: "col.gpus", value: (row) => row.gpus, numeric: true },
+  { key: "gpus", title: "col.gpus", about: "about.gpus_namespace", value: (row) => row.gpus, numeric: true },
   { key: "pods", title: "col.pods", value: (row) => row.pods, numeric: true },
   {
     key: "by_class",

@@ -113,7 +113,20 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     show: (row) => <AgentState row={row} />,
     filter: (one) => word(`agent.${one}`, one),
   },
-  { key: "gpus", title: "col.gpus", about: "about.gpus_count", value: (row) => row.gpus, numeric: true },
+  {
+    key: "gpus",
+    title: "col.gpus",
+    about: "about.gpus_count",
+    value: (row) => row.gpus,
+    show: (row) => (
+      <>
+        {number(row.gpus)}
+        {row.mig_instances > 0 && <small> {t("nodes.instances", { n: number(row.mig_instances) })}</small>}
+        {row.gpus_unlisted > 0 && <small> {t("nodes.unlisted", { n: number(row.gpus_unlisted) })}</small>}
+      </>
+    ),
+    numeric: true,
+  },
   {
     key: "by_class",
     title: "col.classes",

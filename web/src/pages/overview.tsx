@@ -70,7 +70,7 @@ function AllFigures({ data }: { data: Overview }) {
       <Figure
         title={t("figure.gpus")}
         value={<OfAll part={number(now.gpus_healthy)} all={number(now.gpus)} />}
-        note={t("figure.gpus_note", { nodes: number(data.nodes), namespaces: number(data.namespaces) })}
+        note={populations(data)}
         about={say(t("about.gpus"), PROMQL.gpus_healthy, "part.agents")}
         tone={(now.gpus_healthy ?? 0) < (now.gpus ?? 0) ? "warn" : "plain"}
       />
@@ -89,19 +89,28 @@ function AllFigures({ data }: { data: Overview }) {
       />
       <Figure
         title={t("figure.idle")}
-        value={<Link to="idle">{number(now.gpus_idle_held)}</Link>}
-        note={<Compared now={now.gpus_idle_held} before={before?.gpus_idle_held} show={(value) => number(value)} />}
+        value={
+          <Link to="gpus" query={IDLE_HELD}>
+            {number(now.idle_held)}
+          </Link>
+        }
+        note={
+          <>
+            {t("figure.of_instances", { n: number(now.gpus_or_instances) })} ·{" "}
+            <Link to="idle">{t("figure.tenants_idle", { n: number(now.tenants_idle) })}</Link>
+          </>
+        }
         about={say(t("about.idle"), PROMQL.idle_held, "part.analysis")}
-        tone={now.gpus_idle_held ? "warn" : "plain"}
+        tone={now.idle_held ? "warn" : "plain"}
       />
       <Figure
         title={t("figure.unknown")}
         value={
           <Link to="gpus" query={{ "f.use_class": "unknown" }}>
-            {number(now.gpus_unknown)}
+            {number(now.unknown)}
           </Link>
         }
-        note={t("figure.unknown_note")}
+        note={t("figure.of_instances", { n: number(now.gpus_or_instances) })}
         about={say(t("about.unknown"), PROMQL.unknown, "part.analysis")}
       />
       <Figure
@@ -128,6 +137,18 @@ function AllFigures({ data }: { data: Overview }) {
       />
     </div>
   );
+}
+
+/** The classes of GPUs whose verdict is idle; those that no pod has are shown as unallocated. */
+const IDLE_HELD = ["idle", "idle-held", "idle-preparing"].map((name) => ["f.use_class", name] as const);
+
+/** What the GPUs are on, how many MIG divides, and of how many only the number is known. */
+function populations({ now, nodes, namespaces }: Overview): string {
+  const parts = [t("figure.gpus_note", { nodes: number(nodes), namespaces: number(namespaces) })];
+  if (now.gpus_divided)
+    parts.push(t("figure.gpus_mig", { divided: number(now.gpus_divided), instances: number(now.mig_instances) }));
+  if (now.gpus_unlisted) parts.push(t("figure.gpus_unlisted", { n: number(now.gpus_unlisted) }));
+  return parts.join(" · ");
 }
 
 function OfAll({ part, all }: { part: string; all: string }) {

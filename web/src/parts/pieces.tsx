@@ -24,14 +24,14 @@ export function Link({
   ...more
 }: {
   to: string;
-  query?: Record<string, string>;
+  query?: Record<string, string> | readonly (readonly [string, string])[]; // pairs, if a name has several values
   children: ComponentChildren;
   class?: string;
   "aria-current"?: "page" | undefined;
   title?: string;
 }) {
   const wanted = carried();
-  for (const [name, value] of Object.entries(query ?? {})) wanted.append(name, value);
+  for (const [name, value] of Array.isArray(query) ? query : Object.entries(query ?? {})) wanted.append(name, value);
   const text = wanted.toString();
   const follow = (event: MouseEvent): void => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;

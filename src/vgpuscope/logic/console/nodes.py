@@ -10,9 +10,9 @@ from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import iso_or_none, short, total
 from vgpuscope.logic.console.overview import by_gpu, gpu_class, mean_use, power
 from vgpuscope.model.analysis import Analysis, Target
-from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.cluster import DeviceLedger, NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
-from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.gpus import GpuRow, TenantRow
 from vgpuscope.model.console.nodes import AgentRow, NodeRow, SourceRow
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import UnixTime
@@ -73,6 +73,7 @@ def node_row(
     devices = ledger.devices if ledger else ()
     tenants = [tenant for row in rows for tenant in row.tenants]
     memory = [_memory(found, facts) for found in gpus]
+    allocated = _allocated(devices if capacity else (), tenants, whole=whole)
     return NodeRow(
         name=name,
         known=ledger.known if ledger else None,
@@ -86,12 +87,12 @@ def node_row(
         models=tuple(sorted({row.model for row in rows if row.model})),
         memory_total=total([one.total for one in memory]),
         memory_capacity=capacity.total.memory if capacity else None,
-        memory_allocated=sum(one.memory_allocated for one in devices) if capacity else None,
-        memory_used=total([one.used for one in memory]),
+        memory_allocated=allocated.memory,
+        memory_used=total([one.used for one in memory] if whole else [one.memory_used for one in tenants]),
         cores_capacity=capacity.total.cores if capacity else None,
-        cores_allocated=sum(one.cores_allocated for one in devices) if capacity else None,
+        cores_allocated=allocated.cores,
         slots_capacity=capacity.total.slots if capacity else None,
-        slots_allocated=sum(one.shared for one in devices) if capacity else None,
+        slots_allocated=allocated.slots,
         slots_free=capacity.free.slots if capacity else None,
         largest_memory=capacity.largest_memory if capacity else None,
         largest_cores=capacity.largest_cores if capacity else None,
@@ -111,18 +112,51 @@ def nodes_with_gpus(cluster: Ledgers) -> list[str]:
     return [name for name, one in cluster.nodes.items() if one.devices or one.offers or one.holders]
 
 
+class _AllocatedSums(NamedTuple):
+    memory: int | None
+    cores: int | None  # percent
+    slots: int | None
+
+
+def _allocated(devices: Sequence[DeviceLedger], tenants: Sequence[TenantRow], *, whole: bool) -> _AllocatedSums:
+    """What the scheduler has allocated on a node: of all its GPUs, or to these tenants."""
+    if not whole:
+        return _AllocatedSums(
+            total([one.memory_allocated for one in tenants]),
+            total([one.cores_allocated for one in tenants]),
+            len(tenants),
+        )
+    if not devices:
+        return _AllocatedSums(None, None, None)
+    return _AllocatedSums(
+        sum(one.memory_allocated for one in devices),
+        sum(one.cores_allocated for one in devices),
+        sum(one.shared for one in devices),
+    )
+
+
 class _Memory(NamedTuple):
-    used: int | None
+    used: int | None  # mean of the window, as in the rows
     total: int | None
 
 
 def _memory(rows: Sequence[GpuRow], facts: Facts | None) -> _Memory:
-    """Of one GPU. MIG instances can share memory, so the agent's ledger of the whole GPU is used where there is one."""
-    found = facts.gpus.get((rows[0].gpu_id, "")) if facts and rows[0].mig else None
-    if found is not None and "free" in found.ledger:
-        whole = sum(found.ledger.values())
-        return _Memory(round(whole - found.ledger["free"]), round(whole))
-    return _Memory(total([row.memory_used for row in rows]), total([row.memory_total for row in rows]))
+    """Of one GPU. Compute instances of one GPU instance share its memory, which counts once.
+
+    MIG can leave a part of the memory without an instance, so the total is that of the agent's ledger if there is one.
+    """
+    if not rows[0].mig or facts is None:
+        return _Memory(total([row.memory_used for row in rows]), total([row.memory_total for row in rows]))
+    pools: dict[str | None, GpuRow] = {}
+    for row in rows:
+        known = facts.gpus.get((row.gpu_id, row.mig or ""))
+        pools.setdefault(known.info.get("gpu_instance", row.mig) if known else row.mig, row)
+    gpu = facts.gpus.get((rows[0].gpu_id, ""))
+    ledger = sum(gpu.ledger.values()) if gpu and "free" in gpu.ledger else None
+    return _Memory(
+        total([row.memory_used for row in pools.values()]),
+        total([row.memory_total for row in pools.values()]) if ledger is None else round(ledger),
+    )
 
 
 def agents_of(analysis: Analysis | None, facts: Facts | None, *, now: UnixTime) -> dict[str, AgentRow]:
