@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.http.serving import until
 from tests.logic.console.clusters import GIB, device, holder, node
-from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
+from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, StubSources, reading, running, stat, track, uuid
 from tests.services.analyzer.exporting import exporting
 from tests.services.analyzer.test_api import HOURLY, refused, shared
 from vgpuscope.model.analysis import Reading
@@ -17,6 +17,7 @@ from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster import Finding, FindingCount
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.services.analyzer.settings.settings import without_credentials
+from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 
 LISTS = ("gpus", "nodes", "workloads", "namespaces")
 OTHERS = ("overview", *LISTS, "scheduling", "timeline", "history/classes", "history/series")
@@ -57,7 +58,12 @@ async def exporter():
 
 @pytest.fixture
 async def fleet(exporter):
-    async with running(source(), **HOURLY, **{"analyzer.cluster_url": exporter.url}) as analyzer:
+    stub = StubSources(source())
+    async with ClusterNodes(exporter.url) as nodes:
+        stub.known_allocations = await nodes.allocations()
+    exporter.asked = 0
+    flags = {**HOURLY, "analyzer.cluster_url": exporter.url}
+    async with running(stub.current, sources=stub, **flags) as analyzer:
         await analyzer.analysed()
         analyzer.exporter = exporter
         yield analyzer
@@ -191,7 +197,11 @@ async def test_a_gpu_comes_with_its_evidence_in_two_languages(fleet):
 
 async def test_a_gpu_that_only_the_scheduler_knows_has_a_page_too(fleet):
     found = await v1(fleet, f"gpus/{uuid(9)}")
-    assert (found["evidence"], found["ledger"], found["gpu"]["verdict"]) == (None, None, "unknown")
+    assert (found["evidence"]["reasons"], found["ledger"]) == (["VERDICT_UNREPORTED"], None)
+    assert (found["gpu"]["verdict"], found["why"]) == (
+        "unknown",
+        ["Unknown: the scheduler lists this GPU, and no exporter reports it."],
+    )
 
 
 async def test_details_of_a_pod_a_node_and_a_namespace(fleet):
@@ -255,7 +265,7 @@ async def test_a_cluster_exporter_that_refuses_takes_only_its_own_part_away(flee
     fleet.exporter.status = status
     answer = await v1(fleet, "gpus")
     assert states(answer) == {"analysis": "ok", "cluster": state, "agents": "absent"}
-    assert [row["gpu_id"] for row in answer["rows"]] == [uuid(0), uuid(1), uuid(2), uuid(3)]
+    assert [row["gpu_id"] for row in answer["rows"]] == [uuid(9), uuid(0), uuid(1), uuid(2), uuid(3)]
     assert {row["allocation"] for row in answer["rows"]} == {None}
     (part,) = [part for part in answer["parts"] if part["name"] == "cluster"]
     assert part["code"]
@@ -269,7 +279,7 @@ async def test_a_cluster_exporter_that_refuses_takes_only_its_own_part_away(flee
 async def test_a_cluster_exporter_that_hangs_does_not_hold_up_the_answer(fleet):
     fleet.exporter.let_go.clear()
     answer = await v1(fleet, "gpus")
-    assert (states(answer)["cluster"], answer["total"]) == ("down", 4)
+    assert (states(answer)["cluster"], answer["total"]) == ("down", 5)
 
 
 async def test_a_waiting_pod_is_explained_from_the_list_while_the_exporter_hangs(fleet):
