@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from vgpuscope.http.sending import HTTP_ERRORS
-from vgpuscope.logic.console.gpus import NEVER_SEEN
 from vgpuscope.model.analysis import Status, Verdict
 from vgpuscope.model.cluster import FindingKind, LostReason
 from vgpuscope.model.console.gpus import Mode
@@ -26,7 +25,7 @@ CODES_OF: dict[str, set[Any]] = {
     "use_class": set(get_args(GpuClass)),
     "status": set(get_args(Status)),
     "verdict": set(get_args(Verdict)),
-    "reason": {*SENTENCES, NEVER_SEEN},
+    "reason": {*SENTENCES},
     "error": {kind.code for kind in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()},
     "scheduling": {code.code for code in CODES},
     "stage": set(get_args(Stage)),
