@@ -77,6 +77,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "idle_status",  # the score is below the threshold of idle
     "measured",  # it has a value
     "waiting",  # not scheduled yet
+    "unlisted",  # only their number is known: the kubelet offers them, and neither agent nor scheduler names them
+    "divided",  # by MIG
     "shared",  # by several tenants
     "of_others",  # of namespaces that the caller does not see
     "by_class",

@@ -92,6 +92,8 @@ CONDITIONS: dict[Condition, Pair] = {
     "idle_status": ("with the status idle", "状态为空闲的"),
     "measured": ("that were measured", "已测量的"),
     "waiting": ("waiting for a node", "等待节点的"),
+    "unlisted": ("of which only the number is known, from the kubelet", "仅由 kubelet 得知数量的"),
+    "divided": ("divided by MIG", "被 MIG 切分的"),
     "shared": ("with several tenants", "有多个租户的"),
     "of_others": ("in namespaces that the caller does not see", "属于不可见命名空间的"),
     "by_class": ("by class", "按类别统计的"),
@@ -381,6 +383,9 @@ _REMARKS: dict[str, Words] = {
     "fleet.power": Words(" As the drivers report it.", "由驱动上报。"),
     "gpu.use": Words(" The signal is the one that decided the verdict.", "该信号即决定判定结果的信号。"),
     "namespace.gpus_or_instances": Words(
+        " A shared GPU counts in the namespace of each of its tenants.", "共享 GPU 在其每个租户的命名空间中各计一次。"
+    ),
+    "namespace.gpus": Words(
         " A shared GPU counts in the namespace of each of its tenants.", "共享 GPU 在其每个租户的命名空间中各计一次。"
     ),
     "namespace.low": Words(" One tenant of the namespace there suffices.", "该命名空间有一个这样的租户即计入。"),
