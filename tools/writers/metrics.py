@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tools.writers.families import FAMILY_HELP
 from tools.writers.series import series_per
+from vgpuscope.catalog.figures import figure_of_metric
 from vgpuscope.catalog.limits import SeriesLimit
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, ExposedName, Metric, Scope
+from vgpuscope.views.definitions import POPULATIONS, TIMES
 
 _ALL = frozenset(FAMILY_HELP)
 
@@ -38,7 +40,8 @@ def _fixed_intro(title: str, families: Sequence[str], lifetime: str) -> Iterator
     yield ""
     yield (
         f"A value that was not measured has no series: missing is never 0. Empty labels are omitted. {lifetime} The "
-        "terms are explained in the [glossary](glossary.md)."
+        "terms are explained in the [glossary](glossary.md), populations and times with the "
+        "[definitions](definitions.md)."
     )
     yield ""
     yield "| family | what |"
@@ -68,7 +71,7 @@ def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
     yield (
         "A value that was not measured has no series: missing is never 0. Empty labels are omitted. The series of a "
         "container end with the first sample after the container ended. The terms are explained in the "
-        "[glossary](glossary.md)."
+        "[glossary](glossary.md), populations and times with the [definitions](definitions.md)."
     )
     yield ""
     yield "`--families a,b` (or `all`) selects the families:"
@@ -135,8 +138,8 @@ def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
     yield f"{FAMILY_HELP[family][0].upper()}{FAMILY_HELP[family][1:]}."
     yield ""
     native = family == "native"
-    yield "| name | type | labels | " + ("unit | " if native else "scale | native name | ") + "what |"
-    yield "|---|---|---|---|---|" if native else "|---|---|---|---|---|---|"
+    yield "| name | type | labels | " + ("unit | " if native else "scale | native name | ") + "counts | time | what |"
+    yield "|---|---|---|---|---|---|---|" if native else "|---|---|---|---|---|---|---|---|"
     for metric, exposed in _rows(family, metrics):
         labels = ", ".join(f"`{label}`" for label in _labels(exposed)) or "–"
         if native:
@@ -144,7 +147,12 @@ def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
         else:
             twin = f"`{metric.name}`" if metric.name != exposed.name else "–"
             middle = f"{_scale(exposed.scale)} | {twin}"
-        yield f"| `{exposed.name}` | {exposed.type} | {labels} | {middle} | {_cell(exposed.help)} |"
+        figure = figure_of_metric(metric)
+        counts = POPULATIONS[figure.population][0] or "–"
+        time = TIMES[figure.time][0] or "–"
+        yield (
+            f"| `{exposed.name}` | {exposed.type} | {labels} | {middle} | {counts} | {time} | {_cell(exposed.help)} |"
+        )
     yield ""
 
 

@@ -3,8 +3,9 @@
 import sys
 from typing import Any, cast
 
+from vgpuscope.http.openapi import document
 from vgpuscope.http.session_api import SessionApi
-from vgpuscope.services.analyzer.api import AnalyzerApi, AnalyzerState
+from vgpuscope.services.analyzer.api import ABOUT, TITLE, AnalyzerApi, AnalyzerState
 
 
 class _Unasked:
@@ -28,8 +29,8 @@ def analyzer_api() -> AnalyzerApi:
 
 
 def analyzer_document() -> bytes:
-    """The document of all operations of the analyzer."""
-    return analyzer_api().document()
+    """The document of all operations of the analyzer, without the definitions of figures: types need none."""
+    return document(analyzer_api().operations, title=TITLE, description=ABOUT)
 
 
 if __name__ == "__main__":

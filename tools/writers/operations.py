@@ -71,6 +71,11 @@ def _tables() -> tuple[_Table, ...]:
     return tuple(table._replace(rows=[row for row in table.rows if not row.hidden]) for table in made)
 
 
+def service_operations() -> dict[str, Sequence[Operation]]:
+    """The operations of each service."""
+    return {table.service: table.rows for table in _tables()}
+
+
 def operations_page() -> str:
     """docs/api-reference.md: one section for each service, one table row for each operation."""
     lines = [

@@ -71,16 +71,16 @@ MEMORY_COPY = _oour("gpu-of-pod", GPU, "gpu_memory_copy_utilization", "Mean memo
 SM_CLOCK = _oour("gpu-of-pod", GPU, "gpu_sm_clock_mhz", "Mean SM clock, MHz.")
 
 # ── the fleet ────────────────────────────────────────────────────────────────────────────────────────────────────
-TOTAL = _oour("fleet", (), "gpu_total_count", "Number of GPUs; a GPU in MIG mode counts as its MIG instances.")
-LOW = _oour("fleet", (), "gpu_low_utilization_count", "GPUs whose score is below the threshold.")
-IDLE = _oour("fleet", (), "gpu_idle_count", "GPUs whose status is idle.")
-AVERAGE = _oour("fleet", (), "gpu_average_score", "Mean score of the GPUs that have one.")
-STATUS_COUNT = _oour("fleet", (), "gpu_status_count", "GPUs by status.", "status", each=len(STATUSES))
+TOTAL = _oour("fleet", (), "gpu_total_count", "GPUs and MIG instances; a GPU divided by MIG counts as its instances.")
+LOW = _oour("fleet", (), "gpu_low_utilization_count", "GPUs and MIG instances whose score is below the threshold.")
+IDLE = _oour("fleet", (), "gpu_idle_count", "GPUs and MIG instances whose status is idle.")
+AVERAGE = _oour("fleet", (), "gpu_average_score", "Mean score of the GPUs and MIG instances that have one.")
+STATUS_COUNT = _oour("fleet", (), "gpu_status_count", "GPUs and MIG instances by status.", "status", each=len(STATUSES))
 NAMESPACE_COUNT = _oour(
     "group",
     GROUP,
     "gpu_namespace_count",
-    "GPUs held by pods of the namespace; a shared GPU counts once in the namespace of each tenant.",
+    "GPUs and MIG instances held by pods of the namespace; a shared GPU counts in the namespace of each tenant.",
 )
 NAMESPACE_AVERAGE = _oour(
     "group",
@@ -182,8 +182,8 @@ TENANT_IDLE = _ours(
     "How long the verdict on the pod on this GPU has been idle; 0 if it is in_use, absent if it is unknown.",
     unit="seconds",
 )
-GPUS = _ours("fleet", (), "gpus", "GPUs by verdict.", "verdict", each=len(VERDICTS))
-CLASSES = _ours("fleet", (), "class_gpus", "GPUs by class.", "class", each=len(USE_CLASSES))
+GPUS = _ours("fleet", (), "gpus", "GPUs and MIG instances by verdict.", "verdict", each=len(VERDICTS))
+CLASSES = _ours("fleet", (), "class_gpus", "GPUs and MIG instances by class.", "class", each=len(USE_CLASSES))
 TENANT_CLASSES = _ours("fleet", (), "class_tenants", "Tenants by class.", "class", each=len(USE_CLASSES))
 DROPPED = _ours("fleet", (), "dropped_samples_total", "Samples with impossible values that were dropped.")
 FAULTS = _ours("fleet", (), "faults", "Parts of the last analysis that failed, by code.", "code", each=None)

@@ -332,9 +332,9 @@ class CapacityMetrics:
         def make(name: str, help: str, unit: str, **more: Unpack[MetricOptions]) -> Metric:
             return _native(scope, labels, f"{level}{name}", help, unit, **more)
 
-        self.cards = make("cards", "GPUs registered.", "")
+        self.cards = make("cards", "Physical GPUs registered with the scheduler.", "")
         self.lost_cards = make(
-            "lost_cards", "GPUs that accept no new allocations, by reason.", "", extra=("reason",), each=None
+            "lost_cards", "Physical GPUs that accept no new allocations, by reason.", "", extra=("reason",), each=None
         )
         self.lost_memory = make(
             "lost_memory_bytes",

@@ -52,11 +52,18 @@ _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Nee
 
 
 def document(
-    operations: Table, *, title: str, description: str, protected: bool = False, guarded: bool = False
+    operations: Table,
+    *,
+    title: str,
+    description: str,
+    protected: bool = False,
+    guarded: bool = False,
+    notes: Callable[[str, str], dict[str, Any]] = lambda _struct, _field: {},
 ) -> bytes:
     """The OpenAPI document of a whole table and of the common paths, as JSON.
 
-    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens.
+    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens; `notes`: what to
+    add to a field of a struct.
     """
     shown = [operation for operation in (*operations, *COMMON) if not operation.hidden]
     secured = {"open": False, "guarded": guarded, "role": protected or guarded}
@@ -65,6 +72,11 @@ def document(
         [*types, ErrorBody], ref_template="#/components/schemas/{name}"
     )
     _require(components, besides=[_body(o) for o in shown])
+    for name, component in components.items():
+        for field, property_ in component.get("properties", {}).items():
+            if added := notes(name, field):
+                own = property_.get("description", "")
+                property_.update(added | {"description": f"{own} {added['description']}".strip()})
     by_type = {str(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
     paths: dict[str, Any] = {}
     for operation in shown:

@@ -116,6 +116,7 @@ SAME = {  # for everyone: they concern no namespace
     "/api/v1/history",  # of GPUs
     "/api/v1/parts",
     "/api/v1/reclaim/backtest",
+    "/api/v1/definitions",
     "/api/v1/words",
 }
 

@@ -45,6 +45,7 @@ export type Preview = Schemas["Preview"];
 export type Part = Schemas["Part"];
 export type PartList = Schemas["PartList"];
 export type Vocabulary = Schemas["Vocabulary"];
+export type Definitions = Schemas["Definitions"];
 export type Session = Schemas["Session"];
 export type DoctorReport = Schemas["DoctorReport"];
 export type DoctorFinding = Schemas["DoctorFinding"];

@@ -96,6 +96,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/definitions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** what every number means, in English and Chinese, and where it is shown */
+        get: operations["get_api_v1_definitions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/doctor": {
         parameters: {
             query?: never;
@@ -1367,6 +1384,32 @@ export interface components {
             verb: "bind" | "filter";
         };
         /**
+         * Definition
+         * @description One figure: what is counted or measured, of what, over which time, and where it is shown.
+         */
+        Definition: {
+            code: string;
+            columns: string[];
+            condition: string;
+            fields: string[];
+            metrics: string[];
+            name: components["schemas"]["Words"];
+            population: string;
+            quantity: string;
+            subject: string;
+            text: components["schemas"]["Words"];
+            time: string;
+            unit: string;
+        };
+        /**
+         * Definitions
+         * @description Every figure, and every metric of all services.
+         */
+        Definitions: {
+            definitions: components["schemas"]["Definition"][];
+            metrics: components["schemas"]["MetricDefinition"][];
+        };
+        /**
          * DoctorFinding
          * @description One check with its words, in both languages.
          *
@@ -2155,6 +2198,19 @@ export interface components {
         MemoryLedger: {
             rows: components["schemas"]["LedgerRow"][];
             total: number;
+        };
+        /**
+         * MetricDefinition
+         * @description One metric by the same codes.
+         */
+        MetricDefinition: {
+            figure: string | null;
+            name: string;
+            population: string;
+            quantity: string;
+            subject: string;
+            time: string;
+            unit: string;
         };
         /**
          * NamedPod
@@ -4441,6 +4497,80 @@ export interface operations {
             };
             /** @description The named thing does not exist. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_definitions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description what every number means, in English and Chinese, and where it is shown */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Definitions"];
+                };
+            };
+            /** @description The client has this answer already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

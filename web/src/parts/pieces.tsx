@@ -4,6 +4,7 @@ import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
+import { defined } from "../state/definitions";
 import { language } from "../state/preferences";
 import { carried, go, href } from "../state/url";
 import { named } from "../state/vocabulary";
@@ -185,22 +186,40 @@ interface FigureProps {
   readonly title: string;
   readonly value: ComponentChildren;
   readonly note?: ComponentChildren;
-  readonly about?: ComponentChildren; // definition, source, query and age; on hover and by keyboard
+  readonly figure?: string; // code of its definition
+  readonly origin?: Origin; // source, query and age, below the definition
+  readonly about?: ComponentChildren; // what else there is to say; on hover and by keyboard
   readonly tone?: Tone;
   readonly stale?: boolean;
 }
 
 /** One large number. */
-export function Figure({ title, value, note, about, tone, stale }: FigureProps) {
+export function Figure({ title, value, note, figure, origin, about, tone, stale }: FigureProps) {
   return (
     <div class={`figure ${tone ?? ""}${stale ? " stale" : ""}`}>
       <span class="figure-title">
         {title}
-        {about && <About of={title}>{about}</About>}
+        {(figure || about) && (
+          <About of={title}>
+            {figure && definition(defined(figure), origin)}
+            {about}
+          </About>
+        )}
       </span>
-      <span class="figure-value">{value}</span>
+      <span class="figure-value" data-figure={figure}>
+        {value}
+      </span>
       {note && <span class="figure-note">{note}</span>}
     </div>
+  );
+}
+
+/** A number within a text, with the code of its definition. */
+export function Value({ figure, children }: { figure: string; children: ComponentChildren }) {
+  return (
+    <span data-figure={figure} title={defined(figure) || undefined}>
+      {children}
+    </span>
   );
 }
 
@@ -221,7 +240,7 @@ export function About({ of = "", children }: { of?: string; children: ComponentC
   );
 }
 
-interface Origin {
+export interface Origin {
   readonly promql?: string | null | undefined;
   readonly source?: string | null | undefined;
   readonly at?: string | null | undefined; // when it was measured
@@ -232,7 +251,7 @@ export function definition(text: string, { promql, source, at }: Origin = {}): C
   const age = ageOf(at, now.value);
   return (
     <>
-      <span>{text}</span>
+      {text && <span>{text}</span>}
       {source && <span class="fainter">{t("about.source", { source })}</span>}
       {age !== null && <span class="fainter">{t("about.age", { time: duration(age) })}</span>}
       {promql && <code>{promql}</code>}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Part } from "../api/shapes";
+import { defined } from "../state/definitions";
 import { hiddenColumns, hideColumns } from "../state/preferences";
 import { apiRoot, place, setQuery } from "../state/url";
 import { type Key, t } from "../words";
@@ -17,7 +18,8 @@ import { reused, type Part as Stretch, visible } from "./visible";
 
 export interface Column<R> extends Readable<R> {
   readonly title: Key;
-  readonly about?: Key; // a definition, on hover
+  readonly figure?: string; // code of the definition of its numbers, on hover
+  readonly about?: Key; // what else there is to say, on hover
   readonly show?: (row: R) => ComponentChildren;
   readonly filter?: (value: string) => string; // makes the column filterable; returns the name of a value
   readonly numeric?: boolean;
@@ -424,6 +426,7 @@ function Body<R>(props: BodyProps<R>) {
               <tr
                 key={places[at]}
                 data-place={places[at]}
+                data-key={props.rowKey(row)}
                 aria-rowindex={first + at + 2}
                 class={open ? "opens" : ""}
                 onClick={open ? (event) => openUnlessLink(event, () => open(row)) : undefined}
@@ -431,6 +434,7 @@ function Body<R>(props: BodyProps<R>) {
                 {shown.map((column, place) => (
                   <td
                     key={column.key}
+                    data-figure={column.figure}
                     class={`${column.numeric ? "num" : ""}${column.wrap ? " wrap" : ""}${old[place]}`}
                   >
                     {column.wrap ? <span class="lines">{cellOf(column, row)}</span> : cellOf(column, row)}
@@ -491,8 +495,9 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
 }
 
 /** Definition, source and metric of a column. */
-function explained<R>({ about, part, promql }: Column<R>): string | undefined {
+function explained<R>({ figure, about, part, promql }: Column<R>): string | undefined {
   const lines = [
+    defined(figure),
     about && t(about),
     part && t("about.source", { source: t(`part.${part}`) }),
     promql && `${t("about.promql")}: ${promql}`,

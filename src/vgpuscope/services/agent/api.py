@@ -7,6 +7,7 @@ from vgpuscope.http.openapi import described, document
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.services.field_notes import field_notes
 
 TITLE = "vgpuscope agent"
 _ABOUT = "The GPUs of one node, their processes, containers and pods, as of the last sample."
@@ -28,6 +29,6 @@ def operations(
         statuses=(503,),
     )
 
-    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded))
+    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded, notes=field_notes))
     table = (own, described(lambda: made(guarded())))
     return table

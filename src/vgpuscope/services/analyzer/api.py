@@ -52,6 +52,7 @@ from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.services.analyzer.settings.settings import CHANGEABLE, TRIABLE, Sections, by_path
 from vgpuscope.services.analyzer.sources.watch import SourceCheck
 from vgpuscope.services.analyzer.wasted import wasted
+from vgpuscope.services.field_notes import field_notes
 from vgpuscope.store.results.wanted import HistorySelection
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
@@ -197,7 +198,14 @@ class AnalyzerApi:
 
     def document(self, protected: bool = False, guarded: bool = False) -> bytes:
         """The OpenAPI document."""
-        return document(self.operations, title=TITLE, description=ABOUT, protected=protected, guarded=guarded)
+        return document(
+            self.operations,
+            title=TITLE,
+            description=ABOUT,
+            protected=protected,
+            guarded=guarded,
+            notes=field_notes,
+        )
 
     def _service(self) -> tuple[Operation, ...]:
         """gpu-oour's endpoints about the service itself."""

@@ -13,6 +13,7 @@ from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
+from vgpuscope.services.field_notes import field_notes
 
 TITLE = "vgpuscope cluster"
 _ABOUT = "What the cluster's GPUs are allocated to, what is free, and why pods wait for them."
@@ -48,7 +49,7 @@ def operations(of: Handlers, *, guarded: Callable[[], bool] = lambda: False) -> 
             scoped=True,
         ),
     )
-    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded))
+    made = cache(lambda guarded: document(table, title=TITLE, description=_ABOUT, guarded=guarded, notes=field_notes))
     table = (*own, *docs.operations(title=TITLE, document=lambda: made(guarded())))
     return table
 

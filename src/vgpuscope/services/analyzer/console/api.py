@@ -17,6 +17,7 @@ from vgpuscope.logic.console.scope import Namespaces, allowed, findings_in, gpus
 from vgpuscope.logic.console.timeline import waits
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.console.decisions import DecisionList, PodDecisions, WhatIf
+from vgpuscope.model.console.definitions import Definitions
 from vgpuscope.model.console.gpus import GpuDetail, GpuList, GpuRow, TenantRow
 from vgpuscope.model.console.history import ClassHistory, SeriesHistory
 from vgpuscope.model.console.host_usage import PodBeside
@@ -68,6 +69,7 @@ from vgpuscope.services.analyzer.console.parameters import (
 from vgpuscope.services.analyzer.settings.settings import Sections, by_path
 from vgpuscope.views.console import tables
 from vgpuscope.views.console.words import scheduling_words, vocabulary
+from vgpuscope.views.definitions import definitions
 
 T = TypeVar("T", bound=Struct)
 _TABLE = (JSON, CSV)
@@ -155,6 +157,12 @@ class ConsoleApi:
             ),
             seen("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
             seen("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
+            seen(
+                "/api/v1/definitions",
+                "what every number means, in English and Chinese, and where it is shown",
+                self._definitions,
+                Definitions,
+            ),
             self._data(
                 "/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList, scoped=False
             ),
@@ -411,6 +419,9 @@ class ConsoleApi:
 
     async def _words(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG002 - the same for every caller
         return HttpAnswer(make=lambda: json_content(vocabulary()))
+
+    async def _definitions(self, call: HttpCall[NoQuery, None]) -> HttpAnswer:  # noqa: ARG002 - the same for every caller
+        return HttpAnswer(make=lambda: json_content(definitions()))
 
     async def _settings(self, call: HttpCall[NoQuery, None]) -> SettingList:  # noqa: ARG002
         return self._console.settings()
