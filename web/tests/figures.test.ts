@@ -113,9 +113,9 @@ function uncoded(source: string): string[] {
     source.match(/<td\b[^>]*class="[^"]*\bnum\b[^>]*>\s*\{(?:number|bytes|percent|watts|duration)\(/g) ?? [];
   const tiles = source.split(/<Figure\b/).slice(1);
   return [
-    ...heads.filter((one) => !/data-(figure|names)=/.test(one)),
+    ...heads.filter((one) => !/data-(figure|names)=|scope="row"/.test(one)),
     ...notes,
-    ...cells.filter((one) => !/term\.weight/.test(one)),
+    ...cells.filter((one) => !/data-names=/.test(one)),
     ...tiles.filter((one) => !/\bfigure=/.test(one)),
   ];
 }
