@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { type ComponentChild, h, render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { en } from "../src/words/en";
+import { zh } from "../src/words/zh";
 
 vi.mock("../src/state/definitions", () => ({
   defined: (code: string) => `Definition of ${code}.`,
@@ -119,6 +121,24 @@ function uncoded(source: string): string[] {
     ...tiles.filter((one) => !/\bfigure=/.test(one)),
   ];
 }
+
+describe("class, verdict and score", () => {
+  const named = (words: Record<string, string>, kind: string) =>
+    Object.entries(words).flatMap(([key, text]) => (key.startsWith(`${kind}.`) ? [text] : []));
+
+  it.each([
+    ["en", en],
+    ["zh", zh],
+  ] as const)("have no word in common that could be taken for another: %s", (_, words) => {
+    const ranges = named(words, "status");
+    expect(ranges).toHaveLength(5);
+    for (const kind of ["verdict", "class", "container_state"]) {
+      expect(ranges.filter((text) => named(words, kind).includes(text))).toEqual([]);
+    }
+    expect(words["verdict.idle"]).not.toBe(words["class.idle"]);
+    expect(words["verdict.idle"]).not.toBe(words["container_state.idle"]);
+  });
+});
 
 describe("every number has a definition", () => {
   it.each(files)("in %s", (name) => {

@@ -4,7 +4,7 @@ import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
-import { defined, type Span } from "../state/definitions";
+import type { Span } from "../state/definitions";
 import { language } from "../state/preferences";
 import { carried, go, href } from "../state/url";
 import { named } from "../state/vocabulary";
@@ -218,7 +218,7 @@ export function Figure({ title, figure, value, beside, note, of, span, origin, a
       <span class="figure-title">
         {title}
         <About of={title}>
-          {definition(defined(figure), origin)}
+          {definition(explained(figure, span)?.replace("\n", " ") ?? "", origin)}
           {about}
         </About>
       </span>
