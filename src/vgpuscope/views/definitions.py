@@ -29,6 +29,7 @@ SUBJECTS: dict[Subject, tuple[str, str, str]] = {
     ),
     "judged": ("a GPU, MIG instance or tenant", "GPU、MIG 实例或租户上", "GPU、MIG 实例或租户"),
     "chart": ("what the chart shows", "图表对象中", "图表对象"),
+    "list": ("a list of the console", "控制台的列表中", "控制台的列表"),
     "capacity": ("a node, a GPU type or the cluster", "节点、GPU 型号或集群中", "节点、GPU 型号或集群"),
     "resource": ("a GPU resource of a node", "节点的 GPU 资源中", "节点的 GPU 资源"),
     "quota": ("a quota", "配额中", "配额"),
@@ -107,6 +108,7 @@ CONDITIONS: dict[Condition, Pair] = {
     "lost": ("closed to new allocations", "不接受新分配的"),
     "allocated": ("allocated", "已分配的"),
     "free": ("free for a request", "可供申请的"),
+    "free_on_one": ("free for a request on the node with most of them", "空闲最多的节点上可供申请的"),
     "stranded": ("free, but of use to no request", "空闲但无法满足任何申请的"),
     "mig_only": ("free if a MIG placement allows it", "空闲但取决于 MIG 布局的"),
     "whole": ("free on GPUs without a holder", "位于无持有者的 GPU 上的空闲"),
@@ -141,6 +143,12 @@ CONDITIONS: dict[Condition, Pair] = {
     "queued": ("waiting for their turn", "排队等待的"),
     "unplaced": ("that belong to no single node", "不属于任何单个节点的"),
     "faulty": ("that could not be read completely", "无法完整读取的"),
+    "found": ("that match search and filters", "符合搜索与筛选条件的"),
+    "by_value": ("by value of a column", "按某列的值统计的"),
+    "in_use_with_idle": ("in use, with at least one idle tenant", "使用中但至少有一个租户空闲的"),
+    "of_group_by_class": ("by group of the map and class", "按地图分组与类别统计的"),
+    "with_idle": ("with at least one idle tenant", "至少有一个租户空闲的"),
+    "equal": ("with the same outcome for the same pod", "对同一 Pod 结果相同的"),
 }
 TIMES: dict[TimeBasis, Pair] = {
     "now": ("now", "当前值"),
@@ -156,6 +164,7 @@ TIMES: dict[TimeBasis, Pair] = {
     "step_integral": ("added up over one step", "一个时间步内的累计值"),
     "integral": ("over the chosen range", "所选时间范围内"),
     "day_integral": ("over the last 24 hours", "最近 24 小时内"),
+    "day_ago": ("24 hours earlier", "24 小时前的值"),
     "since_start": ("since the process started", "自进程启动起累计"),
     "since_boot": ("since the driver, the container or the node started", "自驱动、容器或节点启动起累计"),
     "once": ("", ""),
@@ -198,6 +207,13 @@ QUANTITIES: dict[str, Pair] = {
         "GPU memory that the scheduler allocated, as a share of what is registered",
         "调度器分配的显存占注册显存的比例",
     ),
+    "memory_limit_share": ("GPU memory in use, as a share of the limit", "显存使用量占上限的比例"),
+    "memory_ledger_share": ("One part of the GPU memory, as a share of all", "显存的一部分占总量的比例"),
+    "kernel_age": ("Time since it last started a CUDA kernel", "距最近一次启动 CUDA kernel 的时间"),
+    "memory_held": (
+        "GPU memory that the scheduler allocated, or that is in use where no allocation is known",
+        "调度器分配的显存，分配未知时为使用量",
+    ),
     "memory_capacity": ("GPU memory registered with the scheduler, perhaps scaled", "向调度器注册的显存（可能超分）"),
     "memory_limit": ("GPU memory limit that is enforced", "强制执行的显存上限"),
     "memory_idle": ("GPU memory held on one GPU while idle, on average", "空闲期间在每张 GPU 上平均占用的显存"),
@@ -218,9 +234,27 @@ QUANTITIES: dict[str, Pair] = {
     "cores_limit": ("Compute limit that is enforced, 100 % for a whole GPU", "强制执行的算力上限（整卡为 100%）"),
     "profile_memory": ("GPU memory of a MIG profile", "MIG 规格的显存"),
     "profile_cores": ("Compute of a MIG profile, 100 % for a whole GPU", "MIG 规格的算力（整卡为 100%）"),
-    "largest_memory": ("Largest request for memory of one GPU that still fits", "单张 GPU 上仍能满足的最大显存申请"),
+    "largest_memory": (
+        "Most memory of one GPU or MIG instance that a request still gets, registered with HAMi or counted by kubelets",
+        "一次申请仍能获得的单张 GPU 或单个 MIG 实例的最大显存（HAMi 注册或 kubelet 计数）",
+    ),
+    "largest_memory_registered": (
+        "Largest request for memory of one GPU registered with HAMi that still fits",
+        "HAMi 注册的单张 GPU 上仍能满足的最大显存申请",
+    ),
+    "memory_free_counted": (
+        "GPU memory that new pods can get, of GPUs or MIG instances that kubelets only count",
+        "仅由 kubelet 计数的 GPU 或 MIG 实例中新 Pod 可获得的显存",
+    ),
     "largest_cores": ("Largest request for compute of one GPU that still fits", "单张 GPU 上仍能满足的最大算力申请"),
-    "whole_gpus": ("Most whole GPUs that one pod can still get", "单个 Pod 仍可获得的整卡数量上限"),
+    "whole_gpus": (
+        "Most whole GPUs that one pod can still get of one resource, registered with HAMi or counted by the kubelet",
+        "单个 Pod 仍可获得的同一资源的整卡数量上限（HAMi 注册或 kubelet 计数）",
+    ),
+    "whole_gpus_registered": (
+        "Most whole GPUs registered with HAMi that one pod can still get",
+        "单个 Pod 仍可获得的、HAMi 注册的整卡数量上限",
+    ),
     "fragmentation": ("Share of the free memory that is on GPUs with a holder", "位于部分已分配 GPU 上的空闲显存占比"),
     "power": ("Power draw", "功耗"),
     "own_power": ("Own part of the GPU's power draw", "GPU 功耗中自身的部分"),
@@ -337,6 +371,10 @@ QUANTITIES: dict[str, Pair] = {
     "node_cpu_seconds": ("CPU time by kind, all CPUs together", "按种类统计的 CPU 时间（全部 CPU 合计）"),
     "node_iowait": ("Share of CPU time idle while a task waited for a disk", "CPU 空闲且有任务等待磁盘的时间占比"),
     "node_memory_total": ("Main memory", "内存总量"),
+    "node_memory_used": (
+        "Main memory that new programs cannot get without swapping",
+        "新程序不换页无法获得的内存",
+    ),
     "node_memory_available": ("Main memory that new programs can get without swapping", "新程序不换页即可获得的内存"),
     "load": (
         "Mean number of tasks that run, wait for a CPU or wait for a disk, by minutes",
@@ -355,7 +393,7 @@ _MEANS = {"use", "own_use", "score"}
 _OWN = {
     *("score_lowest", "score_highest", "memory_allocated_share", "cores_allocated_share", "idle_share", "busiest_use"),
     *("memory_idle", "longest_wait", "stage", "stage_mean", "stage_p50", "stage_p95", "stage_p99", "log_bytes"),
-    *("own_use_sum", "duration"),
+    *("own_use_sum", "duration", "memory_limit_share"),
 }
 _OF_POPULATION: dict[Population, Words] = {
     "gpus": Words(" A GPU divided by MIG counts once.", "被 MIG 切分的 GPU 只计一次。"),
@@ -404,8 +442,8 @@ _REMARKS: dict[str, Words] = {
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
     ),
     "chart.by_class": Words(
-        " A GPU of which half the step was analysed counts as one half.",
-        "一个时间步内只分析了一半时间的 GPU 计为 0.5。",
+        " Its instances, and pods that share it, have parts of it. Half a step in a class counts as one half.",
+        "其实例以及共享它的 Pod 各占一部分；一个时间步内有一半时间属于某类别则计为 0.5。",
     ),
 }
 

@@ -1,13 +1,14 @@
 /** One node: its GPUs, its pods, what still fits, its agent, and contradictions. */
 import { useApi } from "../api/client";
-import type { FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
+import type { CountedCapacity, FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
 import { NodeBesidePanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Empty, Facts, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { Copy, Empty, Facts, Figure, Link, type Origin, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -42,8 +43,10 @@ export function NodePage({ names }: { names: string[] }) {
 function Node({ data }: { data: NodeDetail }) {
   const { node } = data;
   const hasCluster = current(data.parts, "cluster");
-  const say = (text: string, promql: string, source: "analysis" | "cluster" | "agents") =>
-    definition(text, { promql, source: t(`part.${source}`) });
+  const say = (promql: string, source: "analysis" | "cluster" | "agents"): Origin => ({
+    promql,
+    source: t(`part.${source}`),
+  });
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
@@ -54,57 +57,92 @@ function Node({ data }: { data: NodeDetail }) {
         {node.models.map((one) => (
           <Tag key={one}>{shortModel(one)}</Tag>
         ))}
-        <ClassBar counts={node.by_class} />
+        <ClassBar figure="node.by_class" counts={node.by_class} />
       </div>
       <div class="figures six">
         <Figure
           title={t("col.gpus")}
+          figure="node.gpus"
           value={number(node.gpus)}
-          note={t("node.pods", { n: number(node.pods) })}
-          about={definition(t("about.gpus_count"), { source: t("part.analysis") })}
+          note={
+            <>
+              {node.mig_instances > 0 && (
+                <>
+                  <Said text="node.instances" numbers={{ n: ["node.mig_instances", number(node.mig_instances)] }} />
+                  {" · "}
+                </>
+              )}
+              {node.gpus_unlisted > 0 && (
+                <>
+                  <Said text="nodes.unlisted" numbers={{ n: ["node.gpus_unlisted", number(node.gpus_unlisted)] }} />
+                  {" · "}
+                </>
+              )}
+              <Said text="node.pods" numbers={{ n: ["node.pods", number(node.pods)] }} />
+            </>
+          }
+          origin={{ source: t("part.analysis") }}
         />
         <Figure
           title={t("col.allocated")}
+          figure="node.memory_allocated"
           value={bytes(node.memory_allocated)}
-          note={node.memory_capacity === null ? t("gpu.unregistered") : t("of", { all: bytes(node.memory_capacity) })}
-          about={say(t("about.allocated_node"), PROMQL.node_allocated, "cluster")}
+          note={
+            node.memory_capacity === null ? (
+              t("gpu.unregistered")
+            ) : (
+              <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+            )
+          }
+          origin={say(PROMQL.node_allocated, "cluster")}
           stale={!hasCluster}
         />
         <Figure
           title={t("col.memory_used")}
+          figure="node.memory_used"
           value={bytes(node.memory_used)}
-          note={t("of", { all: bytes(node.memory_total) })}
-          about={say(t("about.memory"), PROMQL.node_memory, "analysis")}
+          note={<Said text="of" numbers={{ all: ["node.memory_total", bytes(node.memory_total)] }} />}
+          origin={say(PROMQL.node_memory, "analysis")}
         />
         <Figure
           title={t("col.use")}
+          figure="node.use"
           value={percent(node.use)}
-          about={say(t("about.use_node"), PROMQL.node_use, "analysis")}
+          origin={say(PROMQL.node_use, "analysis")}
         />
         <Figure
           title={t("col.largest_short")}
+          figure="capacity.largest_memory"
           value={bytes(node.largest_memory)}
-          note={node.whole_gpus === null ? "" : t("node.whole", { n: number(node.whole_gpus) })}
-          about={say(t("about.largest"), PROMQL.node_largest, "cluster")}
+          note={
+            node.whole_gpus !== null && (
+              <>
+                <Said text="node.whole" numbers={{ n: ["capacity.whole_gpus", number(node.whole_gpus)] }} />
+                <OtherUnits counted={node.counted} />
+              </>
+            )
+          }
+          origin={say(PROMQL.node_largest, "cluster")}
           stale={!hasCluster}
         />
         <Figure
           title={t("col.power")}
+          figure="node.power"
           value={watts(node.power)}
-          about={say(t("about.power"), PROMQL.node_power, "agents")}
+          origin={say(PROMQL.node_power, "agents")}
         />
       </div>
       <NodeBesidePanel beside={data.beside} />
-      <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
+      <Panel title={t("nav.gpus")} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
         <GpuTable rows={data.gpus} name="node-gpus" parts={data.parts} plain without={["node"]} />
       </Panel>
-      <Panel title={t("nav.workloads")} note={number(data.workloads.length)}>
+      <Panel title={t("nav.workloads")} note={<Value figure="list.rows">{number(data.workloads.length)}</Value>}>
         <WorkloadTable rows={data.workloads} name="node-workloads" parts={data.parts} plain without={["nodes"]} />
       </Panel>
       <div class="columns">
         <Trends query={{ node: node.name, namespace: scope.value }} memory={node.memory_total} />
         <Panel title={t("node.fits")} stale={!hasCluster}>
-          <Fits types={data.types} />
+          <Fits types={data.types} counted={node.counted} />
         </Panel>
         <div class="half">
           <Panel title={t("node.agent")} stale={!current(data.parts, "agents")}>
@@ -112,7 +150,11 @@ function Node({ data }: { data: NodeDetail }) {
           </Panel>
         </div>
         <div class="half">
-          <Panel title={t("node.findings")} note={number(node.findings)} stale={!hasCluster}>
+          <Panel
+            title={t("node.findings")}
+            note={<Value figure="capacity.findings">{number(node.findings)}</Value>}
+            stale={!hasCluster}
+          >
             <Findings data={data} />
           </Panel>
         </div>
@@ -131,46 +173,117 @@ function Node({ data }: { data: NodeDetail }) {
   );
 }
 
-/** What still fits, by type of GPU. */
-export function Fits({ types }: { types: readonly FreeCapacity[] }) {
-  if (types.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
+/** What still fits, by type of GPU: registered with HAMi, or only counted by kubelets. */
+export function Fits({ types, counted }: { types: readonly FreeCapacity[]; counted: readonly CountedCapacity[] }) {
+  if (types.length + counted.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
   return (
-    <Scroll>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t("col.model")}</th>
-            <th scope="col" class="num" title={t("about.free")}>
-              {t("col.free")}
-            </th>
-            <th scope="col" class="num" title={t("about.largest")}>
-              {t("col.largest_short")}
-            </th>
-            <th scope="col" class="num" title={t("about.whole")}>
-              {t("col.whole")}
-            </th>
-            <th scope="col" class="num" title={t("about.fragmentation")}>
-              {t("col.fragmentation")}
-            </th>
-            <th scope="col" class="num" title={t("about.stranded")}>
-              {t("col.stranded")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {types.map((one) => (
-            <tr key={`${one.vendor}${one.type}`}>
-              <th scope="row">{one.type ? shortModel(one.type) : t("value.all")}</th>
-              <td class="num">{bytes(one.free.memory)}</td>
-              <td class="num">{bytes(one.largest_memory)}</td>
-              <td class="num">{number(one.whole_gpus)}</td>
-              <td class="num">{percent(one.fragmentation)}</td>
-              <td class="num">{bytes(one.stranded.memory)}</td>
+    <>
+      <Scroll name="fits" rows={types.length + counted.length}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("col.model")}</th>
+              <NumHead title="col.free" figure="capacity.memory_free" />
+              <NumHead title="col.largest_short" figure="capacity.largest_memory" />
+              <NumHead title="col.whole" figure="capacity.whole_gpus" />
+              <NumHead title="col.fragmentation" figure="capacity.fragmentation" />
+              <NumHead title="col.stranded" figure="capacity.memory_stranded" />
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+          </thead>
+          <tbody>
+            {types.map((one) => (
+              <tr key={`${one.vendor}${one.type}`} data-key={one.type}>
+                <th scope="row">
+                  {one.type ? shortModel(one.type) : t("value.all")} <small class="muted">HAMi</small>
+                </th>
+                <Num figure="capacity.memory_free">{bytes(one.free.memory)}</Num>
+                <Num figure="capacity.largest_memory">{bytes(one.largest_memory)}</Num>
+                <Num figure="capacity.whole_gpus">{number(one.whole_gpus)}</Num>
+                <Num figure="capacity.fragmentation">{percent(one.fragmentation)}</Num>
+                <Num figure="capacity.memory_stranded">{bytes(one.stranded.memory)}</Num>
+              </tr>
+            ))}
+            {counted.map((one) => (
+              <tr key={`${one.resource}${one.type}${one.profile}`} data-key={`${one.type ?? ""}/${one.resource}`}>
+                <th scope="row">
+                  {one.type ? shortModel(one.type) : one.resource} <small class="muted">{t(`offer.${one.mode}`)}</small>
+                </th>
+                <Num figure="capacity.counted_memory_free" title={whyUnknown(one)}>
+                  {bytes(one.memory_free)}
+                </Num>
+                <Num figure="capacity.counted_memory" title={whyUnknown(one)}>
+                  {bytes(one.memory_free === null ? null : one.free ? one.memory : 0)}
+                </Num>
+                <td class="num">
+                  <Units of={one} />
+                </td>
+                <td class="num" title={t("fits.counted")}>
+                  –
+                </td>
+                <td class="num" title={t("fits.counted")}>
+                  –
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      {counted.length > 0 && <p class="muted small">{t("fits.counted")}</p>}
+      {[...new Set(counted.map(whyUnknown))].map(
+        (why) =>
+          why && (
+            <p key={why} class="muted small">
+              {why}
+            </p>
+          ),
+      )}
+    </>
+  );
+}
+
+/** Why the free memory of a counted resource is not known. */
+function whyUnknown(one: CountedCapacity): string | undefined {
+  if (one.memory_free !== null) return undefined;
+  return t(one.mode === "whole" || one.mode === "mig" ? "fits.no_label" : "fits.no_memory");
+}
+
+/** How much of a counted resource a pod can still get, in the unit of the resource: GPUs, MIG instances or shares. */
+export function Units({ of }: { of: CountedCapacity }) {
+  if (of.mode === "whole") {
+    return <Value figure="capacity.whole_gpus">{number(of.whole_gpus)}</Value>;
+  }
+  if (of.mode === "mig") {
+    return (
+      <Said
+        text="fits.instances"
+        numbers={{ n: ["capacity.counted_free", number(of.free), of.resource] }}
+        values={{ profile: of.profile ?? "MIG" }}
+      />
+    );
+  }
+  return (
+    <Said
+      text="fits.shares"
+      numbers={{
+        n: ["capacity.counted_free", number(of.free), of.resource],
+        all: ["capacity.counted", number(of.capacity), of.resource],
+      }}
+    />
+  );
+}
+
+/** What else a pod can get of a node besides whole GPUs: MIG instances and shares. */
+export function OtherUnits({ counted }: { counted: readonly CountedCapacity[] }) {
+  const others = counted.filter((one) => one.mode !== "whole" && one.free > 0);
+  return (
+    <>
+      {others.map((one) => (
+        <span key={one.resource}>
+          {" + "}
+          <Units of={one} />
+        </span>
+      ))}
+    </>
   );
 }
 
@@ -196,20 +309,18 @@ function Agent({ data }: { data: NodeDetail }) {
         ]}
       />
       {agent.sources.length > 0 && (
-        <Scroll>
+        <Scroll name="sources" rows={agent.sources.length}>
           <table>
             <thead>
               <tr>
                 <th scope="col">{t("col.source")}</th>
                 <th scope="col">{t("col.state")}</th>
-                <th scope="col" class="num">
-                  {t("col.age")}
-                </th>
+                <NumHead title="col.age" figure="source.age" />
               </tr>
             </thead>
             <tbody>
               {agent.sources.map((one) => (
-                <tr key={one.source}>
+                <tr key={one.source} data-key={one.source}>
                   <th scope="row">{word(`node_source.${one.source}`, one.source)}</th>
                   <td>
                     {one.absent ? (
@@ -220,7 +331,7 @@ function Agent({ data }: { data: NodeDetail }) {
                       </Tag>
                     )}
                   </td>
-                  <td class="num">{duration(one.age_seconds)}</td>
+                  <Num figure="source.age">{duration(one.age_seconds)}</Num>
                 </tr>
               ))}
             </tbody>

@@ -15,7 +15,7 @@ import { rangeText } from "./topbar";
 export function Course({ query = {} }: { query?: Record<string, string> }) {
   const found = useApi<ClassHistory>("/api/v1/history/classes", { ...span.value, namespace: scope.value, ...query });
   return (
-    <Panel title={t("overview.course")} note={rangeText()}>
+    <Panel title={t("overview.course")} note={`${rangeText()} · ${t("overview.course_note")}`}>
       <Shown of={found} rows={5}>
         {(data) => <CourseOf data={data} />}
       </Shown>
@@ -30,7 +30,9 @@ function CourseOf({ data }: { data: ClassHistory }) {
     () =>
       CLASSES.flatMap((name) => {
         const column = data.columns.find((one) => one.use_class === name);
-        return column ? [{ name: className(name), colour: colour(name), values: column.gpus }] : [];
+        return column
+          ? [{ key: name, figure: "chart.by_class", name: className(name), colour: colour(name), values: column.gpus }]
+          : [];
       }),
     [data, dark],
   );
@@ -42,6 +44,8 @@ function CourseOf({ data }: { data: ClassHistory }) {
         <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
       ) : (
         <Chart
+          name="classes"
+          step={data.step_seconds}
           times={data.times}
           lines={lines}
           stacked

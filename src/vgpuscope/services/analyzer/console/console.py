@@ -387,6 +387,8 @@ class Console:
             state="stale" if stale else "ok",
             at=iso(analysis.window.end),
             age_seconds=round(max(0.0, now - analysis.window.end), 1),
+            window_seconds=round(analysis.window.seconds, 1),
+            low_score=self._backend.config().thresholds.low_utilization,
             code=error.code if stale and error else None,
             message=stale.reason if stale else None,
             hint=error.advice if stale and error else None,
