@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.fleets import NOON, points
-from tests.store.results.rollup import daily, hourly
+from tests.store.results import rollup
 from vgpuscope.model.history import HistoryPoint
 
 _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
@@ -21,10 +21,10 @@ async def every_point(store) -> dict[str, list[HistoryPoint]]:
 async def rolled(store, step: str) -> list[HistoryPoint]:
     """The roll-up as it is defined, from the points of single analyses."""
     single = (await every_point(store))["analysis"]
-    return hourly(single) if step == "hour" else daily(hourly(single))
+    return rollup.rolled(single, step)
 
 
-_WHOLE = {"memory_used", "memory_allocated"}  # means that are rounded
+_ROUNDED = {"memory_used": 1.0, "memory_allocated": 1.0, "held_seconds": 0.01, "energy": 0.01}  # at most by so much
 
 
 def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:
@@ -37,7 +37,7 @@ def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -
             got, want = getattr(point, field), getattr(theirs[key], field)
             if isinstance(want, dict):
                 got, want = ({w: s for w, s in shares.items() if s} for shares in (got, want))
-            assert got == (pytest.approx(want, abs=1) if field in _WHOLE else pytest.approx(want)), field
+            assert got == pytest.approx(want, abs=_ROUNDED.get(field)), field
 
 
 async def assert_some_fields_are_those_of_the_whole(store) -> None:
