@@ -140,6 +140,7 @@ TimeBasis: TypeAlias = Literal[
     "step_low",
     "step_integral",  # added up over one step
     "integral",  # added up over the chosen range
+    "range_mean",  # mean over the analysed time of the chosen range
     "day_integral",  # added up over the last 24 hours
     "since_start",  # counted since the process started
     "since_boot",  # counted since the driver was loaded or the node started

@@ -88,7 +88,7 @@ class World:
         return next((one for one in self.windows if one[0] < moment <= one[1]), None)
 
     def _end(self, moment: int) -> int:
-        """An analysis says its mean of all of its time; when in it something changed matters only across a full hour."""
+        """An analysis has one mean for all of its time: a change within it matters only across a full hour."""
         window = self._window_of(moment)
         if window is not None and window[0] // HOUR != (window[1] - 1) // HOUR:
             return window[1]

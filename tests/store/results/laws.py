@@ -24,7 +24,12 @@ async def rolled(store, step: str) -> list[HistoryPoint]:
     return rollup.rolled(single, step)
 
 
-_ROUNDED = {"memory_used": 600.0, "memory_allocated": 600.0, "held_seconds": 0.01, "energy": 0.01}  # integrals, to 1 byte × second, 1 ms and 1 mJ
+_ROUNDED = {
+    "memory_used": 600.0,
+    "memory_allocated": 600.0,
+    "held_seconds": 0.01,
+    "energy": 0.01,
+}  # integrals, to 1 byte × second, 1 ms and 1 mJ
 
 
 def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:

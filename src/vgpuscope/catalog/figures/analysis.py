@@ -406,6 +406,15 @@ WORKLOAD: tuple[Figure, ...] = (
         fields="WasteRow.unknown_gpu_hours",
     ),
     row(
+        "waste.held_gpu_hours",
+        "tenants",
+        "held_gpu_hours",
+        "integral",
+        "gpu_hours",
+        fields="WasteRow.held_gpu_hours",
+        columns="waste.HELD GPU-H",
+    ),
+    row(
         "waste.idle_ratio",
         "tenants",
         "idle_share",
@@ -416,12 +425,12 @@ WORKLOAD: tuple[Figure, ...] = (
     ),
     row(
         "waste.memory_held",
-        "gpus_or_instances",
-        "memory_idle",
-        "integral",
+        "tenants",
+        "memory_used",
+        "range_mean",
         "bytes",
         fields="WasteRow.memory_held",
-        columns="waste.MEMORY",
+        columns="waste.MEAN MEMORY",
     ),
     row("waste.idle_seconds", "one", "idle_seconds", "now", "seconds", columns="waste.IDLE FOR"),
 )
@@ -734,7 +743,7 @@ HISTORY: tuple[Figure, ...] = (
         "judged.step_by_verdict", "one", "verdict_seconds", "step_integral", "seconds", fields="HistoryPoint.by_verdict"
     ),
     row("judged.step_by_class", "one", "class_seconds", "step_integral", "seconds", fields="HistoryPoint.by_class"),
-    row("chart.by_class", "gpus_or_instances", "count", "step_mean", condition="by_class", fields="ClassColumn.gpus"),
+    row("chart.by_class", "gpus", "count", "step_mean", condition="by_class", fields="ClassColumn.gpus"),
     row("chart.use", "one", "use", "step_mean", "ratio", fields="SeriesColumn.values[use]"),
     row("chart.use_max", "one", "use", "step_peak", "ratio", fields="SeriesColumn.values[use_max]"),
     row(

@@ -51,7 +51,7 @@ def _of_sums(column: Column, places: Mapping[str, int]) -> _Reader:
     integral, scale, whole = _ROLLUP[column.unless], column.scale, column.whole
     integral_at, seconds_at, less = places[integral.name], places[integral.over], integral.less
 
-    def over_time(sums: Sequence[Any]) -> float | None:
+    def over_time(sums: Sequence[Any]) -> Any:
         if not sums[seconds_at]:
             return over_analyses(sums)
         value = sums[integral_at] * less / sums[seconds_at] / scale

@@ -18,7 +18,7 @@ from vgpuscope.store.results.columns import Column, ResultSubject, SubjectDetail
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, rows, span
-from vgpuscope.store.results.schema import TABLES, Rollup
+from vgpuscope.store.results.schema import ROLLUPS, TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
 from vgpuscope.store.results.wanted import AnalysisKey, Covered, Cursor, HistorySelection
 
@@ -168,7 +168,7 @@ class StoredHistory:
                 until = after[0][0]
             if until is None:
                 return Covered({}, begin / TIME)
-            found: dict[int, Millis] = dict(tx.all(sums, begin=begin, until=until))  # type: ignore[arg-type]
+            found: dict[int, Millis] = dict(tx.all(sums, begin=begin, until=until))
             for stands_from, time in tx.all(longer, begin=begin, until=until):
                 for bucket in range(stands_from // long, (time - 1) // long):
                     spent = (bucket + 1) * long - max(stands_from, bucket * long)
@@ -204,7 +204,7 @@ class StoredHistory:
             chosen = self._batch(found)
             analyses = ", ".join(str(int(number)) for number, *_ in chosen)
             since = min(stands_from for _, _, stands_from in chosen)
-            for table, long in (("history_hours", _HOUR), ("history_days", _DAY)):
+            for table, long in zip(ROLLUPS, (_HOUR, _DAY), strict=True):
                 statement = sql.add_to_rollup(table, analyses=analyses, millis=long)
                 for bucket in range(min(since, hour) // long, hour // long + 1):
                     tx.all(statement, bucket=bucket)
