@@ -3883,6 +3883,7 @@ export interface components {
          */
         WasteRow: {
             gpus: number;
+            held_gpu_hours: number;
             idle_gpu_hours: number;
             idle_ratio: number;
             idle_since: string | null;

@@ -59,11 +59,13 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
         <Figure
           title={t("col.use")}
           value={percent(row.use)}
+          note={t("namespace.window")}
           about={definition(t("about.use_namespace"), { promql: PROMQL.tenant_use, source: t("part.analysis") })}
         />
         <Figure
           title={t("col.memory_used")}
           value={bytes(row.memory_used)}
+          note={t("namespace.window")}
           about={definition(t("about.memory_namespace"), { promql: PROMQL.tenant_memory, source: t("part.analysis") })}
         />
         <Figure

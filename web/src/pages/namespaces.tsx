@@ -123,7 +123,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     key: "idle_share",
     about: "about.idle_share",
     part: "history",
-    title: "col.idle_share",
+    title: "col.idle_share_day",
     value: (row) => share(row),
     show: (row) => percent(share(row)),
     numeric: true,

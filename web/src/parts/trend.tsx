@@ -8,8 +8,8 @@ import { Chart } from "./chart";
 import { ink } from "./classes";
 import { bytes, duration, energy, number, percent, watts } from "./format";
 import { useDark } from "./heatmap";
-import { PartNotes } from "./partnote";
-import { About, definition, Empty, Panel, Shown } from "./pieces";
+import { NoHistory, PartNotes } from "./partnote";
+import { About, definition, Panel, Shown } from "./pieces";
 import { rangeText } from "./topbar";
 
 type Column = SeriesHistory["columns"][number];
@@ -123,7 +123,7 @@ function TrendOf({
     return (
       <>
         <PartNotes parts={data.parts} names={["history", "prometheus"]} />
-        <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
+        <NoHistory parts={data.parts} />
       </>
     );
   }
