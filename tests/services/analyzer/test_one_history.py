@@ -251,7 +251,11 @@ SUBJECTS = (None, frozenset({"team-0"}), frozenset({"team-1"}))
 
 
 def truth(world: World, scope, quantity: str, begin: int, long: int) -> float | None:
-    return world.of_gpus(quantity, begin, long) if scope is None else world.of_pods(quantity, *scope, begin, long)
+    return (
+        world.of_gpus(quantity, begin, long)
+        if scope is None
+        else world.of_pods(quantity, next(iter(scope)), begin, long)
+    )
 
 
 def alike(quantity: str, value: float | None, wanted: float | None) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.fleets import NOON, points
 from tests.store.results import rollup
-from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.history import HistoryPoint, Step
 
 _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
 
@@ -18,7 +18,7 @@ async def every_point(store) -> dict[str, list[HistoryPoint]]:
     return found
 
 
-async def rolled(store, step: str) -> list[HistoryPoint]:
+async def rolled(store, step: Step) -> list[HistoryPoint]:
     """The roll-up as it is defined, from the points of single analyses."""
     single = (await every_point(store))["analysis"]
     return rollup.rolled(single, step)
