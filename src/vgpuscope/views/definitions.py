@@ -369,8 +369,8 @@ _BY_TIME = Words(
     "每个 GPU 或 Pod 按其存在的时间加权；同一 GPU 的实例合计为一张 GPU。",
 )
 _AT_ONCE = Words(
-    " The sum over its GPUs or pods at the same time: a pod that was there for a sixth of the analysed time counts as one "
-    "sixth. Time without an analysis is not counted.",
+    " The sum over its GPUs or pods at the same time: a pod that was there for a sixth of the analysed time counts as "
+    "one sixth. Time without an analysis is not counted.",
     "对同一时刻的 GPU 或 Pod 求和：只在六分之一的已分析时间内存在的 Pod 计为六分之一。没有分析的时间不计入。",
 )
 _OF_ONE = Words(

@@ -48,7 +48,7 @@ def waste_hour(ledger: WasteLedger) -> WasteHour:
 
 
 def waste_by_namespace(hours: Iterable[WasteHour]) -> tuple[tuple[WasteBy, ...], float | None]:
-    """The hours of each namespace that held a GPU, most idle first, and idle hours in all; None: nothing was analysed."""
+    """The hours of namespaces that held a GPU, most idle first, and idle hours in all; None: nothing was analysed."""
     known = tuple(hours)
     if not any(hour.analysed for hour in known):
         return (), None
