@@ -32,7 +32,8 @@ _NAMES = ", ".join(column.name for column in ROLLUP)
 _FIRST = (
     f"INSERT INTO history_hours (time, series, {_NAMES}) SELECT ?, r.series, "
     + ", ".join(aggregate(column) for column in ROLLUP)
-    + " FROM (SELECT * FROM history_results WHERE analysis = (SELECT min(analysis) FROM history_results)) r "
+    + " FROM (SELECT *, 1 AS ends, 0 AS passed, seconds AS reached, seconds AS spent"
+    + " FROM history_results WHERE analysis = (SELECT min(analysis) FROM history_results)) r "
     + f"CROSS JOIN (VALUES {', '.join(['(0)'] * _SHOWN)}) GROUP BY r.series"
 )
 _COPY = (

@@ -54,12 +54,13 @@ async def analyzer(tmp_path):
 
 async def test_idle_hours_are_ranked_with_owner_memory_and_idle_since(analyzer):
     found = await analyzer.json("/api/v1/waste?since=6h")
-    (row,) = found["rows"]
+    row, busy = found["rows"]
+    assert (busy["pod"], busy["idle_gpu_hours"], busy["held_gpu_hours"]) == ("worker-0", 0.0, 0.75)
     assert (row["namespace"], row["pod"], row["owner"]) == ("notebooks", "carol-0", "Notebook/carol")
     assert (row["idle_gpu_hours"], row["memory_held"], row["idle_ratio"]) == (0.75, 18 * 1024**3, 1.0)
     assert row["idle_since"].endswith(":00:00Z")
     assert (found["gpu_hours"], found["held_gpu_hours"], found["unallocated_gpu_hours"]) == (6.0, 3.0, 3.0)
-    assert (found["idle_gpu_hours"], found["in_use_gpu_hours"], found["count"]) == (0.75, 0.75, 1)
+    assert (found["idle_gpu_hours"], found["in_use_gpu_hours"], found["count"]) == (0.75, 0.75, 2)
 
 
 async def test_only_the_time_that_was_asked_for_is_added_up(analyzer):
@@ -74,8 +75,8 @@ async def test_only_the_time_that_was_asked_for_is_added_up(analyzer):
 
 async def test_waste_is_csv_too(analyzer):
     answer = await analyzer.get("/api/v1/waste?format=csv&group_by=owner")
-    assert [row["owner"] for row in csv.DictReader(io.StringIO(answer.text))] == ["Notebook/carol"]
-    assert answer.headers["x-total-count"] == "1"
+    assert [row["owner"] for row in csv.DictReader(io.StringIO(answer.text))] == ["Notebook/carol", "Pod/worker-0"]
+    assert answer.headers["x-total-count"] == "2"
 
 
 @pytest.mark.parametrize("since", ["yesterday", "0h", "24", "-3h", "1d12h", "24h\n"])
@@ -91,8 +92,10 @@ async def test_the_command_prints_who_wasted_how_much(analyzer, vgpuscope, colum
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= int(columns)
     line = out.splitlines()[1]
-    assert line.split()[:2] == ["0.75", "100%"]
-    for word in ("18.0Gi", "idle", "notebooks/carol-0"):
+    assert line.split()[:3] == ["0.75", "0.75", "100%"]
+    assert out.splitlines()[2].split()[:3] == ["0.00", "0.75", "0%"]
+    assert "(1 without idle GPU-hours: see --json)" in " ".join(out.split())
+    for word in ("18.0Gi" if columns == "120" else "", "idle", "notebooks/carol-0"):
         assert word in line
     assert "(Notebook/carol)" in out
     assert "6.0 GPU-hours analysed, 3.0 held by pods, 3.0 not" in out

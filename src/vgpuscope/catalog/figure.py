@@ -148,6 +148,7 @@ TimeBasis: TypeAlias = Literal[
     "step_low",
     "step_integral",  # added up over one step
     "integral",  # added up over the chosen range
+    "range_mean",  # mean over the analysed time of the chosen range
     "day_integral",  # added up over the last 24 hours
     "day_ago",  # the same figure 24 hours earlier
     "since_start",  # counted since the process started

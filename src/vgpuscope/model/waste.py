@@ -24,8 +24,9 @@ class WasteRow(Struct, frozen=True, kw_only=True):
     idle_gpu_hours: float
     in_use_gpu_hours: float
     unknown_gpu_hours: float
+    held_gpu_hours: float  # these three together
     idle_ratio: float  # idle hours divided by all hours that they held
-    memory_held: Bytes | None  # on one GPU, mean while idle
+    memory_held: Bytes | None  # in use on all their GPUs together: mean over the time analysed
     idle_since: str | None  # since when all current tenants of the row are idle; null: not all are
     verdict: Verdict | Literal["ended"]  # now
 

@@ -163,6 +163,7 @@ TIMES: dict[TimeBasis, Pair] = {
     "step_low": ("lowest value in one step", "一个时间步内的最小值"),
     "step_integral": ("added up over one step", "一个时间步内的累计值"),
     "integral": ("over the chosen range", "所选时间范围内"),
+    "range_mean": ("mean over the analysed time of the chosen range", "所选时间范围内已分析时间的平均值"),
     "day_integral": ("over the last 24 hours", "最近 24 小时内"),
     "day_ago": ("24 hours earlier", "24 小时前的值"),
     "since_start": ("since the process started", "自进程启动起累计"),
@@ -216,7 +217,6 @@ QUANTITIES: dict[str, Pair] = {
     ),
     "memory_capacity": ("GPU memory registered with the scheduler, perhaps scaled", "向调度器注册的显存（可能超分）"),
     "memory_limit": ("GPU memory limit that is enforced", "强制执行的显存上限"),
-    "memory_idle": ("GPU memory held on one GPU while idle, on average", "空闲期间在每张 GPU 上平均占用的显存"),
     "memory_of": ("GPU memory", "显存"),
     "cores_of": ("Compute, 100 for a whole GPU,", "算力（整卡为 100）"),
     "cores_allocated": (
@@ -392,7 +392,7 @@ QUANTITIES: dict[str, Pair] = {
 _MEANS = {"use", "own_use", "score"}
 _OWN = {
     *("score_lowest", "score_highest", "memory_allocated_share", "cores_allocated_share", "idle_share", "busiest_use"),
-    *("memory_idle", "longest_wait", "stage", "stage_mean", "stage_p50", "stage_p95", "stage_p99", "log_bytes"),
+    *("longest_wait", "stage", "stage_mean", "stage_p50", "stage_p95", "stage_p99", "log_bytes"),
     *("own_use_sum", "duration", "memory_limit_share"),
 }
 _OF_POPULATION: dict[Population, Words] = {
@@ -402,6 +402,19 @@ _OF_POPULATION: dict[Population, Words] = {
 }
 _PARTS = Words(" All parts add up to the total.", "各部分之和等于总量。")
 _BREAKER = Words(" Counted when the circuit breaker opened.", "熔断器断开时的数量。")
+_BY_TIME = Words(
+    " Each GPU or pod counts for the time in which it was there; instances of a GPU together count as the GPU.",
+    "每个 GPU 或 Pod 按其存在的时间加权；同一 GPU 的实例合计为一张 GPU。",
+)
+_AT_ONCE = Words(
+    " The sum over its GPUs or pods at the same time: a pod that was there for a sixth of the analysed time counts as "
+    "one sixth. Time without an analysis is not counted.",
+    "对同一时刻的 GPU 或 Pod 求和：只在六分之一的已分析时间内存在的 Pod 计为六分之一。没有分析的时间不计入。",
+)
+_OF_ONE = Words(
+    " Only of one GPU or of one pod on one GPU: peaks of several need not be at the same moment.",
+    "仅限单张 GPU 或单张 GPU 上的单个 Pod：多个对象的峰值不一定同时出现。",
+)
 _REMARKS: dict[str, Words] = {
     "gpu.memory_ledger": _PARTS,
     "gpu.energy_ledger": _PARTS,
@@ -442,8 +455,24 @@ _REMARKS: dict[str, Words] = {
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
     ),
     "chart.by_class": Words(
-        " Its instances, and pods that share it, have parts of it. Half a step in a class counts as one half.",
-        "其实例以及共享它的 Pod 各占一部分；一个时间步内有一半时间属于某类别则计为 0.5。",
+        " A GPU that was there for half of the analysed time of the step counts as one half. All classes add up to the "
+        "GPUs; grouped by namespace or owner, to the GPUs held.",
+        "一个时间步的已分析时间内只有一半时间存在的 GPU 计为 0.5。"
+        "各类别之和等于 GPU 数；按命名空间或所有者分组时等于被占用的 GPU 数。",
+    ),
+    "chart.use": _BY_TIME,
+    "chart.cores_allocated": _BY_TIME,
+    "chart.score": _BY_TIME,
+    "chart.memory_used": _AT_ONCE,
+    "chart.memory_allocated": _AT_ONCE,
+    "chart.power": _AT_ONCE,
+    "chart.memory_max": _OF_ONE,
+    "chart.power_max": _OF_ONE,
+    "chart.use_max": Words(" The highest of its GPUs or pods.", "取其中 GPU 或 Pod 的最大值。"),
+    "chart.energy": Words(" Time without an analysis is not counted.", "没有分析的时间不计入。"),
+    "waste.memory_held": Words(
+        " A pod that was there for a part of that time counts for that part.",
+        "只在部分时间存在的 Pod 按该部分时间计入。",
     ),
 }
 

@@ -99,8 +99,8 @@ def test_a_namespace_has_its_quotas_its_waiting_pods_and_its_idle_hours():
     found = namespace_rows(rows, quotas={"ml": (quota,), "quiet": ()}, pending=waits, waste={"ml": waste})
     assert [(row.name, row.gpus, row.pending_pods, row.idle_gpu_hours, row.held_gpu_hours) for row in found] == [
         ("ml", 1, 0, 3.0, 4.0),
-        ("new", 0, 1, 0.0, None),
-        ("quiet", 0, 0, 0.0, None),
+        ("new", 0, 1, 0.0, 0.0),
+        ("quiet", 0, 0, 0.0, 0.0),
     ]
     assert found[0].quotas == (quota,)
 

@@ -25,8 +25,7 @@ def point(
 def folded(points, *, grid=None, by="none", gpus=None):
     grid = grid or Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=100)
     fold = ClassFold(grid, group=grouped(by))
-    fold.cover(points if gpus is None else gpus)
-    fold.add(points)
+    fold.add(points) if gpus is None else fold.add(gpus, points)
     columns, left_out = fold.columns(by)
     return {(column.group, column.use_class): column.gpus for column in columns}, left_out
 
@@ -67,8 +66,28 @@ def test_instances_and_pods_together_are_at_most_their_gpu():
     parts = [point(mig=mig) for mig in ("MIG-a", "MIG-b")]
     assert folded(parts)[0] == {(None, "busy"): (1.0, None, None)}
     pods = [point(namespace=name, pod="p", held=HOUR) for name in ("x", "y", "y2", "z")]
-    found, _ = folded(pods, by="namespace", gpus=[point()])
+    found, _ = folded(pods, by="namespace", gpus=[point(held=HOUR)])
     assert found == {(name, "busy"): (0.25, None, None) for name in ("x", "y", "y2", "z")}
+
+
+def test_pods_together_are_the_time_in_which_their_gpu_was_held():
+    """Two pods share a GPU for ten minutes, and a third has it alone for twenty."""
+    pods = [
+        point(namespace=name, pod="p", seconds=seconds, held=seconds, by={"busy": seconds})
+        for name, seconds in (("x", 600), ("y", 600), ("z", 1200))
+    ]
+    found, _ = folded(pods, by="namespace", gpus=[point(held=1800)])
+    assert sum(values[0] for values in found.values()) == pytest.approx(0.5)
+
+
+def test_an_hour_that_holds_more_than_an_hour_has_no_more_gpus_than_there_are():
+    """Older versions gave an analysis to the hour in which it ends: 18 GPUs were 25.9 in the hour of the first one."""
+    hour = ClassFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), group=grouped("none"))
+    hour.add([point(f"g{n}", seconds=5180, by={"busy": 5000, "idle": 180}, held=5180) for n in range(18)])
+    fold = ClassFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), group=grouped("none"), covered=[HOUR])
+    fold.merge(NOON, hour.hour())
+    columns, _ = fold.columns("none")
+    assert sum(column.gpus[0] for column in columns) == pytest.approx(18.0)
 
 
 def test_a_step_that_is_not_over_shows_whole_gpus():
@@ -77,7 +96,8 @@ def test_a_step_that_is_not_over_shows_whole_gpus():
 
 
 def test_a_pod_that_was_there_for_a_part_of_a_step_is_a_part_of_a_gpu():
-    found, _ = folded([point(namespace="x", pod="p", seconds=900, by={"busy": 900})], by="namespace", gpus=[point()])
+    pod = point(namespace="x", pod="p", seconds=900, by={"busy": 900})
+    found, _ = folded([pod], by="namespace", gpus=[point(held=900)])
     assert found == {("x", "busy"): (0.25, None, None)}
 
 
@@ -124,10 +144,57 @@ def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
         "memory_allocated": (80.0,),
         "score": (30.0,),
         "power": (300.0,),  # 200 W on average, and 100 W
-        "power_max": (600.0,),
+        "power_max": (None,),  # 300 W each, but perhaps not at once
         "energy": (3 * 360_000.0,),
     }
     assert [column.quantity for column in SeriesFold(grid, ["score"]).columns()] == ["score"]
+
+
+def of_pods(points, covered=HOUR, quantities=("memory_used", "memory_max", "power", "power_max", "use", "energy")):
+    fold = SeriesFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), quantities, covered=[covered])
+    fold.add(points)
+    return {column.quantity: column.values[0] for column in fold.columns()}
+
+
+def pod(name: str, seconds: float, **more) -> HistoryPoint:
+    return point(namespace="ml", pod=name, seconds=seconds, by={"busy": seconds}, **more)
+
+
+def test_a_pod_that_was_there_for_ten_minutes_is_a_sixth_of_its_memory_in_the_hour():
+    pods = [pod("a", 600, memory_used=60, power=300.0, util=0.8), pod("b", HOUR, memory_used=10, power=100.0, util=0.1)]
+    found = of_pods(pods)
+    assert (found["memory_used"], found["power"]) == (20.0, 150.0)
+    assert found["use"] == pytest.approx((0.8 * 600 + 0.1 * HOUR) / (600 + HOUR), abs=1e-4)
+
+
+def test_pods_that_follow_each_other_are_one_at_a_time():
+    assert of_pods([pod(f"p{n}", 600, memory_used=20) for n in range(6)])["memory_used"] == 20.0
+
+
+def test_time_without_an_analysis_is_not_zero():
+    assert of_pods([pod("a", 600, memory_used=60)], covered=1200)["memory_used"] == 30.0
+
+
+def test_a_value_that_was_missing_for_a_time_is_not_zero_in_that_time():
+    half = [
+        HistoryPoint(
+            step="analysis", time=NOON + end, gpu_id="g", namespace="ml", pod="a", seconds=1800, memory_used=used
+        )
+        for end, used in ((1800, 40), (3600, None))
+    ]
+    assert of_pods(half)["memory_used"] == 40.0
+
+
+def test_peaks_of_several_pods_are_not_added_up():
+    peaks = {"memory_max": 10, "power_max": 200.0}
+    one, two = of_pods([pod("a", HOUR, **peaks)]), of_pods([pod(name, HOUR, **peaks) for name in "ab"])
+    assert (one["memory_max"], one["power_max"]) == (10.0, 200.0)
+    assert (two["memory_max"], two["power_max"]) == (None, None)
+
+
+def test_instances_of_a_gpu_count_as_one_gpu_in_a_mean_over_gpus():
+    instances = [point("b", mig=f"MIG-{n}", util=0.0) for n in range(3)]
+    assert of_pods([point("a", util=0.6), *instances])["use"] == 0.3
 
 
 def test_the_energy_of_an_analysis_is_divided_among_the_steps_it_stands_for():

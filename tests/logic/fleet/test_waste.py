@@ -63,7 +63,7 @@ def store(tmp_path):
 
 
 def hours(found):
-    return {row.pod: row.idle_gpu_hours for row in found.rows}
+    return {row.pod: row.idle_gpu_hours for row in found.rows if row.idle_gpu_hours}
 
 
 def test_a_ledger_adds_up_the_fields_that_are_read_for_it():
@@ -145,7 +145,28 @@ def test_tenants_are_grouped(store, group_by, names):
     fleet = (gpu(0, a0, a1, tenant("b"), tenant("w", "in_use")), gpu(1, tenant("c", namespace="lab")))
     found = waste(analysed(*[fleet] * 6), store, group_by)
     expected = {key: value / 2 if key[0] == "ml" else value for key, value in names.items()}
-    assert {(row.namespace, row.pod, row.owner): row.idle_gpu_hours for row in found.rows} == expected
+    idle = {(row.namespace, row.pod, row.owner): row.idle_gpu_hours for row in found.rows if row.idle_gpu_hours}
+    assert idle == expected
+
+
+def test_a_team_without_idle_hours_is_listed_so_that_hours_add_up(store):
+    busy = tenant("w", "in_use", namespace="train", memory=10)
+    found = waste(analysed(*[(gpu(0, tenant("nb", memory=20)), gpu(1, busy), gpu(2))] * 6), store, "namespace")
+    assert [(row.namespace, row.idle_gpu_hours, row.held_gpu_hours) for row in found.rows] == [
+        ("ml", 1.0, 1.0),
+        ("train", 0.0, 1.0),
+    ]
+    assert (found.count, sum(row.held_gpu_hours for row in found.rows)) == (2, found.held_gpu_hours)
+
+
+def test_memory_of_a_group_is_what_its_pods_hold_at_the_same_time(store):
+    """One pod has 20.5 GiB all the time, another 6 GiB on two GPUs for a third of it."""
+    always, late = tenant("a", memory=20.5), tenant("b", "in_use", memory=6)
+    ticks = [(gpu(0, always), gpu(1), gpu(2))] * 4 + [(gpu(0, always), gpu(1, late), gpu(2, late))] * 2
+    (row,) = waste(analysed(*ticks), store, "namespace").rows
+    assert row.memory_held == pytest.approx((20.5 + 2 * 6 / 3) * GIB)
+    parts = waste(analysed(*ticks), store.with_name("again.db")).rows
+    assert sum(part.memory_held for part in parts) == pytest.approx(row.memory_held)
 
 
 def test_nodes_and_models_are_groups_too(store):
@@ -181,7 +202,7 @@ def brute_force(units, known, ticks):
     last = ticks[-1]
     by_hour = defaultdict(list)
     for n, tick in enumerate(ticks):
-        by_hour[(BEGIN + (n + 1) * TICK) // HOUR].append(tick)
+        by_hour[(BEGIN + n * TICK) // HOUR].append(tick)
     for hour in by_hour.values():
         for unit in units:
             part = 1 / sum(other[0] == unit[0] for other in units)
@@ -220,6 +241,8 @@ def test_what_the_store_adds_up_is_what_a_count_gives(tmp_path_factory, world, l
     assert hours(found) == {pod: pytest.approx(value, abs=2e-4) for pod, value in expected.items()}
     assert found.unallocated_gpu_hours == pytest.approx(free, abs=2e-4)
     assert found.idle_gpu_hours + found.in_use_gpu_hours + found.unknown_gpu_hours <= found.held_gpu_hours + 1e-3
+    for name in ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours"):
+        assert sum(getattr(row, name) for row in found.rows) == pytest.approx(getattr(found, name), abs=1e-3)
 
 
 def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
@@ -251,7 +274,8 @@ def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
         return whole.waste(group_by="namespace", begin=BEGIN, end=BEGIN + 4 * HOUR), waste_by_namespace(parts)
 
     whole, (rows, idle) = asyncio.run(both())
-    assert len(whole.rows) == 1
+    held = whole.idle_gpu_hours + whole.in_use_gpu_hours + whole.unknown_gpu_hours
+    assert [(row.namespace, row.held_gpu_hours) for row in whole.rows] == [("ml", pytest.approx(held, abs=1e-3))]
     assert idle == whole.idle_gpu_hours > 0
     fields = ("namespace", "idle_gpu_hours", "idle_ratio", "pods", "gpus")
     assert [[getattr(row, f) for f in fields] for row in rows] == [

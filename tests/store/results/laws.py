@@ -3,8 +3,8 @@
 import pytest
 
 from tests.store.fleets import NOON, points
-from tests.store.results.rollup import daily, hourly
-from vgpuscope.model.history import HistoryPoint
+from tests.store.results import rollup
+from vgpuscope.model.history import HistoryPoint, Step
 
 _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
 
@@ -18,13 +18,18 @@ async def every_point(store) -> dict[str, list[HistoryPoint]]:
     return found
 
 
-async def rolled(store, step: str) -> list[HistoryPoint]:
+async def rolled(store, step: Step) -> list[HistoryPoint]:
     """The roll-up as it is defined, from the points of single analyses."""
     single = (await every_point(store))["analysis"]
-    return hourly(single) if step == "hour" else daily(hourly(single))
+    return rollup.rolled(single, step)
 
 
-_WHOLE = {"memory_used", "memory_allocated"}  # means that are rounded
+_ROUNDED = {
+    "memory_used": 600.0,
+    "memory_allocated": 600.0,
+    "held_seconds": 0.01,
+    "energy": 0.01,
+}  # integrals, to 1 byte × second, 1 ms and 1 mJ
 
 
 def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:
@@ -37,7 +42,7 @@ def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -
             got, want = getattr(point, field), getattr(theirs[key], field)
             if isinstance(want, dict):
                 got, want = ({w: s for w, s in shares.items() if s} for shares in (got, want))
-            assert got == (pytest.approx(want, abs=1) if field in _WHOLE else pytest.approx(want)), field
+            assert got == pytest.approx(want, abs=_ROUNDED.get(field)), field
 
 
 async def assert_some_fields_are_those_of_the_whole(store) -> None:

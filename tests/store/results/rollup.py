@@ -1,98 +1,106 @@
-"""Points of single analyses → points of hours → points of days: sums, means and extremes, exact however they are cut.
+"""Points of single analyses → points of hours and of days: an analysis is divided among the hours that it stands for.
 
 The store does the same inside the database; this is the definition it is held against.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from vgpuscope.model.history import STEP_SECONDS, HistoryPoint
+from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import Seconds
 
 Number = TypeVar("Number", int, float)
 Word = TypeVar("Word", bound=str)
-_Coarse: TypeAlias = Literal["hour", "day"]
+MEANS = {  # field → number of analyses with a value
+    "score": "scored",
+    "util": "util_samples",
+    "memory_used": "memory_samples",
+    "power": "power_samples",
+    "memory_allocated": "allocated_samples",
+    "cores_allocated": "cores_samples",
+}
+WHOLE = {"memory_used", "memory_allocated"}
 
 
-def hourly(points: Iterable[HistoryPoint]) -> list[HistoryPoint]:
-    """Points of analyses as points of hours, by time and in the order in which their GPUs first came."""
-    return _by_step(points, "hour")
+class Piece(NamedTuple):
+    """What an analysis says of one hour or day."""
+
+    point: HistoryPoint
+    bucket: int
+    seconds: Seconds
+    ends: bool  # the analysis ends in it
+
+    @property
+    def part(self) -> float:
+        return self.seconds / self.point.seconds if self.point.seconds else float(self.ends)
 
 
-def daily(points: Iterable[HistoryPoint]) -> list[HistoryPoint]:
-    """Points of hours (or analyses) as points of days."""
-    return _by_step(points, "day")
+def rolled(points: Iterable[HistoryPoint], step: Step) -> list[HistoryPoint]:
+    """Points of analyses as points of hours or days, by time and in the order in which their GPUs first came."""
+    found: dict[tuple, list[Piece]] = {}
+    for piece in (piece for point in points for piece in pieces(point, STEP_SECONDS[step])):
+        of = piece.point
+        found.setdefault((piece.bucket, of.gpu_id, of.mig, of.namespace, of.pod), []).append(piece)
+    return [_together(group, step) for _, group in sorted(found.items(), key=lambda item: item[0][0])]
 
 
-def together(points: Iterable[HistoryPoint], *, by: Callable[[HistoryPoint], Hashable]) -> list[HistoryPoint]:
-    """One point for each time and key, of all GPUs that have it; names are those of the key's first point."""
-    groups: dict[tuple[float, Hashable], list[HistoryPoint]] = {}
-    for point in points:
-        groups.setdefault((point.time, by(point)), []).append(point)
-    return [merged(group) for (_, _), group in sorted(groups.items(), key=lambda item: item[0][0])]
+def pieces(point: HistoryPoint, long: int) -> Iterator[Piece]:
+    """A point stands for its seconds before its time; one that ends at a full hour belongs to the hour before."""
+    end, spent, length = round(point.time * 1000), round(point.seconds * 1000), long * 1000
+    last = -(-end // length) - 1
+    for bucket in range(min(last, (end - spent) // length), last + 1):
+        seconds = min(end, (bucket + 1) * length) - max(end - spent, bucket * length)
+        if seconds > 0 or bucket == last:
+            yield Piece(point, bucket, max(0, seconds) / 1000, bucket == last)
 
 
-def merged(points: Sequence[HistoryPoint]) -> HistoryPoint:
-    """One point that says of all what each said of its part; at least one is needed."""
-    if len(points) == 1:
-        return points[0]
-    scored, score = _mean(points, "scored", "score")
-    util_samples, util = _mean(points, "util_samples", "util")
-    memory_samples, memory = _mean(points, "memory_samples", "memory_used")
-    power_samples, power = _mean(points, "power_samples", "power")
-    allocated_samples, allocated = _mean(points, "allocated_samples", "memory_allocated")
-    cores_samples, cores = _mean(points, "cores_samples", "cores_allocated")
-    covered, coverage = _mean(points, "coverage_samples", "coverage")
+def _together(found: Sequence[Piece], step: Step) -> HistoryPoint:
+    points = [piece.point for piece in found]
+    ending = [piece.point for piece in found if piece.ends]
+    counts = {count: sum(getattr(p, count) for p in ending) for count in (*MEANS.values(), "coverage_samples")}
     return replace(
         points[0],
-        samples=sum(p.samples for p in points),
-        scored=scored,
-        score=score,
+        step=step,
+        time=float(found[0].bucket * STEP_SECONDS[step]),
+        samples=sum(p.samples for p in ending),
+        **counts,
+        **{field: _mean(found, ending, field) for field in MEANS},
+        coverage=_average([(p.coverage, 1.0) for p in ending]),
         score_min=_extreme(min, (p.score_min for p in points)),
         score_max=_extreme(max, (p.score_max for p in points)),
-        util_samples=util_samples,
-        util=util,
         util_max=_extreme(max, (p.util_max for p in points)),
-        memory_samples=memory_samples,
-        memory_used=None if memory is None else round(memory),
         memory_max=_extreme(max, (p.memory_max for p in points)),
-        power_samples=power_samples,
-        power=power,
         power_max=_extreme(max, (p.power_max for p in points)),
-        energy=_total(p.energy for p in points),
-        allocated_samples=allocated_samples,
-        memory_allocated=None if allocated is None else round(allocated),
-        cores_samples=cores_samples,
-        cores_allocated=cores,
-        coverage_samples=covered,
-        coverage=coverage,
-        seconds=sum(p.seconds for p in points),
-        held_seconds=sum(p.held_seconds for p in points),
-        by_status=_added(p.by_status for p in points),
-        by_verdict=_added(p.by_verdict for p in points),
-        by_class=_added(p.by_class for p in points),
+        energy=_energy(found),
+        seconds=sum(piece.seconds for piece in found),
+        held_seconds=sum(piece.point.held_seconds * piece.part for piece in found),
+        by_status=_added((piece.point.status, piece.seconds) for piece in found),
+        by_verdict=_added((piece.point.verdict, piece.seconds) for piece in found),
+        by_class=_added((piece.point.use_class, piece.seconds) for piece in found),
         status=None,
         verdict=None,
         use_class=None,
     )
 
 
-def _by_step(points: Iterable[HistoryPoint], step: _Coarse) -> list[HistoryPoint]:
-    long = STEP_SECONDS[step]
-    coarse = (
-        replace(p, step=step, time=p.time // long * long, status=None, verdict=None, use_class=None) for p in points
-    )
-    return together(coarse, by=lambda p: (p.gpu_id, p.mig, p.namespace, p.pod))
+def _mean(found: Sequence[Piece], ending: Sequence[HistoryPoint], field: str) -> float | None:
+    """The mean over the time measured; of analyses that stand for no time, over these analyses."""
+    over_time = _average([(getattr(piece.point, field), piece.seconds) for piece in found])
+    mean = over_time if over_time is not None else _average([(getattr(p, field), 1.0) for p in ending])
+    return round(mean) if mean is not None and field in WHOLE else mean
 
 
-def _mean(points: Sequence[HistoryPoint], count: str, value: str) -> tuple[int, float | None]:
-    """How many there are, and their mean; those that were not measured have no part in it."""
-    number, of = attrgetter(count), attrgetter(value)
-    total = sum(number(p) for p in points)
-    return total, sum(of(p) * number(p) for p in points if number(p)) / total if total else None
+def _average(values: Sequence[tuple[float | None, float]]) -> float | None:
+    known = [(value, weight) for value, weight in values if value is not None and weight]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
+
+
+def _energy(found: Sequence[Piece]) -> float | None:
+    known = [piece.point.energy * piece.part for piece in found if piece.point.energy is not None]
+    return sum(known) if known else None
 
 
 def _extreme(choose: Callable[[Iterable[Number]], Number], values: Iterable[Number | None]) -> Number | None:
@@ -100,14 +108,9 @@ def _extreme(choose: Callable[[Iterable[Number]], Number], values: Iterable[Numb
     return choose(known) if known else None
 
 
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _added(parts: Iterable[dict[Word, Seconds]]) -> dict[Word, Seconds]:
+def _added(parts: Iterable[tuple[Word | None, Seconds]]) -> dict[Word, Seconds]:
     total: dict[Word, Seconds] = {}
-    for part in parts:
-        for word, seconds in part.items():
+    for word, seconds in parts:
+        if word is not None and seconds:
             total[word] = total.get(word, 0.0) + seconds
     return total

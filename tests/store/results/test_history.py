@@ -107,23 +107,25 @@ ALLOCATED = Allocated(20 * GIB, 30)
 async def test_power_energy_and_allocation_are_kept_for_gpus_and_pods(path):
     """The energy counter covers the time between samples, so it is preferred to the sampled power."""
     own = {"power": Stat(mean=90.0, max=120.0), "process_sm": Stat(mean=0.2)}
-    a, b = tenant("a", own=True, terms=own, allocated=ALLOCATED), tenant("b", since=NOON - 60)
+    a, b = tenant("a", own=True, terms=own, allocated=ALLOCATED), tenant("b", since=NOON + 540)
     terms = {"power": Stat(mean=200.0, max=390.0), "energy": Stat(mean=250.5)}
     uses = (
         gpu(0, terms=terms, tenants=(a, b), allocated=Allocated(60 * GIB, 100)),
-        gpu(1, terms={"power": Stat(mean=80.0)}, tenants=(tenant("alone", since=NOON - 300),)),
-        gpu(2, mig="MIG-1", terms=terms),
+        gpu(1, terms={"power": Stat(mean=80.0)}, tenants=(tenant("alone", since=NOON + 300),)),
+        gpu(2, mig="MIG-1", terms=terms, tenants=(tenant("inside"),)),
+        gpu(2, mig="MIG-2"),
     )
     async with history(path) as store:
-        await store.save(analysis(NOON, *uses))
-        await store.save(analysis(NOON + 600, *uses, number=2))
+        await store.save(analysis(NOON + 600, *uses))
+        await store.save(analysis(NOON + 1200, *uses, number=2))
         gpus = await points(store, step="hour", **ALL)
         pods = {p.pod: p for p in await points(store, step="hour", **ALL, namespace="ml")}
-    shared, alone, instance = gpus
+    shared, alone, *instances = gpus
     assert (shared.power, shared.power_max, shared.energy) == (250.5, 390.0, 250.5 * 1200)
     assert (shared.memory_allocated, shared.cores_allocated) == (60 * GIB, 100)
     assert (alone.power, alone.power_max, alone.energy, alone.memory_allocated) == (80.0, None, 80.0 * 1200, None)
-    assert (instance.power, instance.energy) == (None, None)  # exporters report the power of the whole GPU there
+    assert [(one.power, one.energy, one.power_max) for one in instances] == [(125.25, 125.25 * 1200, None)] * 2
+    assert pods["inside"].power is None  # exporters report the power of the whole GPU there
     assert (pods["a"].power, pods["a"].energy, pods["a"].memory_allocated) == (90.0, 90.0 * 1200, 20 * GIB)
     assert (pods["b"].power, pods["b"].energy, pods["b"].cores_allocated) == (None, None, None)
     assert pods["alone"].energy == 80.0 * (300 + 600)  # of the time in which it had the GPU
@@ -197,8 +199,10 @@ async def test_what_becomes_known_of_a_pod_is_not_forgotten_again(path):
 async def test_the_limit_takes_the_oldest_and_the_end_is_not_part_of_the_time(path, step):
     async with history(path) as store:
         for day in range(4):
-            await store.save(analysis(NOON + day * DAY, gpu(), number=day))
-        begin, end = (NOON + DAY, NOON + 3 * DAY) if step == "analysis" else (NOON + DAY, NOON + 3 * DAY - DAY // 2)
+            await store.save(analysis(NOON + day * DAY, gpu(), number=day))  # the hour before noon
+        begin, end = (
+            (NOON + DAY, NOON + 3 * DAY) if step == "analysis" else (NOON + DAY - HOUR, NOON + 3 * DAY - DAY // 2)
+        )
         found = await points(store, step=step, begin=begin, end=end, limit=10)
         assert [p.time // DAY - NOON // DAY for p in found] == [1, 2]
         assert (await points(store, step=step, begin=begin, end=end, limit=1)) == found[:1]
@@ -330,7 +334,7 @@ async def test_large_hours_are_rolled_up_and_dropped_in_parts(path):
 
 async def test_what_has_not_been_rolled_up_is_never_dropped(path):
     async with history(path, keep_results=60) as store:
-        await store.save(analysis(NOON + 60, gpu()))
+        await store.save(analysis(NOON + 600, gpu()))
         await store.prune(NOON + 1800)
         assert len((await every_point(store))["analysis"]) == 1
         await store.prune(NOON + HOUR)
@@ -341,8 +345,8 @@ async def test_what_has_not_been_rolled_up_is_never_dropped(path):
 async def test_each_kind_is_kept_as_long_as_it_is_to_be_kept(path):
     async with history(path, keep_results=HOUR, keep_hours=2 * DAY, keep_days=5 * DAY) as store:
         for day in range(8):
-            await store.save(analysis(NOON + day * DAY, gpu(), number=day))
-        await store.prune(NOON + 7 * DAY + 60)
+            await store.save(analysis(NOON + day * DAY + 600, gpu(), number=day))
+        await store.prune(NOON + 7 * DAY + 660)
         found = {step: [(p.time - NOON) // DAY for p in points] for step, points in (await every_point(store)).items()}
     assert found == {"analysis": [7], "hour": [5, 6, 7], "day": [1, 2, 3, 4, 5, 6]}
 

@@ -3907,6 +3907,7 @@ export interface components {
          */
         WasteRow: {
             gpus: number;
+            held_gpu_hours: number;
             idle_gpu_hours: number;
             idle_ratio: number;
             idle_since: string | null;

@@ -131,7 +131,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     figure: "namespace.idle_ratio_day",
     about: "about.idle_share",
     part: "history",
-    title: "col.idle_share",
+    title: "col.idle_share_day",
     value: (row) => share(row),
     show: (row) => percent(share(row)),
     numeric: true,

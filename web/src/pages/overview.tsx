@@ -236,14 +236,15 @@ function Compared({ figure, now, before, show }: ComparedProps) {
 // ── waste and attention ───────────────────────────────────────────────────────────────────────────────────────────
 
 function TopWaste({ data }: { data: Overview }) {
-  const most = Math.max(...(data.waste ?? []).map((one) => one.idle_gpu_hours), 0.001);
+  const idle = (data.waste ?? []).filter((one) => one.idle_gpu_hours > 0);
+  const most = Math.max(...idle.map((one) => one.idle_gpu_hours), 0.001);
   return (
     <Panel title={t("overview.waste")} note={t("overview.waste_when")} actions={<Link to="idle">{t("see_all")}</Link>}>
       <PartNotes parts={data.parts} names={["history"]} />
-      {!data.waste?.length ? (
+      {!idle.length ? (
         <div class="empty small">{t("empty.waste")}</div>
       ) : (
-        <Scroll name="waste-by-namespace" rows={Math.min(8, data.waste.length)}>
+        <Scroll name="waste-by-namespace" rows={Math.min(8, idle.length)}>
           <table>
             <thead>
               <tr>
@@ -253,7 +254,7 @@ function TopWaste({ data }: { data: Overview }) {
               </tr>
             </thead>
             <tbody>
-              {data.waste.slice(0, 8).map((one) => (
+              {idle.slice(0, 8).map((one) => (
                 <tr key={one.namespace} data-key={one.namespace}>
                   <th scope="row">
                     <Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link>

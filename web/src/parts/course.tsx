@@ -8,8 +8,8 @@ import { Chart } from "./chart";
 import { CLASSES, colour } from "./classes";
 import { number } from "./format";
 import { className, useDark } from "./heatmap";
-import { PartNotes } from "./partnote";
-import { Empty, Panel, Shown } from "./pieces";
+import { NoHistory, PartNotes } from "./partnote";
+import { Panel, Shown } from "./pieces";
 import { rangeText } from "./topbar";
 
 export function Course({ query = {} }: { query?: Record<string, string> }) {
@@ -41,7 +41,7 @@ function CourseOf({ data }: { data: ClassHistory }) {
     <>
       <PartNotes parts={data.parts} names={["history"]} />
       {nothing ? (
-        <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
+        <NoHistory parts={data.parts} />
       ) : (
         <Chart
           name="classes"

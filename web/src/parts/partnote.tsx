@@ -5,7 +5,7 @@ import { language } from "../state/preferences";
 import { t, word } from "../words";
 import { ageOf, duration } from "./format";
 import { Icon } from "./icon";
-import { ToDoctor } from "./pieces";
+import { Empty, ToDoctor } from "./pieces";
 
 type Name = Part["name"];
 
@@ -38,6 +38,14 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
       ))}
     </>
   );
+}
+
+/** Why a chart has no line: no results are stored, or none of the range has the value. */
+export function NoHistory({ parts }: { parts: readonly Part[] }) {
+  if (part(parts, "history")?.state === "absent") {
+    return <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />;
+  }
+  return <Empty title={t("empty.measured")} why={t("empty.measured_why")} doctor />;
 }
 
 /** What to do: in English the API says it best. */

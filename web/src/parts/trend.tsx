@@ -9,8 +9,8 @@ import { ink } from "./classes";
 import { Value } from "./figures";
 import { bytes, duration, energy, number, percent, watts } from "./format";
 import { useDark } from "./heatmap";
-import { PartNotes } from "./partnote";
-import { About, definition, Empty, Panel, Shown } from "./pieces";
+import { NoHistory, PartNotes } from "./partnote";
+import { About, definition, Panel, Shown } from "./pieces";
 import { rangeText } from "./topbar";
 
 type Column = SeriesHistory["columns"][number];
@@ -140,7 +140,7 @@ function TrendOf({
     return (
       <>
         <PartNotes parts={data.parts} names={["history", "prometheus"]} />
-        <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
+        <NoHistory parts={data.parts} />
       </>
     );
   }

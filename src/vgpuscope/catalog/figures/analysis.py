@@ -406,6 +406,15 @@ WORKLOAD: tuple[Figure, ...] = (
         fields="WasteRow.unknown_gpu_hours",
     ),
     row(
+        "waste.held_gpu_hours",
+        "tenants",
+        "held_gpu_hours",
+        "integral",
+        "gpu_hours",
+        fields="WasteRow.held_gpu_hours",
+        columns="waste.HELD GPU-H",
+    ),
+    row(
         "waste.idle_ratio",
         "tenants",
         "idle_share",
@@ -416,12 +425,12 @@ WORKLOAD: tuple[Figure, ...] = (
     ),
     row(
         "waste.memory_held",
-        "gpus_or_instances",
-        "memory_idle",
-        "integral",
+        "tenants",
+        "memory_used",
+        "range_mean",
         "bytes",
         fields="WasteRow.memory_held",
-        columns="waste.MEMORY",
+        columns="waste.MEAN MEMORY",
     ),
     row("waste.idle_seconds", "one", "idle_seconds", "now", "seconds", columns="waste.IDLE FOR"),
 )

@@ -1,7 +1,7 @@
 """Points of the history → columns of a chart, in as many steps as were asked for."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from vgpuscope.model.console.history import UNITS, ClassColumn, ClassGroup, Quantity, SeriesColumn
 from vgpuscope.model.console.overview import GPU_CLASSES, GpuClass
@@ -27,6 +27,20 @@ class Grid:
             int(bucket * self.step) for bucket in range(first, int(-(-end // self.step))) if bucket * self.step < end
         )
         self._first = first
+
+    @property
+    def begin(self) -> UnixTime:
+        """The beginning of the first step."""
+        return self._first * self.step
+
+    @property
+    def end(self) -> UnixTime:
+        """The end of the last step, which can be in the future."""
+        return (self._first + len(self.times)) * self.step
+
+    def covered(self, seconds: Mapping[int, Seconds]) -> list[Seconds]:
+        """Time by the number of the step, counted from the epoch → by the place in this chart."""
+        return [seconds.get(self._first + place, 0.0) for place in range(len(self.times))]
 
     def place(self, at: UnixTime) -> int | None:
         """The step that a moment is in; None: it is outside."""
@@ -73,31 +87,48 @@ CLASS_FIELDS = frozenset({"seconds", "held_seconds", "by_class"})
 class ClassFold:
     """Adds up points: seconds of GPUs by step, group and class."""
 
-    def __init__(self, grid: Grid, *, group: Callable[[HistoryPoint], str | None]) -> None:
-        """`group` None: the point is left out."""
-        self._grid, self._group = grid, group
+    def __init__(
+        self, grid: Grid, *, group: Callable[[HistoryPoint], str | None], covered: Sequence[Seconds] = ()
+    ) -> None:
+        """`group` None: the point is left out. `covered`: for how much of each step there are analyses, if known."""
+        self._grid, self._group, self._analysed = grid, group, covered
         self._seconds: dict[tuple[str, GpuClass], list[Seconds]] = {}
-        self._covered = [0.0] * len(grid.times)
+        self._longest = [0.0] * len(grid.times)  # the time of the GPU that was analysed for longest
 
-    def add(self, points: Sequence[HistoryPoint]) -> None:
-        """Add all points of some whole steps of the history; no point may be added twice."""
-        pieces = self._grid.pieces(points)
-        parts = _parts(pieces)
+    def add(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint] | None = None) -> None:
+        """Add all points of some whole steps of the history; no point may be added twice.
+
+        With `pods`, the time in which GPUs are held is divided among their pods.
+        """
+        of_gpus = self._grid.pieces(gpus)
+        parts = self._cover(of_gpus)
+        pieces = of_gpus
+        if pods is not None:
+            pieces = self._grid.pieces(pods)
+            parts = _parts_of_pods(pieces, of_gpus, parts)
         for piece in pieces:
             if (name := self._group(piece.point)) is not None:
-                self._count(piece, name, parts[piece.place, piece.point.gpu_id])
+                self._count(piece, name, parts.get(_device(piece), 1.0))
 
-    def cover(self, gpus: Iterable[HistoryPoint]) -> None:
-        """Note for how much of each step there are results, from the points of GPUs of the same time."""
-        seconds: dict[tuple[int, str, str], Seconds] = {}
-        for point, place, share in self._grid.pieces(gpus):
-            key = (place, point.gpu_id, point.mig)
-            seconds[key] = seconds.get(key, 0.0) + share
-        covered: dict[int, Seconds] = {}
-        for (place, *_), found in seconds.items():
-            covered[place] = max(covered.get(place, 0.0), found)
-        for place, found in covered.items():
-            self._covered[place] += found  # can be more than the step: an hour has all of an analysis that ends in it
+    def _cover(self, gpus: Sequence[Piece]) -> "_Parts":
+        """Note for how much of each step there are results; the part of its GPU that each instance is.
+
+        The instances of a GPU together are at most the GPU.
+        """
+        spent: dict[tuple[int, str, str], Seconds] = {}
+        whole: dict[tuple[int, str], Seconds] = {}
+        longest: dict[int, Seconds] = {}
+        for piece in gpus:
+            place, gpu_id, _ = device = _device(piece)
+            spent[device] = spent.get(device, 0.0) + piece.seconds
+            whole[place, gpu_id] = whole.get((place, gpu_id), 0.0) + piece.seconds
+            longest[place] = max(longest.get(place, 0.0), spent[device])
+        for place, seconds in longest.items():
+            self._longest[place] += seconds
+        return {
+            (place, gpu_id, mig): min(1.0, longest[place] / whole[place, gpu_id]) if whole[place, gpu_id] else 1.0
+            for place, gpu_id, mig in spent
+        }
 
     def merge(self, at: UnixTime, hour: ClassHour) -> None:
         """Add what another fold found in one stored hour or day."""
@@ -106,11 +137,11 @@ class ClassFold:
             return
         for (name, use_class), seconds in hour.seconds.items():
             self._add(name, use_class, place, seconds)
-        self._covered[place] = min(self._grid.step, self._covered[place] + hour.covered)
+        self._longest[place] += hour.covered
 
     def hour(self) -> ClassHour:
         """Everything that was added, as one hour."""
-        return ClassHour({key: sum(found) for key, found in self._seconds.items()}, sum(self._covered))
+        return ClassHour({key: sum(found) for key, found in self._seconds.items()}, sum(self._longest))
 
     def _count(self, piece: Piece, name: str, part: Ratio) -> None:
         point, place = piece.point, piece.place
@@ -139,8 +170,8 @@ class ClassFold:
     def _column(self, by: ClassGroup, names: Sequence[str], shown: str, use_class: GpuClass) -> ClassColumn:
         found = [self._seconds[name, use_class] for name in names if (name, use_class) in self._seconds]
         gpus = [
-            round(sum(column[place] for column in found) / covered, 3) if covered else None
-            for place, covered in enumerate(self._covered)
+            round(sum(column[place] for column in found) / covered, 4) if covered else None
+            for place, covered in enumerate(_at_least(self._longest, self._analysed))
         ]
         return ClassColumn(group=None if by == "none" else shown, use_class=use_class, gpus=tuple(gpus))
 
@@ -161,102 +192,151 @@ def grouped(by: ClassGroup) -> Callable[[HistoryPoint], str]:
 
 
 class SeriesFold:
-    """Adds up points of GPUs or pods, first over time, then over GPUs, as _QUANTITIES says."""
+    """Adds up points of GPUs or pods: over the time of each, and then over the time of a step, as _QUANTITIES says.
 
-    def __init__(self, grid: Grid, wanted: Sequence[str] = ()) -> None:
-        """`wanted`: quantities; none for all."""
-        self._grid = grid
+    A mean over GPUs or pods counts each for as long as it was there. A sum over them is a mean over the time for which
+    there are analyses: what was there for a sixth of that time counts a sixth. A value that was missing for a part of
+    the time in which the GPU or pod was there counts as its mean in the other part.
+    """
+
+    def __init__(self, grid: Grid, wanted: Sequence[str] = (), *, covered: Sequence[Seconds] = ()) -> None:
+        """`wanted`: quantities; none for all. `covered`: for how much of each step there are analyses."""
+        self._grid, self._covered = grid, covered
         self._rules = [(name, rule) for name, rule in _QUANTITIES.items() if not wanted or name in wanted]
-        self._cells: list[dict[tuple[str, ...], list[_Cell]]] = [{} for _ in grid.times]
+        self._steps: list[dict[tuple[str, ...], _Presence]] = [{} for _ in grid.times]
 
     def add(self, points: Iterable[HistoryPoint]) -> None:
-        for point, place, seconds in self._grid.pieces(points):
-            of = (point.gpu_id, point.mig, point.namespace, point.pod)
-            cells = self._cells[place].setdefault(of, [])
-            if not cells:
-                cells.extend(_Cell() for _ in self._rules)
-            for cell, (_, rule) in zip(cells, self._rules, strict=True):
+        """Add points of GPUs, or points of pods, never both; no point may be added twice."""
+        for point, place, spent in self._grid.pieces(points):
+            seconds = spent or _INSTANT
+            found = self._steps[place].setdefault(
+                (point.gpu_id, point.mig, point.namespace, point.pod), _Presence(len(self._rules))
+            )
+            found.seconds += seconds
+            part = min(1.0, spent / point.seconds) if point.seconds else 1.0
+            totals, weights = found.totals, found.weights
+            for at, (_, rule) in enumerate(self._rules):
                 value = rule.read(point)
-                if value is not None:
-                    rule.over_time(cell, value, seconds or _INSTANT, point)
+                if value is None:
+                    continue
+                if rule.over_time == "max":
+                    totals[at] = max(totals[at], value) if weights[at] else value
+                else:
+                    totals[at] += value * (part if rule.over_time == "sum" else seconds)
+                weights[at] += seconds
 
     def columns(self) -> tuple[SeriesColumn, ...]:
-        return tuple(
-            SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(self._values(at, rule)))
-            for at, (name, rule) in enumerate(self._rules)
-        )
-
-    def _values(self, at: int, rule: "_Rule") -> Iterator[float | None]:
-        for step in self._cells:
-            known = [value for cells in step.values() if (value := cells[at].value) is not None]
-            yield round(rule.over_gpus(known) / rule.scale, rule.digits) if known else None
-
-
-class _Cell:
-    """One quantity of one GPU, or of one pod on a GPU, in one step."""
-
-    __slots__ = ("total", "weight")
-
-    def __init__(self) -> None:
-        self.total = self.weight = 0.0
-
-    @property
-    def value(self) -> float | None:
-        return self.total / self.weight if self.weight else None
+        longest = [max((one.seconds for one in step.values()), default=0.0) for step in self._steps]
+        covered = _at_least(longest, self._covered)
+        weights = [_weights(step, seconds) for step, seconds in zip(self._steps, covered, strict=True)]
+        columns = []
+        for at, (name, rule) in enumerate(self._rules):
+            values: list[float | None] = []
+            for place, step in enumerate(self._steps):
+                shown = {} if rule.of_one and len(step) > 1 else step
+                known = [
+                    _Known(one.totals[at], one.weights[at], one.seconds, weights[place][key])
+                    for key, one in shown.items()
+                    if one.weights[at]
+                ]
+                value = round(rule.together(known, covered[place]) / rule.scale, rule.digits) if known else None
+                values.append(value)
+            columns.append(SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(values)))
+        return tuple(columns)
 
 
-def _mean_over_time(cell: _Cell, value: float, seconds: Seconds, _: HistoryPoint) -> None:
-    cell.total += value * seconds
-    cell.weight += seconds
+class _Presence:
+    """One GPU, or one pod on a GPU, in one step: its time, and for each quantity a total and the time measured."""
+
+    __slots__ = ("seconds", "totals", "weights")
+
+    def __init__(self, quantities: int) -> None:
+        self.seconds: Seconds = 0.0
+        self.totals = [0.0] * quantities
+        self.weights = [0.0] * quantities
 
 
-def _max_over_time(cell: _Cell, value: float, _seconds: Seconds, _: HistoryPoint) -> None:
-    cell.total, cell.weight = max(cell.total, value) if cell.weight else value, 1.0
+class _Known(NamedTuple):
+    """One quantity of one GPU or pod in one step."""
+
+    total: float
+    measured: Seconds
+    seconds: Seconds
+    weight: Seconds  # in a mean over GPUs: the time of the GPU, divided among its instances
 
 
-def _sum_over_time(cell: _Cell, value: float, seconds: Seconds, point: HistoryPoint) -> None:
-    """The part of the value that belongs to this step."""
-    cell.total += value * (min(1.0, seconds / point.seconds) if point.seconds else 1.0)
-    cell.weight = 1.0
+def _weights(step: Mapping[tuple[str, ...], _Presence], covered: Seconds) -> dict[tuple[str, ...], Seconds]:
+    """How much each counts in a mean over GPUs or pods: instances together count as their GPU."""
+    whole: dict[str, Seconds] = {}
+    for (gpu_id, *_, pod), one in step.items():
+        if not pod:
+            whole[gpu_id] = whole.get(gpu_id, 0.0) + one.seconds
+    return {key: one.seconds * (min(1.0, covered / whole[key[0]]) if not key[3] else 1.0) for key, one in step.items()}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _mean(known: Sequence[_Known], _: Seconds) -> float:
+    return sum(one.total / one.measured * one.weight for one in known) / sum(one.weight for one in known)
+
+
+def _at_once(known: Sequence[_Known], covered: Seconds) -> float:
+    """The mean over time of the sum."""
+    return sum(one.total / one.measured * one.seconds for one in known) / covered
+
+
+def _sum(known: Sequence[_Known], _: Seconds) -> float:
+    return sum(one.total for one in known)
+
+
+def _highest(known: Sequence[_Known], _: Seconds) -> float:
+    return max(one.total for one in known)
 
 
 class _Rule(NamedTuple):
     """How a quantity is computed from points."""
 
     read: Callable[[HistoryPoint], float | None]
-    over_time: Callable[[_Cell, float, Seconds, HistoryPoint], None]
-    over_gpus: Callable[[Sequence[float]], float]
+    over_time: Literal["mean", "max", "sum"]
+    together: Callable[[Sequence[_Known], Seconds], float]
     digits: int
     scale: float = 1.0
+    of_one: bool = False  # only of a single GPU or pod: several may have had their peaks at different times
 
 
 _QUANTITIES: dict[Quantity, _Rule] = {
-    "use": _Rule(lambda point: point.util, _mean_over_time, _mean, 4),
-    "use_max": _Rule(lambda point: point.util_max, _max_over_time, max, 4),
-    "cores_allocated": _Rule(lambda point: point.cores_allocated, _mean_over_time, _mean, 4, _PERCENT),
-    "memory_used": _Rule(lambda point: point.memory_used, _mean_over_time, sum, 0),
-    "memory_max": _Rule(lambda point: point.memory_max, _max_over_time, sum, 0),
-    "memory_allocated": _Rule(lambda point: point.memory_allocated, _mean_over_time, sum, 0),
-    "score": _Rule(lambda point: point.score, _mean_over_time, _mean, 1),
-    "power": _Rule(lambda point: point.power, _mean_over_time, sum, 1),
-    "power_max": _Rule(lambda point: point.power_max, _max_over_time, sum, 1),
-    "energy": _Rule(lambda point: point.energy, _sum_over_time, sum, 1),
+    "use": _Rule(lambda point: point.util, "mean", _mean, 4),
+    "use_max": _Rule(lambda point: point.util_max, "max", _highest, 4),
+    "cores_allocated": _Rule(lambda point: point.cores_allocated, "mean", _mean, 4, _PERCENT),
+    "memory_used": _Rule(lambda point: point.memory_used, "mean", _at_once, 0),
+    "memory_max": _Rule(lambda point: point.memory_max, "max", _highest, 0, of_one=True),
+    "memory_allocated": _Rule(lambda point: point.memory_allocated, "mean", _at_once, 0),
+    "score": _Rule(lambda point: point.score, "mean", _mean, 1),
+    "power": _Rule(lambda point: point.power, "mean", _at_once, 1),
+    "power_max": _Rule(lambda point: point.power_max, "max", _highest, 1, of_one=True),
+    "energy": _Rule(lambda point: point.energy, "sum", _sum, 1),
 }
+_Parts: TypeAlias = dict[tuple[int, str, str], Ratio]  # by step, GPU and instance
 
 
-def _parts(pieces: Iterable[Piece]) -> dict[tuple[int, str], Ratio]:
-    """The part of its GPU that an instance or a pod is: together they are at most the GPU."""
-    spent: dict[tuple[int, str], Seconds] = {}
-    each: dict[tuple[int, str, str, str, str], Seconds] = {}
-    for point, place, seconds in pieces:
-        spent[place, point.gpu_id] = spent.get((place, point.gpu_id), 0.0) + seconds
-        who = (place, point.gpu_id, point.mig, point.namespace, point.pod)
-        each[who] = each.get(who, 0.0) + seconds
-    longest: dict[int, Seconds] = {}
-    for (place, *_), seconds in each.items():
-        longest[place] = max(longest.get(place, 0.0), seconds)
-    return {of: longest[of[0]] / seconds if seconds > longest[of[0]] else 1.0 for of, seconds in spent.items()}
+def _device(piece: Piece) -> tuple[int, str, str]:
+    return piece.place, piece.point.gpu_id, piece.point.mig
+
+
+def _parts_of_pods(pods: Iterable[Piece], gpus: Iterable[Piece], parts: _Parts) -> _Parts:
+    """The part of its GPU that a second of a pod is: all together they are the time in which the GPU was held."""
+    held: dict[tuple[int, str, str], Seconds] = {}
+    for piece in gpus:
+        point = piece.point
+        part = piece.seconds / point.seconds if point.seconds else 0.0
+        held[_device(piece)] = held.get(_device(piece), 0.0) + point.held_seconds * part
+    spent: dict[tuple[int, str, str], Seconds] = {}
+    for piece in pods:
+        spent[_device(piece)] = spent.get(_device(piece), 0.0) + piece.seconds
+    return {
+        device: parts.get(device, 1.0) * (min(1.0, held.get(device, seconds) / seconds) if seconds else 1.0)
+        for device, seconds in spent.items()
+    }
+
+
+def _at_least(longest: Sequence[Seconds], covered: Sequence[Seconds]) -> list[Seconds]:
+    """For how much of each step there are analyses; stored hours of older versions can hold more than an hour."""
+    return [max(found, known) for found, known in zip(longest, covered, strict=True)] if covered else [*longest]

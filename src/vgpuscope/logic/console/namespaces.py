@@ -52,7 +52,7 @@ def _row(
     waste: WasteBy | None,
     wasted: bool,
 ) -> NamespaceRow:
-    """`wasted`: idle hours are known, so a namespace without a row of waste had none."""
+    """`wasted`: hours are known, so a namespace without a row of waste held no GPU."""
     tenants = [tenant for _, tenant in held]
     power = [tenant.power for tenant in tenants if tenant.power is not None]
     score = average([tenant.score for tenant in tenants])
@@ -73,6 +73,6 @@ def _row(
         score=None if score is None else round(score, 1),
         quotas=quotas,
         idle_gpu_hours=waste.idle_gpu_hours if waste else 0.0 if wasted else None,
-        held_gpu_hours=waste.held_gpu_hours if waste else None,
+        held_gpu_hours=waste.held_gpu_hours if waste else 0.0 if wasted else None,
         pending_pods=pending,
     )

@@ -25,54 +25,71 @@ class ChartSubject(Struct, frozen=True, kw_only=True):
         return self.namespaces is not None or self.pod is not None or self.owner is not None
 
 
-# quantity → metric, how samples of a step are added up, and how GPUs are
-_OF_GPUS: dict[Quantity, tuple[Metric, str, str]] = {
-    "use": (m.GPU_UTILIZATION, "avg_over_time", "avg"),
-    "use_max": (m.GPU_UTILIZATION, "max_over_time", "max"),
-    "memory_used": (m.GPU_MEMORY_USED, "avg_over_time", "sum"),
-    "memory_max": (m.GPU_MEMORY_USED, "max_over_time", "sum"),
-    "power": (m.GPU_POWER, "avg_over_time", "sum"),
-    "power_max": (m.GPU_POWER, "max_over_time", "sum"),
-    "energy": (m.GPU_ENERGY, "rate", "sum"),
-    "memory_allocated": (cluster.DEVICE_MEMORY_ALLOCATED, "avg_over_time", "sum"),
-    "cores_allocated": (cluster.DEVICE_CORES_ALLOCATED, "avg_over_time", "avg"),
+# how samples of a step become one number of a GPU or pod, and how those of several become one
+_MEAN, _SUM, _HIGHEST, _PEAK, _INTEGRAL = "mean", "sum", "highest", "peak", "integral"
+_OF_GPUS: dict[Quantity, tuple[Metric, str]] = {
+    "use": (m.GPU_UTILIZATION, _MEAN),
+    "use_max": (m.GPU_UTILIZATION, _HIGHEST),
+    "memory_used": (m.GPU_MEMORY_USED, _SUM),
+    "memory_max": (m.GPU_MEMORY_USED, _PEAK),
+    "power": (m.GPU_POWER, _SUM),
+    "power_max": (m.GPU_POWER, _PEAK),
+    "energy": (m.GPU_ENERGY, _INTEGRAL),
+    "memory_allocated": (cluster.DEVICE_MEMORY_ALLOCATED, _SUM),
+    "cores_allocated": (cluster.DEVICE_CORES_ALLOCATED, _MEAN),
 }
-_OF_INSTANCES: dict[Quantity, tuple[Metric, str, str]] = {
-    "memory_used": (m.MIG_MEMORY_USED, "avg_over_time", "sum"),
-    "memory_max": (m.MIG_MEMORY_USED, "max_over_time", "sum"),
+_OF_INSTANCES: dict[Quantity, tuple[Metric, str]] = {
+    "memory_used": (m.MIG_MEMORY_USED, _SUM),
+    "memory_max": (m.MIG_MEMORY_USED, _PEAK),
 }
-_OF_PODS: dict[Quantity, tuple[Metric, str, str]] = {
-    "use": (m.CONTAINER_SM, "avg_over_time", "avg"),
-    "use_max": (m.CONTAINER_SM, "max_over_time", "max"),
-    "memory_used": (m.CONTAINER_MEMORY_USED, "avg_over_time", "sum"),
-    "memory_max": (m.CONTAINER_MEMORY_USED, "max_over_time", "sum"),
-    "power": (m.CONTAINER_POWER, "avg_over_time", "sum"),
-    "power_max": (m.CONTAINER_POWER, "max_over_time", "sum"),
-    "energy": (m.CONTAINER_ENERGY, "rate", "sum"),
-    "memory_allocated": (cluster.HOLDER_MEMORY, "avg_over_time", "sum"),
-    "cores_allocated": (cluster.HOLDER_CORES, "avg_over_time", "avg"),
+_OF_PODS: dict[Quantity, tuple[Metric, str]] = {
+    "use": (m.CONTAINER_SM, _MEAN),
+    "use_max": (m.CONTAINER_SM, _HIGHEST),
+    "memory_used": (m.CONTAINER_MEMORY_USED, _SUM),
+    "memory_max": (m.CONTAINER_MEMORY_USED, _PEAK),
+    "power": (m.CONTAINER_POWER, _SUM),
+    "power_max": (m.CONTAINER_POWER, _PEAK),
+    "energy": (m.CONTAINER_ENERGY, _INTEGRAL),
+    "memory_allocated": (cluster.HOLDER_MEMORY, _SUM),
+    "cores_allocated": (cluster.HOLDER_CORES, _MEAN),
 }
-_ONE_GPU, _ONE_POD = "gpu_uuid, mig_uuid", "gpu_uuid, mig_uuid, namespace, pod, container"
+_OF_CLUSTER = frozenset({cluster.DEVICE_MEMORY_ALLOCATED, cluster.HOLDER_MEMORY})
+_ONE_GPU, _ONE_POD = "node, gpu_uuid, mig_uuid", "node, gpu_uuid, mig_uuid, namespace, pod_uid, container"
 
 
 def series_queries(of: ChartSubject, *, window: Seconds, step: Seconds) -> dict[Quantity, str]:
     """The queries for each quantity; empty if the engine cannot know the subject, as the owner of pods.
 
-    A value is that of the `window` before it; energy is that of one `step`.
-
-    Two scrapes of one agent are one series, so the larger of both is taken before GPUs are added up.
+    A value is that of the `window` before it; energy is that of one `step`. In a sum, what was there for a part of the
+    time in which its node was scraped counts for that part. Two scrapes of one agent are one series, so the larger of
+    both is taken before GPUs are added up.
     """
     if of.owner is not None:
         return {}
     table = _OF_PODS if of.of_pods else _OF_INSTANCES if of.mig else _OF_GPUS
     alike = _ONE_POD if of.of_pods else _ONE_GPU
-    matchers = tuple(_matchers(of))
-    within = promql.window(window)
-    return {
-        quantity: f"{over}(max by ({alike}) ({samples}({promql.selector(metric.name, matchers)}[{within}])))"
-        + (f" * {step:g}" if samples == "rate" else "")
-        for quantity, (metric, samples, over) in table.items()
-    }
+    matchers, within = tuple(_matchers(of)), promql.window(window)
+
+    def each(function: str, metric: Metric) -> str:
+        return f"max by ({alike}) ({function}({promql.selector(metric.name, matchers)}[{within}]))"
+
+    def query(metric: Metric, how: str) -> str:
+        match how:
+            case "mean":
+                return f"sum({each('sum_over_time', metric)}) / sum({each('count_over_time', metric)})"
+            case "sum":
+                always = cluster.NODE_READY if metric in _OF_CLUSTER else m.SAMPLE_TIME
+                scrapes = f"max by (node) (count_over_time({promql.selector(always.name, ())}[{within}]))"
+                return f"sum({each('sum_over_time', metric)} / on (node) group_left () {scrapes})"
+            case "highest":
+                return f"max({each('max_over_time', metric)})"
+            case "peak":  # only of one: several may have had their peaks at different times
+                peaks = each("max_over_time", metric)
+                return f"sum({peaks}) and (count({peaks}) == 1)"
+            case _:
+                return f"sum({each('rate', metric)}) * {step:g}"
+
+    return {quantity: query(metric, how) for quantity, (metric, how) in table.items()}
 
 
 def _matchers(of: ChartSubject) -> list[promql.Matcher]:

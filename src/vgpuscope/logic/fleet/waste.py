@@ -74,8 +74,7 @@ class _Sums(Struct):
     idle: Seconds = 0.0
     in_use: Seconds = 0.0
     unknown: Seconds = 0.0
-    memory: float = 0.0  # bytes × seconds while idle
-    memory_seconds: Seconds = 0.0
+    memory: float | None = None  # bytes × seconds
 
 
 # The fields of points that a ledger adds up, besides their names.
@@ -88,7 +87,7 @@ class WasteLedger:
     def __init__(self, now: Now) -> None:
         self._now = now
         self._pods: dict[HeldTime, _Sums] = {}
-        self._total = self._held = 0.0
+        self._total = self._held = self._covered = 0.0
 
     def add(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
         """Add the points of GPUs and pods of one or several whole steps; no point may be added twice."""
@@ -97,6 +96,7 @@ class WasteLedger:
 
     def _step(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
         parts = _parts(gpus)
+        self._covered += max((gpu.seconds for gpu in gpus), default=0.0)
         tenants: dict[tuple[str, str], list[HistoryPoint]] = {}
         for pod in pods:
             tenants.setdefault((pod.gpu_id, pod.mig), []).append(pod)
@@ -121,13 +121,11 @@ class WasteLedger:
     def _count(self, pod: HistoryPoint, share: Ratio) -> None:
         sums = self._pods.setdefault(_holding(pod), _Sums())
         sums.owner, sums.node, sums.model = pod.owner or sums.owner, pod.hostname, pod.model
-        idle = pod.by_verdict.get("idle", 0.0)
-        sums.idle += share * idle
+        sums.idle += share * pod.by_verdict.get("idle", 0.0)
         sums.in_use += share * pod.by_verdict.get("in_use", 0.0)
         sums.unknown += share * pod.by_verdict.get("unknown", 0.0)
         if pod.memory_used is not None:
-            sums.memory += pod.memory_used * idle
-            sums.memory_seconds += idle
+            sums.memory = (sums.memory or 0.0) + pod.memory_used * pod.seconds
 
     @property
     def analysed(self) -> Seconds:
@@ -150,7 +148,7 @@ class WasteLedger:
         history: bool = True,
         sees: Callable[[str], bool] | None = None,
     ) -> Waste:
-        """The totals, and a row for each group with idle time, most idle time first.
+        """The totals, and a row for each group that held a GPU, most idle time first.
 
         With `sees`, all figures are those of pods in the namespaces for which it returns True.
         """
@@ -158,8 +156,16 @@ class WasteLedger:
         pods = {who: sums for who, sums in self._pods.items() if sees is None or sees(who.namespace)}
         for who, sums in pods.items():
             groups.setdefault(_group(group_by, who, sums), []).append((who, sums))
-        rows = [_row(found, self._now) for found in groups.values() if any(sums.idle for _, sums in found)]
-        rows.sort(key=lambda row: (-row.idle_gpu_hours, row.namespace or "", row.pod or "", row.owner or ""))
+        rows = [_row(found, self._now, covered=self._covered) for found in groups.values() if _held(found)]
+        rows.sort(
+            key=lambda row: (
+                -row.idle_gpu_hours,
+                -row.held_gpu_hours,
+                row.namespace or "",
+                row.pod or "",
+                row.owner or "",
+            )
+        )
         every = list(pods.values())
         own = sum(sums.idle + sums.in_use + sums.unknown for sums in every)
         total, held = (self._total, self._held) if sees is None else (own, own)
@@ -211,9 +217,14 @@ def _owner(who: HeldTime, sums: _Sums) -> str:
     return sums.owner or f"Pod/{who.pod}"
 
 
-def _row(found: Sequence[tuple[HeldTime, _Sums]], now: Now) -> WasteRow:
+def _held(found: Sequence[tuple[HeldTime, _Sums]]) -> Seconds:
+    return sum(sums.idle + sums.in_use + sums.unknown for _, sums in found)
+
+
+def _row(found: Sequence[tuple[HeldTime, _Sums]], now: Now, *, covered: Seconds) -> WasteRow:
+    """`covered`: the time that was analysed."""
     idle, in_use, unknown = (sum(getattr(sums, name) for _, sums in found) for name in ("idle", "in_use", "unknown"))
-    memory, seconds = sum(sums.memory for _, sums in found), sum(sums.memory_seconds for _, sums in found)
+    memory = [sums.memory for _, sums in found if sums.memory is not None]
     here = [now[who] for who, _ in found if who in now]
     verdict = _verdict([one.verdict for one in here])
     since = [one.idle_since for one in here if one.idle_since is not None]
@@ -228,8 +239,9 @@ def _row(found: Sequence[tuple[HeldTime, _Sums]], now: Now) -> WasteRow:
         idle_gpu_hours=_hours(idle),
         in_use_gpu_hours=_hours(in_use),
         unknown_gpu_hours=_hours(unknown),
+        held_gpu_hours=_hours(idle + in_use + unknown),
         idle_ratio=round(idle / (idle + in_use + unknown), 4),
-        memory_held=round(memory / seconds) if seconds else None,
+        memory_held=round(sum(memory) / covered) if memory and covered else None,
         idle_since=_iso(max(since)) if verdict == "idle" and len(since) == len(here) else None,
         verdict=verdict,
     )

@@ -48,7 +48,7 @@ def waste_hour(ledger: WasteLedger) -> WasteHour:
 
 
 def waste_by_namespace(hours: Iterable[WasteHour]) -> tuple[tuple[WasteBy, ...], float | None]:
-    """Idle hours by namespace, most first, and in all; None: nothing was analysed in that time."""
+    """The hours of namespaces that held a GPU, most idle first, and idle hours in all; None: nothing was analysed."""
     known = tuple(hours)
     if not any(hour.analysed for hour in known):
         return (), None
@@ -57,8 +57,12 @@ def waste_by_namespace(hours: Iterable[WasteHour]) -> tuple[tuple[WasteBy, ...],
         for name, part in hour.namespaces.items():
             parts.setdefault(name, []).append(part)
     idle = sum(part.idle for found in parts.values() for part in found)
-    rows = [_row(name, found) for name, found in parts.items() if any(part.idle for part in found)]
-    rows.sort(key=lambda row: (-row.idle_gpu_hours, row.namespace))
+    rows = [
+        _row(name, found)
+        for name, found in parts.items()
+        if any(part.idle + part.in_use + part.unknown for part in found)
+    ]
+    rows.sort(key=lambda row: (-row.idle_gpu_hours, -row.held_gpu_hours, row.namespace))
     return tuple(rows), _hours(idle)
 
 

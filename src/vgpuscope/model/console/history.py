@@ -43,7 +43,7 @@ class ClassColumn(Struct, frozen=True, kw_only=True):
 
     group: str | None  # null: all
     use_class: GpuClass
-    gpus: tuple[float | None, ...]  # mean number of GPUs in the step; null: nothing was analysed
+    gpus: tuple[float | None, ...]  # mean over the analysed time of the step; null: nothing was analysed
 
 
 class ClassHistory(Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ from vgpuscope.services.analyzer.sources.sources import Sources
 from vgpuscope.services.analyzer.sources.watch import SourceWatch
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.store.opening import AnalyzerStore, open_store
-from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection
+from vgpuscope.store.results.wanted import AnalysisKey, Covered, HistorySelection
 from vgpuscope.store.timeline import EventLog
 
 if TYPE_CHECKING:
@@ -357,6 +357,9 @@ class Analyzer(Service):
 
     async def points(self, wanted: HistorySelection) -> list[HistoryPoint]:
         return (await self._store.results.page(wanted)).points
+
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool) -> Covered:
+        return await self._store.results.covered(begin, end, step=step, kept=kept)
 
     def admit(self, request: Request, operation: Operation) -> Caller:
         return self._access.admit(request, operation)

@@ -86,9 +86,16 @@ def _result_columns() -> tuple[ResultColumn, ...]:
 RESULT: tuple[ResultColumn, ...] = _result_columns()
 
 
-# rows: number of rows; count: number of rows with a value; total: a sum that is NULL if nothing was measured;
-# time: the seconds of the rows that have this code
-Kind: TypeAlias = Literal["rows", "count", "sum", "total", "min", "max", "time"]
+# An analysis is divided among the hours that it stands for. Of an analysis in an hour:
+# rows, count: 1, if the analysis ends there; count: only with a value
+# sum: the value, if the analysis ends there
+# spent: the time; time: the time, if the row has this code; measured: the time, if there is a value
+# integral: the value times the time
+# part: the part of a number that stands for the whole analysis; total: the same, NULL if nothing was measured
+# min, max: the value
+Kind: TypeAlias = Literal[
+    "rows", "count", "sum", "spent", "time", "measured", "integral", "part", "total", "min", "max"
+]
 Sums: TypeAlias = Sequence[int | None]  # a stored roll-up: one value for each column that was read
 
 
@@ -103,7 +110,9 @@ class Column(NamedTuple):
     word: str = ""
     field: str = ""  # field of HistoryPoint; a field with words is a dictionary. Empty: no field shows the column
     scale: int = 1
-    over: str = ""  # the column with the number of values; if set, the field is the mean
+    over: str = ""  # the column with the number of values or the time measured; if set, the field is the mean
+    unless: str = ""  # the integral that the field is computed from; this column is for older rows without it
+    less: int = 1  # divisor of an integral, so that it fits into 64 bits
     whole: bool = False  # whether the mean is rounded to a whole number
     since: int = 1  # the migration that adds the column
 
@@ -130,27 +139,54 @@ def _times(prefix: str, of: str, words: Sequence[str], *, added: dict[str, int] 
     )
 
 
+def _weighted(name: str, of: str, *, less: int = 1) -> tuple[Column, Column]:
+    """The integral of a value over time, and the time in which it was measured."""
+    return (
+        Column(f"{name}_integral", "integral", of, "bigint", over=f"{name}_seconds", less=less, since=5),
+        Column(f"{name}_seconds", "measured", of, since=5),
+    )
+
+
 ROLLUP: tuple[Column, ...] = (
     Column("samples", "rows", "", field="samples"),
     Column("scored", "count", "score", field="scored"),
-    Column("score_sum", "sum", "score", "bigint", field="score", scale=SCORE, over="scored"),
+    Column("score_sum", "sum", "score", "bigint", field="score", scale=SCORE, over="scored", unless="score_integral"),
     Column("score_min", "min", "score", field="score_min", scale=SCORE),
     Column("score_max", "max", "score", field="score_max", scale=SCORE),
     Column("util_samples", "count", "util", field="util_samples"),
-    Column("util_sum", "sum", "util", "bigint", field="util", scale=RATIO, over="util_samples"),
+    Column("util_sum", "sum", "util", "bigint", field="util", scale=RATIO, over="util_samples", unless="util_integral"),
     Column("util_max", "max", "util_max", field="util_max", scale=RATIO),
     Column("memory_samples", "count", "memory_used", field="memory_samples"),
-    Column("memory_sum", "sum", "memory_used", "bigint", field="memory_used", over="memory_samples", whole=True),
+    Column(
+        "memory_sum",
+        "sum",
+        "memory_used",
+        "bigint",
+        field="memory_used",
+        over="memory_samples",
+        unless="memory_integral",
+        whole=True,
+    ),
     Column("memory_max", "max", "memory_used", "bigint", field="memory_max"),
     Column("coverage_samples", "count", "coverage", field="coverage_samples"),
     Column("coverage_sum", "sum", "coverage", "bigint", field="coverage", scale=RATIO, over="coverage_samples"),
-    Column("seconds", "sum", "seconds", field="seconds", scale=TIME),
-    Column("held", "sum", "held", field="held_seconds", scale=TIME),
+    Column("seconds", "spent", "seconds", field="seconds", scale=TIME),
+    Column("held", "part", "held", field="held_seconds", scale=TIME),
     *_times("status", "status", STATUS_CODES),
     *_times("verdict", "verdict", VERDICT_CODES),
     *_times("class", "use_class", CLASS_CODES, added={"stalled": 2, "not-started": 2, "idle-preparing": 4}),
     Column("power_samples", "count", "power", field="power_samples", since=3),
-    Column("power_sum", "sum", "power", "bigint", field="power", scale=POWER, over="power_samples", since=3),
+    Column(
+        "power_sum",
+        "sum",
+        "power",
+        "bigint",
+        field="power",
+        scale=POWER,
+        over="power_samples",
+        unless="power_integral",
+        since=3,
+    ),
     Column("power_max", "max", "power_max", field="power_max", scale=POWER, since=3),
     Column("energy", "total", "energy", "bigint", field="energy", scale=POWER, since=3),
     Column("allocated_samples", "count", "memory_allocated", field="allocated_samples", since=3),
@@ -161,11 +197,27 @@ ROLLUP: tuple[Column, ...] = (
         "bigint",
         field="memory_allocated",
         over="allocated_samples",
+        unless="allocated_integral",
         whole=True,
         since=3,
     ),
     Column("cores_samples", "count", "cores_allocated", field="cores_samples", since=3),
-    Column("cores_sum", "sum", "cores_allocated", "bigint", field="cores_allocated", over="cores_samples", since=3),
+    Column(
+        "cores_sum",
+        "sum",
+        "cores_allocated",
+        "bigint",
+        field="cores_allocated",
+        over="cores_samples",
+        unless="cores_integral",
+        since=3,
+    ),
+    *_weighted("score", "score"),
+    *_weighted("util", "util"),
+    *_weighted("memory", "memory_used", less=1000),
+    *_weighted("power", "power"),
+    *_weighted("allocated", "memory_allocated", less=1000),
+    *_weighted("cores", "cores_allocated"),
 )
 
 
@@ -177,23 +229,41 @@ def showing(fields: frozenset[str]) -> tuple[Column, ...]:
     """
     if unknown := fields - {column.field for column in ROLLUP}:
         raise ValueError(f"no column of the roll-ups shows {', '.join(sorted(unknown))}")
-    shown = [column for column in ROLLUP if not fields or column.field in fields]
-    counts = {column.over for column in shown}
-    return tuple(column for column in ROLLUP if column in shown or column.name in counts)
+    shown = [column for column in ROLLUP if column.field and (not fields or column.field in fields)]
+    integrals = [column for column in ROLLUP if column.name in {one.unless for one in shown}]
+    behind = {name for column in (*shown, *integrals) for name in (column.over, column.unless)}
+    return tuple(column for column in ROLLUP if column in shown or column.name in behind)
 
 
 def aggregate(column: Column) -> str:
-    """The column as SQL, over rows `r` of history_results. PostgreSQL sums bigints to numeric, so all are cast back."""
+    """The column as SQL, over pieces `r` of rows. PostgreSQL sums bigints to numeric, so all are cast back."""
+    of = f"r.{column.of}"
     expressions: dict[Kind, str] = {
-        "rows": "count(*)",
-        "count": f"count(r.{column.of})",
-        "sum": f"coalesce(sum(r.{column.of}), 0)",
-        "total": f"sum(r.{column.of})",
-        "min": f"min(r.{column.of})",
-        "max": f"max(r.{column.of})",
-        "time": f"sum(CASE WHEN r.{column.of} = {column.code} THEN r.seconds ELSE 0 END)",
+        "rows": "sum(r.ends)",
+        "count": f"sum(CASE WHEN {of} IS NULL THEN 0 ELSE r.ends END)",
+        "sum": f"coalesce(sum({of} * r.ends), 0)",
+        "spent": "sum(r.spent)",
+        "time": f"sum(CASE WHEN {of} = {column.code} THEN r.spent ELSE 0 END)",
+        "measured": f"sum(CASE WHEN {of} IS NULL THEN 0 ELSE r.spent END)",
+        "integral": f"coalesce(sum({_integral(of, less=column.less)}), 0)",
+        "part": f"sum({_part(of)})",
+        "total": f"sum({_part(of)})",
+        "min": f"min({of})",
+        "max": f"max({of})",
     }
     return f"CAST({expressions[column.kind]} AS bigint)"
+
+
+def _integral(of: str, *, less: int) -> str:
+    if less == 1:
+        return f"{of} * r.spent"
+    return f"CAST(round({of} * 1.0 * r.spent / {less}) AS bigint)"  # the product of integers can be too large
+
+
+def _part(of: str) -> str:
+    """The part of a number in a piece of an analysis; the parts of all pieces add up to the number exactly."""
+    reached, passed = (f"CAST(round({of} * 1.0 * {time} / r.seconds) AS bigint)" for time in ("r.reached", "r.passed"))
+    return f"CASE WHEN r.seconds = 0 THEN {of} * r.ends ELSE {reached} - {passed} END"
 
 
 def joined_sql(column: Column, table: str) -> str:

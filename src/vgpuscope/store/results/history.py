@@ -4,8 +4,8 @@ from typing import Protocol
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import HistoryPage
-from vgpuscope.model.quantity import UnixTime
-from vgpuscope.store.results.wanted import AnalysisKey, HistorySelection
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.store.results.wanted import AnalysisKey, Covered, HistorySelection
 
 
 class History(Protocol):
@@ -30,6 +30,9 @@ class History(Protocol):
         begin before `begin` but overlap the period are included. At most `limit` points are returned.
         """
 
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool = False) -> Covered:
+        """The time that analyses stand for, by step; `kept`: only of those whose single results are still stored."""
+
     async def prune(self, now: UnixTime) -> None:
         """Roll up the hours that are over, and delete data older than its retention time."""
 
@@ -47,6 +50,9 @@ class Unstored:
 
     async def page(self, wanted: HistorySelection) -> HistoryPage:  # noqa: ARG002  the face is the same for all
         return HistoryPage()
+
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool = False) -> Covered:  # noqa: ARG002
+        return Covered({}, begin)
 
     async def prune(self, now: UnixTime) -> None:
         pass

@@ -19,6 +19,7 @@ from vgpuscope.store.results.columns import (
 
 NAMES = (*ResultSubject._fields, *SubjectDetails._fields)
 _Reader: TypeAlias = Callable[[Sequence[Any]], Any]
+_ROLLUP = {column.name: column for column in ROLLUP}
 
 
 def _mean(at: int, count_at: int, column: Column) -> _Reader:
@@ -40,8 +41,23 @@ def _number(at: int, scale: int) -> _Reader:
 
 
 def _of_sums(column: Column, places: Mapping[str, int]) -> _Reader:
+    """Reads the field of a column; a mean is that over time, or in older rows that over analyses."""
     at = places[column.name]
-    return _mean(at, places[column.over], column) if column.over else _number(at, column.scale)
+    if not column.over:
+        return _number(at, column.scale)
+    over_analyses = _mean(at, places[column.over], column)
+    if not column.unless:
+        return over_analyses
+    integral, scale, whole = _ROLLUP[column.unless], column.scale, column.whole
+    integral_at, seconds_at, less = places[integral.name], places[integral.over], integral.less
+
+    def over_time(sums: Sequence[Any]) -> Any:
+        if not sums[seconds_at]:
+            return over_analyses(sums)
+        value = sums[integral_at] * less / sums[seconds_at] / scale
+        return round(value) if whole else value
+
+    return over_time
 
 
 _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
@@ -49,7 +65,7 @@ _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
 _ROW_VALUES = [
     (column.field, StoredResult._fields.index(column.of), column.scale)
     for column in _NUMBERS
-    if column.kind in {"sum", "total", "min", "max"}
+    if column.kind in {"sum", "spent", "part", "total", "min", "max"}
 ]
 _ROW_COUNTS = [(column.field, StoredResult._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}

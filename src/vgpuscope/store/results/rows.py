@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -51,6 +52,8 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Anal
 def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
     """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that period."""
     seen: set[ResultSubject] = set()
+    instances = Counter(gpu.gpu_id for gpu in analysis.gpus if gpu.mig)
+    watts = {gpu.gpu_id: power for gpu in analysis.gpus if gpu.mig and (power := _watts(gpu.terms)[0]) is not None}
     for gpu in analysis.gpus:
         name, about = (
             ResultSubject(storable(gpu.gpu_id), storable(gpu.mig)),
@@ -59,14 +62,17 @@ def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
         if name in seen:
             continue  # a duplicate GPU would violate the key and lose the whole analysis
         seen.add(name)
-        yield name, about, _gpu(gpu, stands_for)
+        of_gpu = watts.get(gpu.gpu_id)
+        part = None if of_gpu is None else of_gpu / instances[gpu.gpu_id]
+        yield name, about, _gpu(gpu, stands_for, power=(part, None) if gpu.mig else _watts(gpu.terms))
         yield from _pods(gpu, name, about, stands_for)
 
 
-def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
+def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod, *, power: tuple[float | None, float | None]) -> StoredResult:
+    """The row of a GPU or MIG instance. `power`: mean and max in watts; an instance has an equal part of its GPU's."""
     util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
     seconds = stands_for.end - stands_for.begin
-    power, power_max, energy = _drawn(*_power(gpu), seconds)
+    mean, power_max, energy = _drawn(*power, seconds)
     memory_allocated, cores_allocated = _allocated(gpu.allocated)
     return StoredResult(
         score=scaled(gpu.score.value, SCORE),
@@ -79,7 +85,7 @@ def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
         coverage=scaled(gpu.evidence.coverage, RATIO),
         seconds=seconds,
         held=_held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
-        power=power,
+        power=mean,
         power_max=power_max,
         energy=energy,
         memory_allocated=memory_allocated,
@@ -88,7 +94,7 @@ def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod) -> StoredResult:
 
 
 def _power(gpu: GpuUse) -> tuple[float | None, float | None]:
-    """Mean and max in watts. A MIG instance has none of its own: exporters report that of the whole GPU."""
+    """Mean and max in watts; of a MIG instance, exporters report those of the whole GPU."""
     return (None, None) if gpu.mig else _watts(gpu.terms)
 
 

@@ -91,7 +91,7 @@ CREATE TABLE history_latest (
 """,
         ),
     ),
-    *(Migration(version, _added(version)) for version in (2, 3, 4)),
+    *(Migration(version, _added(version)) for version in (2, 3, 4, 5)),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

@@ -60,20 +60,49 @@ ADD_SERIES = Upsert(
 
 # ── roll-ups ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-OLDEST_UNROLLED = "SELECT min(time) FROM history_analyses WHERE rolled = 0 AND time < :until"
+# An analysis that ends at a full hour belongs to the hour before it.
+OLDEST_UNROLLED = "SELECT min(time) FROM history_analyses WHERE rolled = 0 AND time <= :until"
 UNROLLED = (
-    "SELECT id, stored FROM history_analyses WHERE rolled = 0 AND time >= :begin AND time < :end ORDER BY time, id"
+    "SELECT id, stored, stands_from FROM history_analyses "
+    "WHERE rolled = 0 AND time > :begin AND time <= :end ORDER BY time, id"
 )
+REACH_OF_UNROLLED = "SELECT min(stands_from), max(time) FROM history_analyses WHERE rolled = 0"
 
 
-def add_to_rollup(table: Rollup, *, analyses: str) -> str:
-    """Add the results of these analyses to the roll-up :bucket; the caller marks them in the same transaction."""
+def pieces(tables: str, chosen: str, *, bucket: str, millis: int) -> str:
+    """The rows of analyses `a`, as far as they belong to a bucket: a row stands for its seconds before `a.time`.
+
+    ends: 1 in the bucket in which the analysis ends, else 0; passed, reached: milliseconds of the row that are over
+    when the piece begins and ends; spent: the milliseconds between.
+    """
+    begin, end = f"CAST({bucket} AS bigint) * {millis}", f"(CAST({bucket} AS bigint) + 1) * {millis}"
+    row_begin = "a.time - r.seconds"
+    passed = f"CASE WHEN {row_begin} < {begin} THEN {begin} - ({row_begin}) ELSE 0 END"
+    reached = f"CASE WHEN a.time > {end} THEN {end} - ({row_begin}) ELSE r.seconds END"
+    inner = (
+        f"SELECT {bucket} AS bucket, r.*, {passed} AS passed, {reached} AS reached, "
+        f"CASE WHEN a.time <= {end} THEN 1 ELSE 0 END AS ends FROM {tables} "
+        f"WHERE r.analysis = a.id AND a.time > {begin} AND (a.time <= {end} OR a.stands_from < {end}) AND {chosen}"
+    )
+    return f"(SELECT p.*, p.reached - p.passed AS spent FROM ({inner}) p WHERE p.ends = 1 OR p.reached > p.passed) r"
+
+
+def add_to_rollup(table: Rollup, *, analyses: str, millis: int) -> str:
+    """Add what these analyses say of :bucket to the roll-up; the caller marks them in the same transaction.
+
+    `millis` is the length of a bucket.
+    """
     columns = ", ".join(column.name for column in ROLLUP)
     joined = ", ".join(f"{column.name} = {joined_sql(column, table)}" for column in ROLLUP)
+    within = pieces(
+        "history_analyses a CROSS JOIN history_results r",
+        f"a.id IN ({analyses})",
+        bucket="CAST(:bucket AS integer)",
+        millis=millis,
+    )
     return (
         f"INSERT INTO {table} (time, series, {columns}) "
-        f"SELECT CAST(:bucket AS integer), r.series, {_AGGREGATED} FROM history_results r "
-        f"WHERE r.analysis IN ({analyses}) GROUP BY r.series "
+        f"SELECT r.bucket, r.series, {_AGGREGATED} FROM {within} WHERE true GROUP BY r.bucket, r.series "
         f"ON CONFLICT (time, series) DO UPDATE SET {joined}"
     )
 
@@ -118,8 +147,7 @@ AFTER_ANALYSES = "(a.time, a.id, r.series) > (:after_time, :after_analysis, :aft
 AFTER_ROLLUP = "(r.time, r.series) > (:after_time, :after_series)"
 
 
-def after_unrolled(*, millis: int) -> str:
-    return f"(a.time / {millis}, s.id) > (:after_time, :after_series)"
+AFTER_UNROLLED = "(b.time, s.id) > (:after_time, :after_series)"
 
 
 def points_of_analyses(chosen: str, *, few: bool) -> str:
@@ -134,11 +162,13 @@ def points_of_analyses(chosen: str, *, few: bool) -> str:
     )
 
 
+_BUCKETS = (
+    "WITH RECURSIVE bucket (time) AS (SELECT CAST(:first AS integer) UNION ALL "
+    "SELECT time + 1 FROM bucket WHERE time < :last) "
+)
+
+
 def points_of_rollup(table: Rollup, chosen: str, columns: Sequence[Column], *, few: bool) -> str:
-    buckets = (
-        "WITH RECURSIVE bucket (time) AS (SELECT CAST(:first AS integer) UNION ALL "
-        "SELECT time + 1 FROM bucket WHERE time < :last) "
-    )
     tables, range_ = (
         (f"history_series s CROSS JOIN bucket b CROSS JOIN {table} r", "r.time = b.time")
         if few
@@ -146,16 +176,42 @@ def points_of_rollup(table: Rollup, chosen: str, columns: Sequence[Column], *, f
     )
     sums = ", ".join(f"r.{column.name}" for column in columns)
     return (
-        f"{buckets if few else ''}SELECT r.time, s.id, {_NAMES}, {sums} FROM {tables} "
+        f"{_BUCKETS if few else ''}SELECT r.time, s.id, {_NAMES}, {sums} FROM {tables} "
         f"WHERE r.series = s.id AND {range_} AND {chosen} ORDER BY r.time, r.series LIMIT :limit"
     )
 
 
-def points_of_unrolled(chosen: str, columns: Sequence[Column], *, millis: int) -> str:
+def points_of_unrolled(chosen: str, columns: Sequence[Column], *, few: bool, millis: int) -> str:
     """The points of analyses that are not rolled up yet, in the same form; `millis` is the length of a bucket."""
+    tables = (
+        "history_series s CROSS JOIN bucket b CROSS JOIN history_analyses a CROSS JOIN history_results r"
+        if few
+        else "bucket b CROSS JOIN history_analyses a CROSS JOIN history_results r CROSS JOIN history_series s"
+    )
+    within = pieces(tables, f"a.rolled = 0 AND r.series = s.id AND {chosen}", bucket="b.time", millis=millis)
+    sums = ", ".join(f"{aggregate(column)} AS {column.name}" for column in columns)
     return (
-        f"SELECT CAST(a.time / {millis} AS integer), s.id, {_NAMES}, {', '.join(map(aggregate, columns))} "
-        "FROM history_analyses a JOIN history_results r ON r.analysis = a.id JOIN history_series s ON s.id = r.series "
-        f"WHERE a.rolled = 0 AND a.time >= :begin AND a.time < :end AND {chosen} "
-        "GROUP BY 1, 2 ORDER BY 1, 2 LIMIT :limit"  # the names follow from the id, which is the primary key
+        f"{_BUCKETS}SELECT g.bucket, s.id, {_NAMES}, {', '.join(f'g.{column.name}' for column in columns)} FROM "
+        f"(SELECT r.bucket, r.series, {sums} FROM {within} GROUP BY r.bucket, r.series) g "
+        "JOIN history_series s ON s.id = g.series ORDER BY 1, 2 LIMIT :limit"
+    )
+
+
+# ── the time that analyses stand for ─────────────────────────────────────────────────────────────────────────────
+
+FIRST_FROM = "SELECT time, stands_from FROM history_analyses WHERE time >= :end ORDER BY time LIMIT 1"
+LAST_BEFORE = "SELECT max(time) FROM history_analyses WHERE time > :begin AND time < :end"
+
+
+def covered(*, millis: int, kept: bool) -> tuple[str, str]:
+    """The time by the bucket in which an analysis ends; and the analyses that begin in a bucket before it.
+
+    `kept`: only of analyses whose results are still stored.
+    """
+    begin = f"(time - 1) / {millis} * {millis}"
+    chosen = f"FROM history_analyses WHERE time > :begin AND time <= :until{' AND stored > 0' if kept else ''}"
+    spent = f"CAST(sum(CASE WHEN stands_from < {begin} THEN time - {begin} ELSE time - stands_from END) AS bigint)"
+    return (
+        f"SELECT (time - 1) / {millis}, {spent} {chosen} GROUP BY 1",
+        f"SELECT stands_from, time {chosen} AND stands_from < {begin}",
     )

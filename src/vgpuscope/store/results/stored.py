@@ -8,19 +8,19 @@ from typing import Protocol
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.store.encoding import Millis, millis
+from vgpuscope.store.encoding import TIME, Millis, millis
 from vgpuscope.store.engine.database import Transaction, Values
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results import statements as sql
-from vgpuscope.store.results.columns import ResultSubject, SubjectDetails, showing
+from vgpuscope.store.results.columns import Column, ResultSubject, SubjectDetails, showing
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, rows, span
-from vgpuscope.store.results.schema import TABLES, Rollup
+from vgpuscope.store.results.schema import ROLLUPS, TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
-from vgpuscope.store.results.wanted import AnalysisKey, Cursor, HistorySelection
+from vgpuscope.store.results.wanted import AnalysisKey, Covered, Cursor, HistorySelection
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,14 @@ class StoredHistory:
             return HistoryPage()
         read = self._points if wanted.step == "analysis" else self._rolled_points
         return await self._engine.do(lambda: read(wanted), deadline=self._limits.read, purpose="read")
+
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool = False) -> Covered:
+        """The time that analyses stand for, by step; `kept`: only of those whose single results are still stored."""
+        return await self._engine.do(
+            lambda: self._covered(millis(begin), millis(end), long=millis(step), kept=kept),
+            deadline=self._limits.read,
+            purpose="read",
+        )
 
     async def prune(self, now: UnixTime) -> None:
         """Roll up the hours that are over, and delete old data; other calls can run between two steps."""
@@ -151,6 +159,23 @@ class StoredHistory:
         cursor = Cursor(*found[wanted.limit - 1][:3]) if len(found) > wanted.limit else None
         return _page(points_of_rows(found[: wanted.limit]), cursor)
 
+    def _covered(self, begin: Millis, end: Millis, *, long: Millis, kept: bool) -> Covered:
+        sums, longer = sql.covered(millis=long, kept=kept)
+        with self._engine.transaction("read") as tx:
+            after = tx.all(sql.FIRST_FROM, end=end)
+            [(until,)] = tx.all(sql.LAST_BEFORE, begin=begin, end=end)
+            if after and after[0][1] < end:
+                until = after[0][0]
+            if until is None:
+                return Covered({}, begin / TIME)
+            found: dict[int, Millis] = dict(tx.all(sums, begin=begin, until=until))
+            for stands_from, time in tx.all(longer, begin=begin, until=until):
+                for bucket in range(stands_from // long, (time - 1) // long):
+                    spent = (bucket + 1) * long - max(stands_from, bucket * long)
+                    found[bucket] = found.get(bucket, 0) + spent
+        within = range(begin // long, -(-end // long))
+        return Covered({bucket: found[bucket] / TIME for bucket in within if bucket in found}, until / TIME)
+
     def _rolled_points(self, wanted: HistorySelection) -> HistoryPage:
         """Points of every bucket that overlaps the period, rolled up or not yet."""
         after = Cursor.of(wanted.cursor) if wanted.cursor else None
@@ -162,10 +187,7 @@ class StoredHistory:
         columns = showing(wanted.fields)
         with self._engine.transaction("read") as tx:
             done = _done(tx, wanted, after, first=first, last=last)
-            chosen = _chosen(wanted.names, sql.after_unrolled(millis=long) if after else "")
-            statement = sql.points_of_unrolled(chosen, columns, millis=long)
-            span = {"begin": first * long, "end": (last + 1) * long}
-            open_ = tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
+            open_ = _unrolled(tx, wanted, after, columns=columns, buckets=range(first, last + 1))
         parts = joined_parts((*done, *open_), columns)
         cut = parts[wanted.limit - 1] if len(parts) > wanted.limit else None
         points = points_of_parts(wanted.step, parts[: wanted.limit], columns)
@@ -177,17 +199,23 @@ class StoredHistory:
             [(oldest,)] = tx.all(sql.OLDEST_UNROLLED, until=now // _HOUR * _HOUR)
             if oldest is None:
                 return False
-            hour = oldest // _HOUR
-            batch = self._batch(tx.all(sql.UNROLLED, begin=hour * _HOUR, end=(hour + 1) * _HOUR))
-            tx.all(sql.add_to_rollup("history_hours", analyses=batch), bucket=hour)
-            tx.all(sql.add_to_rollup("history_days", analyses=batch), bucket=oldest // _DAY)
-            tx.all(sql.mark_rolled(analyses=batch))
+            hour = (oldest - 1) // _HOUR * _HOUR
+            found = tx.all(sql.UNROLLED, begin=hour, end=hour + _HOUR)
+            chosen = self._batch(found)
+            analyses = ", ".join(str(int(number)) for number, *_ in chosen)
+            since = min(stands_from for _, _, stands_from in chosen)
+            for table, long in zip(ROLLUPS, (_HOUR, _DAY), strict=True):
+                statement = sql.add_to_rollup(table, analyses=analyses, millis=long)
+                for bucket in range(min(since, hour) // long, hour // long + 1):
+                    tx.all(statement, bucket=bucket)
+            tx.all(sql.mark_rolled(analyses=analyses))
         return True
 
     def _drop_results(self, now: Millis) -> bool:
         with self._engine.transaction("write") as tx:
             old = tx.all(sql.EXPIRED_RESULTS, before=now - millis(self._keep_results))
-            for statement in sql.drop_results(analyses=self._batch(old)) if old else ():
+            analyses = ", ".join(str(int(number)) for number, *_ in self._batch(old))
+            for statement in sql.drop_results(analyses=analyses) if old else ():
                 tx.all(statement)
         return bool(old)
 
@@ -213,16 +241,14 @@ class StoredHistory:
             tx.all(sql.FORGET_SERIES, before=before // _DAY - 1)
         return False
 
-    def _batch(self, analyses: Sequence[Values]) -> str:
-        """The numbers of the first of these analyses, up to the limit of rows for one transaction."""
-        chosen: list[str] = []
+    def _batch(self, analyses: Sequence[Values]) -> Sequence[Values]:
+        """The first of these analyses, up to the limit of rows for one transaction."""
         size = 0
-        for number, stored in analyses:
-            if chosen and size + stored > self._limits.rows_per_transaction:
-                break
-            chosen.append(str(int(number)))
+        for place, (_, stored, *_) in enumerate(analyses):
+            if place and size + stored > self._limits.rows_per_transaction:
+                return analyses[:place]
             size += stored
-        return ", ".join(chosen)
+        return analyses
 
 
 def _page(points: list[HistoryPoint], cursor: Cursor | None) -> HistoryPage:
@@ -257,6 +283,22 @@ def _done(tx: Transaction, wanted: HistorySelection, after: Cursor | None, *, fi
     statement = sql.points_of_rollup(table, chosen, showing(wanted.fields), few=bool(_picked(wanted.names)))
     span = {"first": max(first, oldest), "last": min(last, newest)}
     return tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
+
+
+def _unrolled(
+    tx: Transaction, wanted: HistorySelection, after: Cursor | None, *, columns: Sequence[Column], buckets: range
+) -> list[Values]:
+    """The points of analyses that are not rolled up yet, for some hours or days."""
+    long = millis(STEP_SECONDS[wanted.step])
+    [(begin, end)] = tx.all(sql.REACH_OF_UNROLLED)
+    if begin is None:
+        return []
+    first, last = max(buckets[0], min(begin, end - 1) // long), min(buckets[-1], (end - 1) // long)
+    if first > last:
+        return []
+    chosen = _chosen(wanted.names, sql.AFTER_UNROLLED if after else "")
+    statement = sql.points_of_unrolled(chosen, columns, few=bool(_picked(wanted.names)), millis=long)
+    return tx.all(statement, first=first, last=last, limit=wanted.limit + 1, **_values(wanted, after))
 
 
 def _add_series(tx: Transaction, news: dict[ResultSubject, SubjectDetails], *, day: int) -> dict[ResultSubject, int]:

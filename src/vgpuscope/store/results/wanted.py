@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import Step
-from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.quantity import Seconds, UnixTime
 
 # whole numbers that every database can compare; the store itself never makes longer ones
 CURSOR = r"[0-9]{1,15}\.[0-9]{1,10}\.[0-9]{1,10}"
@@ -37,6 +37,13 @@ class AnalysisKey(NamedTuple):
     @classmethod
     def of(cls, analysis: Analysis) -> Self:
         return cls(analysis.started, analysis.number)
+
+
+class Covered(NamedTuple):
+    """For how much of a period there are analyses."""
+
+    seconds: dict[int, Seconds]  # number of the step, counted from the epoch → how much of it analyses stand for
+    until: UnixTime  # end of the last analysis that stands for a part of the period
 
 
 class HistorySelection(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Idle GPU-hours as a table for the terminal, with the sums of the whole fleet below."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -21,21 +21,50 @@ _WHAT = {
 
 
 def waste_table(found: Waste, width: int | None, *, limit: int) -> Group:
-    """The rows, most idle GPU-hours first, and the totals of all GPU-hours."""
+    """The rows with idle GPU-hours, most first; the others as one row; and the totals of all GPU-hours."""
+    idle = [row for row in found.rows if row.idle_gpu_hours]
+    folded = [row for row in found.rows if not row.idle_gpu_hours]
     parts: list[RenderableType] = []
     if found.rows:
-        titles = ("IDLE GPU-H>", "IDLE>", "GPUS>", "PODS>", "MEMORY>", "NOW", "IDLE FOR>", _WHAT[found.group_by])
-        rows = [_cells(row, found) for row in found.rows[:limit]]
-        parts.append(table(titles, rows, width, spared=("PODS>", "GPUS>")))
-    if len(found.rows) > limit:
-        parts.append(Text(f"… and {len(found.rows) - limit} more: use --limit {len(found.rows)} or --json."))
+        titles = (
+            "IDLE GPU-H>", "HELD GPU-H>", "IDLE>", "GPUS>", "PODS>", "MEAN MEMORY>", "NOW", "IDLE FOR>",
+            _WHAT[found.group_by],
+        )  # fmt: skip
+        rows = [_cells(row, found) for row in idle[:limit]]
+        rows += [_together(idle[limit:], f"{len(idle) - limit} more: use --limit {len(idle)} or --json")] * (
+            len(idle) > limit
+        )
+        rows += [_together(folded, f"{len(folded)} without idle GPU-hours: see --json")] * bool(folded)
+        parts.append(table(titles, rows, width, spared=("PODS>", "GPUS>", "MEAN MEMORY>")))
     return Group(*parts, *_sums(found))
+
+
+def _together(rows: Sequence[WasteRow], name: str) -> list[Text]:
+    """Rows that are not shown separately; their GPUs can be the same, so they are not counted."""
+    idle, held = (sum(getattr(row, of) for row in rows) for of in ("idle_gpu_hours", "held_gpu_hours"))
+    known = [row.memory_held for row in rows if row.memory_held is not None]
+    return [
+        _gpu_hours(idle),
+        _gpu_hours(held),
+        Text(f"{100 * idle / held:.0f}%" if held else UNKNOWN),
+        Text(""),
+        Text(""),
+        Text(size(sum(known))) if known else Text(UNKNOWN, "dim"),
+        Text(""),
+        Text(""),
+        Text(f"({name})", "dim"),
+    ]
+
+
+def _gpu_hours(number: float) -> Text:
+    return Text(f"{number:.2f}" if number >= 0.005 or not number else "<0.01", "bold")
 
 
 def _cells(row: WasteRow, found: Waste) -> list[Text]:
     held = row.memory_held
     return [
-        Text(f"{row.idle_gpu_hours:.2f}" if row.idle_gpu_hours >= 0.005 else "<0.01", "bold"),
+        _gpu_hours(row.idle_gpu_hours),
+        _gpu_hours(row.held_gpu_hours),
         Text(f"{100 * row.idle_ratio:.0f}%"),
         Text(str(row.gpus)),
         Text(str(row.pods)),

@@ -52,7 +52,7 @@ from vgpuscope.sources.console.extender import ExtenderPart
 from vgpuscope.sources.console.parts import PartReader, PartReading
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.scrape import LastPage
-from vgpuscope.store.results.wanted import HistorySelection
+from vgpuscope.store.results.wanted import Covered, HistorySelection
 from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 
 T = TypeVar("T")
@@ -102,6 +102,9 @@ class ConsoleBackend(Protocol):
         """Another value when other results may be in the store."""
 
     async def points(self, wanted: HistorySelection) -> list[HistoryPoint]: ...
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool) -> Covered:
+        """The time that analyses stand for, by step; `kept`: only of those whose single results are still stored."""
+
     async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
         """The GPUs of now, judged by the settings in effect and by changed ones."""
 
@@ -344,6 +347,10 @@ class Console:
     def read_points(self) -> ReadPoints:
         return self._backend.points
 
+    async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool) -> Covered:
+        """The time that analyses stand for, by step of a chart."""
+        return await self._backend.covered(begin, end, step=step, kept=kept)
+
     async def close(self) -> None:
         """End what is under way."""
         if self._wiring is not None:
@@ -474,7 +481,8 @@ class Console:
                     ledger = await wasted_by(self._backend.points, now, step="hour", begin=at, end=until)
                     return await asyncio.to_thread(waste_hour, ledger)
 
-            hours.append(await self._waste_hours.get((), at, at + _HOUR, read))
+            complete = at + _HOUR + self._backend.config().scheduler.interval  # of an analysis that begins in the hour
+            hours.append(await self._waste_hours.get((), at, complete, read))
         return await asyncio.to_thread(waste_by_namespace, hours)
 
     def analysis_begins(self) -> None:

@@ -12,6 +12,7 @@ from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scope import Namespaces
 from vgpuscope.logic.console.series_queries import ChartSubject, series_queries
 from vgpuscope.model.console.history import (
+    QUANTITIES,
     UNITS,
     ChartSource,
     ClassColumn,
@@ -34,9 +35,11 @@ from vgpuscope.store.results.wanted import HistorySelection
 _BY_HOURS = 14 * 86400.0  # seconds; a longer range is read by days
 _BY_ANALYSES = 2 * 86400.0  # a longer range is read by hours
 _MOST_POINTS = 200_000  # of analyses; more are read as hours
+_DAY, _MILLISECOND = 86400.0, 0.001
 _AT_ONCE = 50_000  # points that are read from the store at once
 _BY_ENGINE = 86400.0  # a longer range is read from the store
 _ENGINE_WITHIN: Seconds = 10.0
+_OF_WHOLE_GPUS = frozenset({"power", "power_max", "energy"})  # nobody measures them for one MIG instance
 _SOURCES: dict[Step, ChartSource] = {"analysis": "analyses", "hour": "hours", "day": "days"}
 
 
@@ -45,6 +48,8 @@ class _Period(NamedTuple):
     end: UnixTime
     step: Step
     grid: Grid
+    covered: Sequence[Seconds]  # for how much of each step of the chart there are analyses
+    until: UnixTime  # end of the last result that belongs to a step of the chart
 
 
 class _Classes(NamedTuple):
@@ -73,13 +78,13 @@ async def class_history(console: Console, asked: ClassesQuery, scope: Namespaces
         def group(point: HistoryPoint) -> str | None:
             return name(point) if _wanted(point, asked, scope) else None
 
-        fold = ClassFold(period.grid, group=group)
+        fold = ClassFold(period.grid, group=group, covered=period.covered)
         if period.step == "analysis":
             async for gpus, tenants in _pieces(console, period, gpus=True, pods=pods):
-                await asyncio.to_thread(_fold_classes, fold, gpus, tenants if pods else gpus)
+                await asyncio.to_thread(fold.add, gpus, tenants if pods else None)
         else:
             long = STEP_SECONDS[period.step]
-            for at in range(int(period.begin // long * long), math.ceil(period.end), int(long)):
+            for at in range(int(period.grid.begin), math.ceil(period.until), int(long)):
                 fold.merge(at, await _class_hour(console, asked, scope, _Stored(period.step, at, group, pods)))
         columns, left_out = await asyncio.to_thread(fold.columns, asked.group_by)
         return _Classes(period, columns, left_out)
@@ -123,17 +128,13 @@ async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, 
         }
         with without_collections():
             gpus = await console.read_points(HistorySelection(**found, pod=None))
-            tenants = await console.read_points(HistorySelection(**found, namespace="")) if of.pods else gpus
-            await asyncio.to_thread(_fold_classes, fold, gpus, tenants)
+            tenants = await console.read_points(HistorySelection(**found, namespace="")) if of.pods else None
+            await asyncio.to_thread(fold.add, gpus, tenants)
         return fold.hour()
 
     key = (of.step, asked.group_by, asked.node, asked.model, scope and tuple(sorted(scope)))
-    return await console.class_hours.get(key, at, at + long, read)
-
-
-def _fold_classes(fold: ClassFold, gpus: Sequence[HistoryPoint], points: Sequence[HistoryPoint]) -> None:
-    fold.cover(gpus)
-    fold.add(points)
+    complete = at + long + console.config.scheduler.interval  # an analysis that begins in the hour ends by then
+    return await console.class_hours.get(key, at, complete, read)
 
 
 async def series_history(console: Console, asked: SeriesQuery, scope: Namespaces) -> SeriesHistory:
@@ -210,7 +211,8 @@ async def _column(engine: PromApi, grid: Grid, quantity: Quantity, query: str) -
 async def _from_store(console: Console, asked: SeriesQuery, of: ChartSubject, error: ScopeError | None) -> _Series:
     one = of.gpu_id is not None or of.pod is not None
     period = await _period(console, asked.range, asked.end, asked.points, pods=of.of_pods, one=one)
-    fold = SeriesFold(period.grid, asked.quantity)
+    quantities = [name for name in asked.quantity or QUANTITIES if of.mig is None or name not in _OF_WHOLE_GPUS]
+    fold = SeriesFold(period.grid, quantities, covered=period.covered)
     only = {"gpu_id": of.gpu_id, "mig": of.mig, "pod": of.pod}
     async for gpus, tenants in _pieces(console, period, gpus=not of.of_pods, pods=of.of_pods, **only):
         await asyncio.to_thread(fold.add, [point for point in (*gpus, *tenants) if _of(point, of)])
@@ -234,22 +236,31 @@ async def _period(
     span, interval = _seconds(range_), console.config.scheduler.interval
     rows = 1 if one else await console.size(pods=pods)
     few = rows * span / interval <= _MOST_POINTS
-    kept = console.now() - (until - span) <= console.config.analyzer.keep_results
-    step: Step = "analysis" if span <= _BY_ANALYSES and few and kept else "hour" if span <= _BY_HOURS else "day"
+    age, keep = console.now() - (until - span), console.config.analyzer
+    by_analyses = span <= _BY_ANALYSES and few and age <= keep.keep_results
+    step: Step = (
+        "analysis" if by_analyses else "hour" if span <= _BY_HOURS and age <= max(_DAY, keep.keep_hours) else "day"
+    )
     least = STEP_SECONDS[step] if step != "analysis" else max(1.0, interval)
-    return _Period(until - span, until, step, Grid(until - span, until, least=least, points=points))
+    grid = Grid(until - span, until, least=least, points=points)
+    found = await console.covered(grid.begin, grid.end, step=grid.step, kept=by_analyses)
+    last = found.until + _MILLISECOND if by_analyses else grid.end
+    return _Period(until - span, until, step, grid, grid.covered(found.seconds), min(last, console.now()))
 
 
 async def _pieces(
     console: Console, period: _Period, *, gpus: bool, pods: bool, **only: Any
 ) -> AsyncIterator[tuple[list[HistoryPoint], list[HistoryPoint]]]:
-    """Points of GPUs and of pods, some steps at a time, so that memory use does not grow with the range."""
+    """Points of GPUs and of pods, some steps at a time, so that memory use does not grow with the range.
+
+    They are those of all steps of the chart: the first and the last step are as whole as the others.
+    """
     rows = max(1, await console.size(pods=pods))
     long = STEP_SECONDS.get(period.step, console.config.scheduler.interval)
     stride = long * max(1, int(_AT_ONCE / rows))
-    at = period.begin // long * long
-    while at < period.end:
-        asked = {"step": period.step, "begin": at, "end": min(at + stride, period.end), "limit": 10**9, **only}
+    at = period.grid.begin
+    while at < period.until:
+        asked = {"step": period.step, "begin": at, "end": min(at + stride, period.until), "limit": 10**9, **only}
         found = await console.read_points(HistorySelection(**(asked | {"pod": None}))) if gpus else []
         tenants = await console.read_points(HistorySelection(**asked, namespace="")) if pods else []
         yield found, tenants
