@@ -59,6 +59,7 @@ class Board(Struct, frozen=True, kw_only=True):
     analysis: Analysis | None = None
     rows: tuple[ResultRow, ...] = ()
     stats: Stats
+    threshold: float = 0.0  # of low scores, by which `stats` counts
     stale: bool = False
     dropped: int = 0  # impossible samples
     opinions: OpinionsShown = NO_OPINIONS  # that the rows show
@@ -122,10 +123,13 @@ class AnalysisCycle:
         return analysis is not None and self._too_old(analysis)
 
     async def board(self) -> Board:
-        """The board to show now; its verdicts are unknown if the data is too old."""
+        """The board to show now; verdicts of data that is too old are unknown, and a new threshold counts at once."""
         async with self._ageing:
             board = self._board
-            if board.analysis is not None and self.old != board.stale:
+            threshold = self._config().thresholds.low_utilization
+            if board.analysis is None:
+                self._board = structs.replace(board, threshold=threshold)
+            elif (board.stale, board.threshold) != (self.old, threshold):
                 made = await asyncio.to_thread(self._make_board, board.analysis, stale=self.old)
                 if self._board is board:
                     self._board = made
@@ -319,7 +323,7 @@ class AnalysisCycle:
         made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
         sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
         dropped = sum([stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()])
-        return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
+        return Board(analysis=analysis, rows=made, stats=sums, threshold=threshold, stale=stale, dropped=dropped)
 
     def _too_old(self, analysis: Analysis) -> bool:
         """Whether the data is too old, or from the future: a clock was wrong, and may stay wrong for long."""

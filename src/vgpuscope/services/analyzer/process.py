@@ -403,6 +403,7 @@ class Analyzer(Service):
         self._access.renew()
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
+        await self._cycle.board()  # counts of low scores follow a new threshold, also in the metrics
         self._schedule.wake()
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
