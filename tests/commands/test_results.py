@@ -63,6 +63,23 @@ async def test_an_empty_list_of_low_gpus_says_what_was_looked_at(vgpuscope):
     assert found == (0, "No GPU is below 20. 2 GPUs analysed, 1 unknown; 1 tenant, 0 unknown.\n", "")
 
 
+async def test_the_lines_below_the_lists_have_the_counts_of_the_api(analyzer, vgpuscope):
+    url = str(analyzer.client.base_url)
+    low, stats = await analyzer.json("/results/low"), await analyzer.json("/results/stats")
+    analysed = f"{stats['total_gpus']} GPUs analysed, {stats['unknown_count']} unknown; 2 tenants, 0 unknown."
+    _, out, _ = await vgpuscope("results", url, "--low")
+    assert out.splitlines()[-1] == f"{low['gpu_rows']} GPU is idle or below 20. {analysed}"
+    _, out, _ = await vgpuscope("results", url, "--low", "--kind", "tenant")
+    assert out.splitlines()[-1] == f"{stats['tenants_low']} tenant is idle or below 20. {analysed}"
+    _, out, _ = await vgpuscope("results", url, "--low", "--kind", "gpu", "--json")
+    assert [row["kind"] for row in json.loads(out)] == ["gpu"] * stats["gpus_low"]
+
+
+async def test_a_kind_of_rows_needs_the_list_of_low_ones(vgpuscope):
+    code, _, err = await vgpuscope("results", "--kind", "gpu")
+    assert (code, "--kind needs --low" in err) == (2, True)
+
+
 async def test_results_are_printed_as_json_and_csv(analyzer, vgpuscope):
     url = str(analyzer.client.base_url)
     _, out, _ = await vgpuscope("results", url, "--json")

@@ -196,7 +196,7 @@ async def test_of_several_workers_one_analyses_and_all_answer(directory):
 
         seen: set[bool] = set()
         await host.until(both)
-        assert host.log.count("Starting GPU utilization analysis") == 1
+        assert host.log.count("analysis completed") == 1
 
 
 async def test_a_web_configuration_protects_it(directory, tmp_path):

@@ -6,9 +6,12 @@
 import asyncio
 import json
 import logging
+import re
+import sys
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.contract.clusterrun import exporter, holder, registered
@@ -18,7 +21,9 @@ from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet, heard, process  # noqa: F401 - a fixture
 from tests.services.cluster.badapi import bad_api
 from tests.store import fleets
+from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.cluster import DeviceLedger, NodeLedger
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
@@ -90,8 +95,9 @@ async def of_analyzer(process, *flags, **environ):  # noqa: F811
             "VGPUSCOPE_PROMETHEUS_HEADERS": f"X-Key: {HEADER}",
             "VGPUSCOPE_API_TOKEN": TOKEN,
         }
-        child = await process("--log-format", "json", *flags, PROM_URL=prometheus.url, **secrets, **environ)
-        lines = await heard(child, "train-1 (")  # the last but one line; a warning, so it is there at every level
+        table = ("--log-results", "table")  # its warnings are there at every level
+        child = await process("--log-format", "json", *table, *flags, PROM_URL=prometheus.url, **secrets, **environ)
+        lines = await heard(child, "train-1 (")  # the last but one line
         child.terminate()
         async with asyncio.timeout(SOON):
             rest, _ = await child.stderr.read(), await child.wait()
@@ -135,6 +141,21 @@ async def test_errors_only_are_shown_when_asked_for(process, level):  # noqa: F8
     async with asyncio.timeout(SOON):
         await child.wait()
     assert level == "ERROR" or await child.stderr.read() == b""
+
+
+async def test_no_line_has_the_name_of_a_class(process):  # noqa: F811
+    lines = await of_analyzer(process, "--v=5", THRESHOLD="30")
+    (start,) = [line for line in lines if line["msg"] == "analyzer starts"]
+    assert start["source"].startswith("http://127.0.0.1:")
+    classes = {
+        name
+        for module in [module for key, module in sys.modules.items() if key.startswith("vgpuscope.services")]
+        for name, value in vars(module).items()
+        if isinstance(value, type) and len(re.findall("[A-Z]", name)) > 1
+    }
+    assert {"ScrapeSource", "PrometheusSource"} <= classes
+    words = {word for line in lines for value in line.values() for word in re.split(r"\W+", str(value))}
+    assert not words & classes
 
 
 async def test_no_secret_is_in_a_query_that_is_logged(process):  # noqa: F811
@@ -181,6 +202,9 @@ def level():
     ours.setLevel(before)
 
 
+DEVICE = DeviceLedger(device=RegisteredDevice(id="GPU-a", vendor="NVIDIA", memory=2**30, cores=100, slots=10))
+
+
 class Untouchable:
     """Whoever looks at it has done work."""
 
@@ -196,6 +220,30 @@ def test_a_summary_that_is_not_logged_is_not_made(level):
     news.changed(["gpu-1"])
     news.tell(1e9)
     assert news.waiting == 0
+
+
+def test_a_node_is_logged_when_its_line_changes(level, caplog):
+    level(logging.INFO - 4)
+    nodes = {name: NodeLedger(name=name, devices=(DEVICE,)) for name in ("gpu-1", "gpu-2")}
+    news = ClusterNews(nodes.get, lambda: nodes["gpu-1"].capacity)
+    seen = []
+    for minute, change in enumerate((None, None, "gpu-2", None, "gone", None)):
+        if change == "gpu-2":
+            nodes["gpu-2"] = msgspec.structs.replace(nodes["gpu-2"], ready=False)
+        elif change == "gone":
+            del nodes["gpu-2"]
+        caplog.clear()
+        news.changed(["gpu-1", "gpu-2"])
+        news.tell(60.0 * (minute + 1))
+        seen.append([(record.message, record.fields.get("node")) for record in caplog.records])
+    assert seen == [
+        [("cluster", None), ("node", "gpu-1"), ("node", "gpu-2")],
+        [],
+        [("cluster", None), ("node", "gpu-2")],
+        [],
+        [("cluster", None), ("node is gone", "gpu-2")],
+        [],
+    ]
 
 
 def test_detail_that_is_not_logged_is_not_made(level, monkeypatch):

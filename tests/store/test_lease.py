@@ -59,6 +59,17 @@ async def test_a_second_process_on_the_same_file_does_not_lead(path, clock):
         assert await two.take("b", 60)
 
 
+async def test_a_process_that_waits_for_the_lease_learns_who_has_it(path, clock):
+    async with file_lease(path, clock) as one, file_lease(path, clock) as two:
+        assert await two.leader() == ""
+        assert await one.take("a", 60)
+        assert not await two.take("b", 60)
+        assert await two.leader() == await one.leader() == "a"
+        waiting = Leadership(two, "b", 60, clock=clock)
+        assert not await waiting.renew()
+        assert await waiting.leader() == "a"
+
+
 async def test_closing_frees_the_lease(path, clock):
     async with file_lease(path, clock) as one:
         assert await one.take("a", 60)

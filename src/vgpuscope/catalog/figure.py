@@ -75,6 +75,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "unknown",  # by verdict
     "low_score",  # the score is below the threshold
     "low_or_idle",  # the score is below the threshold, or the verdict is idle
+    "low_gpus",  # the same, of GPUs and MIG instances
+    "low_tenants",  # the same, of tenants
     "idle_status",  # the score is below the threshold of idle
     "measured",  # it has a value
     "waiting",  # not scheduled yet

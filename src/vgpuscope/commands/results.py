@@ -4,6 +4,7 @@ import argparse
 
 from vgpuscope.commands.arguments import add_forms, add_url, form
 from vgpuscope.commands.command import Command
+from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.service import ANALYZER_PORT
 
 
@@ -14,13 +15,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Show only GPUs and tenants with the verdict idle, or with a score below thresholds.low_utilization.",
     )
+    parser.add_argument(
+        "--kind",
+        choices=("gpu", "tenant"),
+        help="With --low, show only GPUs and MIG instances, or only tenants, also those that have a GPU alone.",
+    )
     add_forms(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.actions import results
 
-    return results.main(url=args.url, only_low=args.low, form=form(args))
+    if args.kind and not args.low:
+        raise ConfigInvalid("--kind needs --low", hint="For example: vgpuscope results --low --kind gpu.")
+    return results.main(url=args.url, only_low=args.low, kind=args.kind, form=form(args))
 
 
 COMMAND = Command(
@@ -31,7 +39,8 @@ COMMAND = Command(
     "analyzer.",
     examples=(
         ("vgpuscope results", "all GPUs, from the analyzer on this machine"),
-        ("vgpuscope results --low --csv", "GPUs with the verdict idle or a low score, as CSV"),
+        ("vgpuscope results --low --csv", "GPUs and tenants with the verdict idle or a low score, as CSV"),
+        ("vgpuscope results --low --kind tenant", "only the tenants of them"),
     ),
     arguments=_arguments,
     run=_run,

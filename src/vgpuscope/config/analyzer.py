@@ -1,6 +1,6 @@
 """Settings of the analyzer. Sections and keys are those of gpu-oour's config.yaml, and its variables are understood."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -10,6 +10,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
 _MIB = "in MiB"
+LogResults: TypeAlias = Literal["changes", "table", "off"]
 
 
 class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,6 +334,14 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             extra={"form": "list", "flag": None, "unset": "none"},
         ),
     ] = ()
+    log_results: Annotated[
+        LogResults,
+        Meta(
+            description="How the results of an analysis are logged. changes: a line for each GPU or tenant whose "
+            "verdict changed, and the counts once an hour. table: the table of all GPUs after each analysis, as in "
+            "gpu-oour. off: neither.",
+        ),
+    ] = "changes"
     scrape_interval: Annotated[
         Seconds,
         Meta(

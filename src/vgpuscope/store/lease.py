@@ -12,6 +12,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -70,6 +71,9 @@ class Lease(Protocol):
     async def take(self, holder: str, seconds: Seconds) -> bool:
         """Take or renew the lease; True: no other holder has it until it expires."""
 
+    async def leader(self) -> str:
+        """The holder as the lease names it; "": nobody, or not known."""
+
     async def release(self, holder: str) -> None:
         """Give the lease back, if this holder has it."""
 
@@ -97,6 +101,9 @@ class LocalLease:
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
         return self.take_now(holder, seconds)
+
+    async def leader(self) -> str:
+        return self._holder or ""
 
     async def release(self, holder: str) -> None:
         self.release_now(holder)
@@ -134,6 +141,9 @@ class TableLease:
 
         return await self._engine.write_row(take, deadline=seconds)
 
+    async def leader(self) -> str:
+        return await self._engine.read(_holder, deadline=_RELEASE_WITHIN)
+
     async def release(self, holder: str) -> None:
         await self._engine.write_row(lambda tx: tx.all(_RELEASE, holder=holder), deadline=_RELEASE_WITHIN)
 
@@ -155,6 +165,9 @@ class FileLease:
     async def take(self, holder: str, seconds: Seconds) -> bool:
         """Take or renew the lease; the database is written too: without the store, a replica is not leader."""
         return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds, purpose="brief")
+
+    async def leader(self) -> str:
+        return await self._engine.read(_holder, deadline=_RELEASE_WITHIN)
 
     async def release(self, holder: str) -> None:
         await self._engine.do(lambda: self._release(holder), deadline=_RELEASE_WITHIN, purpose="brief")
@@ -217,6 +230,11 @@ class FileLease:
             self._lock = None
 
 
+def _holder(tx: Transaction) -> str:
+    found = tx.all(_LOOK)
+    return str(found[0][0]) if found else ""
+
+
 class Leadership:
     """The state of the lease as one replica knows it, and what the replica may do.
 
@@ -264,6 +282,13 @@ class Leadership:
             self._until = until
         self.store_works("lease")
         return self.leads
+
+    async def leader(self) -> str:
+        """The replica that leads, as the lease names it; "": another one, not known which."""
+        with suppress(HistoryDown):
+            found = await self._lease.leader()
+            return "" if found == self.holder and not self.leads else found
+        return ""
 
     async def resign(self) -> None:
         """Give the lease back."""

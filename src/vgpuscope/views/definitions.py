@@ -90,6 +90,14 @@ CONDITIONS: dict[Condition, Pair] = {
     "unknown": ("with the verdict unknown", "判定为未知的"),
     "low_score": ("with a score below the threshold", "评分低于阈值的"),
     "low_or_idle": ("with a score below the threshold or the verdict idle", "评分低于阈值或判定为空闲的"),
+    "low_gpus": (
+        "of GPUs and MIG instances with a score below the threshold or the verdict idle",
+        "评分低于阈值或判定为空闲的 GPU 与 MIG 实例所占的",
+    ),
+    "low_tenants": (
+        "of tenants with a score below the threshold or the verdict idle",
+        "评分低于阈值或判定为空闲的租户所占的",
+    ),
     "idle_status": ("with the status idle", "状态为空闲的"),
     "measured": ("that were measured", "已测量的"),
     "waiting": ("waiting for a node", "等待节点的"),
@@ -429,7 +437,7 @@ _REMARKS: dict[str, Words] = {
     "tenant.host_throttled": Words(" Unknown without a CPU limit.", "没有 CPU 上限时未知。"),
     "tenant.hami_use": Words(" All tenants together can be above 1.", "全部租户合计可超过 1。"),
     "fleet.low_or_idle": Words(
-        " A row is a GPU or MIG instance, or on a shared GPU a tenant.", "一行是 GPU 或 MIG 实例，共享 GPU 上则是租户。"
+        " A row is a GPU or MIG instance, or a tenant of a shared GPU.", "一行是 GPU 或 MIG 实例，或共享 GPU 上的租户。"
     ),
     "fleet.power": Words(" As the drivers report it.", "由驱动上报。"),
     "gpu.use": Words(" The signal is the one that decided the verdict.", "该信号即决定判定结果的信号。"),

@@ -187,12 +187,14 @@ def test_thresholds_that_do_not_rise_are_refused(bad):
     ("value", "said"),
     [
         (0, "idle"),
-        (9.999, "idle"),
+        (9.94, "idle"),
+        (9.96, "low"),  # shown as 10.0
         (9.999999999999998, "low"),  # 10, but for the last bits of a sum
         (10, "low"),
-        (19.999, "low"),
+        (19.94, "low"),
+        (19.96, "normal"),  # shown as 20.0, which is not below the threshold
         (20, "normal"),
-        (69.999, "normal"),
+        (69.94, "normal"),
         (70, "high"),
         (100, "high"),
         (None, "unknown"),

@@ -157,7 +157,9 @@ async def test_an_analysis_that_is_cancelled_from_inside_is_counted_as_failed(ca
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["error"]["code"] == "INTERNAL"
         assert "gpu_analysis_errors_total 1\n" in await analyzer.metrics()
-    assert "analysis was cancelled from inside" in caplog.text
+    (record,) = [record for record in caplog.records if record.message == "analysis failed"]
+    assert record.fields["err"] == "the analysis was cancelled; see the log"
+    assert record.exc_info
 
 
 async def test_an_analysis_that_is_no_longer_shown_is_let_go():
@@ -525,9 +527,9 @@ async def test_a_new_token_counts_at_once(tmp_path):
 # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_analysis_is_told_as_a_table(caplog):
+async def test_an_analysis_is_told_as_a_table_if_the_setting_says_so(caplog):
     caplog.set_level(logging.INFO, "vgpuscope")
-    async with running(**HOURLY) as analyzer:
+    async with running(**HOURLY, **{"analyzer.log_results": "table"}) as analyzer:
         await analyzer.analysed()
     said = [record.message for record in caplog.records]
     assert "=" * 60 in said
@@ -592,7 +594,7 @@ async def test_the_process_reads_prometheus_by_gpu_oours_variables_and_leaves_wh
             "--log-format", "json", PROM_URL=prometheus.url, THRESHOLD="30", LOG_LEVEL="info", INTERVAL="3600"
         )
         (first, *_) = await heard(child, "analyzer starts")
-        await heard(child, "Analysis completed")
+        await heard(child, "analysis completed")
         async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
             rows = (await client.get("/results")).json()
             info = (await client.get("/")).json()
@@ -615,7 +617,7 @@ async def test_the_process_leaves_in_time_while_prometheus_hangs(process):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         prometheus.spoil = lambda query, reply: Hang()
         child = await process("--log-format", "json", program=PATIENT, PROM_URL=prometheus.url)
-        await heard(child, "Starting GPU")
+        await heard(child, "analyzer starts")
         await until(lambda: prometheus.queries)
         child.send_signal(signal.SIGTERM)
         async with asyncio.timeout(SOON):
@@ -627,14 +629,17 @@ async def test_a_hangup_reads_the_settings_again(process, tmp_path):
     file.write_text("logging: {level: INFO}\n")
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         child = await process("--config", str(file), "--log-format", "json", PROM_URL=prometheus.url)
-        await heard(child, "Analysis completed")
+        await heard(child, "analysis completed")
         child.send_signal(signal.SIGHUP)
         await heard(child, "settings reloaded")
 
 
 async def test_warnings_only_are_told_when_asked_for(process):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
-        child = await process("--log-format", "json", PROM_URL=prometheus.url, LOG_LEVEL="warning", THRESHOLD="30")
+        table = ("--log-results", "table")
+        child = await process(
+            "--log-format", "json", *table, PROM_URL=prometheus.url, LOG_LEVEL="warning", THRESHOLD="30"
+        )
         lines = await heard(child, "  - ml/train-1")
         assert {line["level"] for line in lines} == {"warning"}
 
@@ -677,7 +682,7 @@ async def test_a_prometheus_that_answers_with_a_page_makes_nobody_idle(process):
 async def test_a_result_survives_a_kill(process, tmp_path):
     store = str(tmp_path / "results.db")
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
-        args = ("--log-format", "json", "--history", store, "--interval", "1")
+        args = ("--log-format", "json", "--history", store, "--interval", "1", "--log-results", "table")
         child = await process(*args, PROM_URL=prometheus.url)
         (first, *_) = await heard(child, "analyzer starts")
         for _ in range(2):

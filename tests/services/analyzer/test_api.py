@@ -404,7 +404,8 @@ async def test_settings_are_changed_by_a_body(fleet):
         "verdict.min_coverage": 0.5,
     }
     await fleet.analysed(2)
-    assert (await fleet.json("/results/low"))["count"] == 3
+    low = await fleet.json("/results/low")
+    assert (low["count"], low["gpu_rows"], low["tenant_rows"]) == (4, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -480,7 +481,10 @@ async def test_another_threshold_makes_another_answer_even_when_nothing_can_be_r
     await fleet.analysed(2)
     low, stats = [await fleet.get(path) for path in ("/results/low", "/results/stats")]
     assert {low.headers["etag"], stats.headers["etag"]}.isdisjoint(tags)
-    assert (low.json()["count"], stats.json()["low_utilization_count"], stats.json()["tenants_low"]) == (3, 2, 3)
+    assert (low.json()["gpu_rows"], low.json()["tenant_rows"]) == (2, 2)
+    assert low.json()["low_utilization_count"] == stats.json()["low_utilization_count"] == 2
+    assert (stats.json()["gpus_low"], stats.json()["tenants_low"]) == (2, 3)
+    assert "\ngpu_low_utilization_count 2\n" in await fleet.metrics()
 
 
 async def test_changes_are_refused_where_the_settings_say_so():

@@ -61,3 +61,23 @@ async def test_after_a_pause_that_outlasts_the_lease_a_replica_asks_before_it_an
     assert await remote.take("other", 15)
     assert not await one.should_analyse()
     assert (turned, worked) == ([True, True, False], [True, False])
+
+
+async def test_the_log_of_a_follower_names_the_leader_and_never_itself(remote, clock, caplog):
+    caplog.set_level("INFO", "vgpuscope")
+    one, two = (Replica(remote, failed=lambda _: None, clock=clock) for _ in range(2))
+    one.leadership.holder, two.leadership.holder = "one", "two"
+
+    async def told(replica) -> list[tuple[str, str | None]]:
+        caplog.clear()
+        await replica.ask()
+        return [(r.message, r.fields.get("holder")) for r in caplog.records if r.message in {"leading", "following"}]
+
+    assert await told(one) == [("leading", "one")]
+    assert await told(two) == [("following", "one")]
+    assert await told(two) == []
+    clock.now += 15.1
+    assert await told(two) == [("leading", "two")]
+    assert await told(one) == [("following", "two")]
+    remote.down = True
+    assert await told(one) == []

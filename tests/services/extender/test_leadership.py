@@ -169,3 +169,33 @@ async def test_a_lease_that_lapsed_before_its_renewal_begins_a_new_turn(lease):
     assert turns == [True]
     await one.at(2 + DURATION * 2 / 3 + 0.1)
     assert (turns, one.leadership.term) == ([True, False, True], 1)
+
+
+async def told(caplog, replica, now) -> list[tuple[str, str | None]]:
+    caplog.clear()
+    await replica.at(now)
+    return [
+        (record.message, record.fields.get("holder")) for record in caplog.records if record.message != "lease works"
+    ]
+
+
+async def test_the_log_of_a_follower_names_the_leader_and_never_itself(lease, caplog):
+    caplog.set_level("INFO", "vgpuscope")
+    one, two = Replica(lease, "one"), Replica(lease, "two")
+    assert await told(caplog, one, 0) == [("leading", None)]
+    assert await told(caplog, two, 1) == [("following", "one")]
+    assert await told(caplog, two, 3) == []
+    assert await told(caplog, two, 1.1 + DURATION) == [("leading", None)]
+    assert await told(caplog, one, 2 + DURATION) == [("no longer leading", None)]
+    assert await told(caplog, one, 4 + DURATION) == [("following", "two")]
+    assert await told(caplog, one, 6 + DURATION) == []
+
+
+async def test_a_leader_whose_lease_lapses_does_not_say_that_it_follows_itself(lease, caplog):
+    caplog.set_level("INFO", "vgpuscope")
+    one = Replica(lease, "one")
+    await one.at(0)
+    lease.fails = "before"
+    assert [message for message, _ in await told(caplog, one, DURATION)] == ["lease failed", "no longer leading"]
+    lease.fails = None
+    assert [message for message, _ in await told(caplog, one, DURATION + 1)] == ["leading"]

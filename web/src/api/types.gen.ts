@@ -2188,15 +2188,24 @@ export interface components {
         };
         /**
          * LowBody
-         * @description The body of `/results/low`; `count` is the number on all pages.
+         * @description The body of `/results/low`; `count` is the number of rows on all pages.
          *
-         *         `gpus` has GPUs with one tenant or none, and for shared GPUs their tenants, each with its own numbers.
+         *         `gpus` has GPUs and MIG instances, and for shared GPUs their tenants, each with its own numbers. Fields from
+         *         `total_gpus` to `mig_instances` are those of `/results/stats`: no filter of the rows changes them.
          */
         LowBody: {
             count: number;
+            /** @default 0 */
+            gpu_rows: number;
             gpus: components["schemas"]["ResultRow"][];
+            /** @default 0 */
+            low_utilization_count: number;
+            /** @default 0 */
+            mig_instances: number;
             /** @default false */
             stale: boolean;
+            /** @default 0 */
+            tenant_rows: number;
             /** @default 0 */
             tenants_total: number;
             /** @default 0 */
@@ -2999,6 +3008,11 @@ export interface components {
             hostname: string;
             /** @default null */
             idle_since: string | null;
+            /**
+             * @default gpu
+             * @enum {unknown}
+             */
+            kind: "gpu" | "tenant";
             /** @default null */
             last_seen: string | null;
             mem_copy: number | null;
@@ -3258,9 +3272,17 @@ export interface components {
          */
         SomeOfLow: {
             count: number;
+            /** @default 0 */
+            gpu_rows: number;
             gpus: components["schemas"]["SomeOfRow"][];
+            /** @default 0 */
+            low_utilization_count: number;
+            /** @default 0 */
+            mig_instances: number;
             /** @default false */
             stale: boolean;
+            /** @default 0 */
+            tenant_rows: number;
             /** @default 0 */
             tenants_total: number;
             /** @default 0 */
@@ -3359,6 +3381,8 @@ export interface components {
             health?: string;
             hostname?: string;
             idle_since?: string | null;
+            /** @enum {unknown} */
+            kind?: "gpu" | "tenant";
             last_seen?: string | null;
             mem_copy?: number | null;
             mem_total_mb?: number | null;
@@ -3519,7 +3543,7 @@ export interface components {
          * Stats
          * @description The body of /results/stats; the first eight fields are gpu-oour's.
          *
-         *         Fields named tenants_* count tenants, all others count GPUs.
+         *         Fields named tenants_* count tenants, all others count GPUs; a GPU divided by MIG counts as its instances.
          */
         Stats: {
             avg_score: number;
@@ -3535,9 +3559,13 @@ export interface components {
             by_verdict: {
                 [key: string]: number;
             };
+            /** @default 0 */
+            gpus_low: number;
             idle_count: number;
             low_utilization_count: number;
             max_score: number;
+            /** @default 0 */
+            mig_instances: number;
             min_score: number;
             scored: number;
             /** @default null */
@@ -8745,7 +8773,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "ai_analysis" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "tenants" | "stale" | "idle_since" | "health" | "xids" | "last_seen")[];
+                fields?: ("gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "ai_analysis" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "tenants" | "stale" | "idle_since" | "health" | "xids" | "last_seen" | "kind")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Only this GPU, by its whole UUID. */
@@ -8771,7 +8799,7 @@ export interface operations {
                 /** @description Only GPUs with several tenants, or only those with one or none. */
                 shared?: boolean;
                 /** @description A field to sort by; with - before it, the other way round. */
-                sort?: "gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "stale" | "idle_since" | "health" | "last_seen" | "-gpu_id" | "-pod" | "-namespace" | "-hostname" | "-model_name" | "-gpu_util" | "-mem_copy" | "-mem_used_mb" | "-mem_total_mb" | "-mem_usage_percent" | "-power_usage" | "-sm_clock" | "-score" | "-status" | "-timestamp" | "-verdict" | "-use_class" | "-confidence" | "-coverage" | "-gpu_index" | "-mig" | "-mig_profile" | "-shared" | "-stale" | "-idle_since" | "-health" | "-last_seen";
+                sort?: "gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "stale" | "idle_since" | "health" | "last_seen" | "kind" | "-gpu_id" | "-pod" | "-namespace" | "-hostname" | "-model_name" | "-gpu_util" | "-mem_copy" | "-mem_used_mb" | "-mem_total_mb" | "-mem_usage_percent" | "-power_usage" | "-sm_clock" | "-score" | "-status" | "-timestamp" | "-verdict" | "-use_class" | "-confidence" | "-coverage" | "-gpu_index" | "-mig" | "-mig_profile" | "-shared" | "-stale" | "-idle_since" | "-health" | "-last_seen" | "-kind";
                 /** @description Only rows of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only rows of this class, or with a tenant of it. */
@@ -8859,13 +8887,15 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "ai_analysis" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "tenants" | "stale" | "idle_since" | "health" | "xids" | "last_seen")[];
+                fields?: ("gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "ai_analysis" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "tenants" | "stale" | "idle_since" | "health" | "xids" | "last_seen" | "kind")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Only this GPU, by its whole UUID. */
                 gpu_id?: string;
                 /** @description Only GPUs of this node. */
                 hostname?: string;
+                /** @description gpu: only GPUs and MIG instances. tenant: one row for each tenant. Default: GPUs and MIG instances, and the tenants of shared GPUs. */
+                kind?: "gpu" | "tenant";
                 /** @description Most rows to send. */
                 limit?: number;
                 /** @description Only rows or tenants of this score or less. */
@@ -8885,7 +8915,7 @@ export interface operations {
                 /** @description Only GPUs with several tenants, or only those with one or none. */
                 shared?: boolean;
                 /** @description A field to sort by; with - before it, the other way round. */
-                sort?: "gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "stale" | "idle_since" | "health" | "last_seen" | "-gpu_id" | "-pod" | "-namespace" | "-hostname" | "-model_name" | "-gpu_util" | "-mem_copy" | "-mem_used_mb" | "-mem_total_mb" | "-mem_usage_percent" | "-power_usage" | "-sm_clock" | "-score" | "-status" | "-timestamp" | "-verdict" | "-use_class" | "-confidence" | "-coverage" | "-gpu_index" | "-mig" | "-mig_profile" | "-shared" | "-stale" | "-idle_since" | "-health" | "-last_seen";
+                sort?: "gpu_id" | "pod" | "namespace" | "hostname" | "model_name" | "gpu_util" | "mem_copy" | "mem_used_mb" | "mem_total_mb" | "mem_usage_percent" | "power_usage" | "sm_clock" | "score" | "status" | "timestamp" | "verdict" | "use_class" | "confidence" | "coverage" | "gpu_index" | "mig" | "mig_profile" | "shared" | "stale" | "idle_since" | "health" | "last_seen" | "kind" | "-gpu_id" | "-pod" | "-namespace" | "-hostname" | "-model_name" | "-gpu_util" | "-mem_copy" | "-mem_used_mb" | "-mem_total_mb" | "-mem_usage_percent" | "-power_usage" | "-sm_clock" | "-score" | "-status" | "-timestamp" | "-verdict" | "-use_class" | "-confidence" | "-coverage" | "-gpu_index" | "-mig" | "-mig_profile" | "-shared" | "-stale" | "-idle_since" | "-health" | "-last_seen" | "-kind";
                 /** @description Only rows of this status, or with a tenant of it. */
                 status?: "idle" | "low" | "normal" | "high" | "unknown";
                 /** @description Only rows of this class, or with a tenant of it. */

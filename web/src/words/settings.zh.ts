@@ -4,6 +4,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "analyzer.targets": "不使用 Prometheus 时：要抓取的 agent 与集群 exporter 的 URL，以逗号分隔。",
   "analyzer.discover_services":
     "不使用 Prometheus 且未设置 targets 时：抓取这些 Kubernetes Service 的端点，格式为 NAMESPACE/NAME:PORT。",
+  "analyzer.log_results":
+    "如何记录分析结果。changes：判定有变化的每张 GPU 或每个租户一行，计数每小时一次。table：每次分析之后输出所有 GPU 的表格（同 gpu-oour）。off：两者都不记录。",
   "analyzer.scrape_interval": "不使用 Prometheus 时：两次抓取之间的时间。",
   "analyzer.scrape_token": "访问集群 exporter 与调度器扩展的 bearer token；不使用 Prometheus 时也用于 agent。",
   "analyzer.kubeconfig": "用于服务发现与查询 Pod 所有者的 kubeconfig。",

@@ -4,7 +4,13 @@ from vgpuscope.catalog.figure import Figure, row
 
 FLEET: tuple[Figure, ...] = (
     row("fleet.gpus", "gpus", "count", "now", fields="Figures.gpus Summary.gpus"),
-    row("fleet.mig_instances", "mig_instances", "count", "now", fields="Figures.mig_instances Summary.instances"),
+    row(
+        "fleet.mig_instances",
+        "mig_instances",
+        "count",
+        "now",
+        fields="Figures.mig_instances Summary.instances Stats.mig_instances LowBody.mig_instances",
+    ),
     row(
         "fleet.gpus_or_instances",
         "gpus_or_instances",
@@ -68,7 +74,7 @@ FLEET: tuple[Figure, ...] = (
         "count",
         "now",
         condition="low_score",
-        fields="Stats.low_utilization_count",
+        fields="Stats.low_utilization_count LowBody.low_utilization_count",
         metrics="gpu_low_utilization_count",
     ),
     row(
@@ -80,7 +86,10 @@ FLEET: tuple[Figure, ...] = (
         fields="Stats.idle_count",
         metrics="gpu_idle_count",
     ),
+    row("fleet.gpus_low", "gpus_or_instances", "count", "now", condition="low_or_idle", fields="Stats.gpus_low"),
     row("fleet.low_or_idle", "rows", "count", "now", condition="low_or_idle", fields="LowBody.count"),
+    row("fleet.low_gpu_rows", "rows", "count", "now", condition="low_gpus", fields="LowBody.gpu_rows"),
+    row("fleet.low_tenant_rows", "rows", "count", "now", condition="low_tenants", fields="LowBody.tenant_rows"),
     row("fleet.scored", "gpus_or_instances", "count", "window_sum", condition="measured", fields="Stats.scored"),
     row(
         "fleet.score",

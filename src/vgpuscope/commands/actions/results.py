@@ -13,26 +13,20 @@ from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.fleet.results.results import ResultRow
+from vgpuscope.views.fleet.results.results import ResultRow, RowKind
 from vgpuscope.views.fleet.results.state import stale_line, targets_line
-from vgpuscope.views.fleet.results.table import looked_at
+from vgpuscope.views.fleet.results.table import LowCounts, looked_at
 
 T = TypeVar("T")
 
 _TIMEOUT = 30.0  # seconds
 
 
-class _Low(Struct):
+class _Low(LowCounts):
     """The fields of /results/low that are used."""
 
-    count: int
-    gpus: list[ResultRow]
-    threshold: float
-    timestamp: str | None
-    total_gpus: int
-    unknown_count: int
-    tenants_total: int
-    tenants_unknown: int
+    gpus: tuple[ResultRow, ...] = ()
+    timestamp: str | None = None
 
 
 class _Summary(Struct):
@@ -52,19 +46,19 @@ class _State(Struct):
     down_targets: tuple[Target, ...] = ()
 
 
-def main(*, url: str, only_low: bool, form: Form) -> int:
+def main(*, url: str, only_low: bool, kind: RowKind | None, form: Form) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    rows, remark, state = asyncio.run(_asked(url, only_low=only_low))
+    rows, remark, state = asyncio.run(_asked(url, only_low=only_low, kind=kind))
     print_results(rows, form, remark=remark)
     if form == "table":
         _print_state(state)
     return 0
 
 
-async def _asked(url: str, *, only_low: bool) -> tuple[list[ResultRow], str, _State]:
+async def _asked(url: str, *, only_low: bool, kind: RowKind | None) -> tuple[list[ResultRow], str, _State]:
     """The rows, the remark below or instead of them, and the state of the analyzer."""
-    rows, remark = await (_ask_low(url) if only_low else _ask(url))
+    rows, remark = await (_ask_low(url, kind) if only_low else _ask(url))
     return rows, remark, await _state(url)
 
 
@@ -88,20 +82,14 @@ async def _ask(url: str) -> tuple[list[ResultRow], str]:
     return rows, no_gpu(found.source, found.timestamp)
 
 
-async def _ask_low(url: str) -> tuple[list[ResultRow], str]:
+async def _ask_low(url: str, kind: RowKind | None) -> tuple[list[ResultRow], str]:
     """The rows of /results/low, and how many GPUs were analysed."""
-    async with _api(ANALYZER._replace(path="/results/low"), url, _Low) as api:
+    path = "/results/low" if kind is None else f"/results/low?kind={kind}"
+    async with _api(ANALYZER._replace(path=path), url, _Low) as api:
         found = (await api.fetch())[0]
     if found.timestamp is None:
-        return found.gpus, no_gpu("", None)
-    return found.gpus, looked_at(
-        listed=found.count,
-        threshold=found.threshold,
-        gpus=found.total_gpus,
-        unknown=found.unknown_count,
-        tenants=found.tenants_total,
-        tenants_unknown=found.tenants_unknown,
-    )
+        return list(found.gpus), no_gpu("", None)
+    return list(found.gpus), looked_at(found, kind=kind)
 
 
 def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:

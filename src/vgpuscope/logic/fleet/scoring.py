@@ -22,7 +22,6 @@ WORK: tuple[Signal, ...] = ("gpu_util", "engine_active", "sm_active")  # allowed
 # GPU utilisation is not defined for a MIG instance, so the profiling metrics take precedence
 WORK_OF_INSTANCE: tuple[Signal, ...] = ("engine_active", "sm_active", "gpu_util")
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
-_LAST_BITS = 5e-10  # rounding error of a sum that should be exactly at a bound
 
 
 class ScoreWeights(Struct, frozen=True, kw_only=True):
@@ -151,10 +150,10 @@ def _thin(terms: Mapping[Term, Stat], names: Iterable[Term], expected: int) -> b
 
 
 def status(score: float | None, thresholds: Thresholds) -> Status:
-    """The status of a score; a score equal to a bound has the higher status."""
+    """The status of a score as it is shown, with one decimal; a score equal to a bound has the higher status."""
     if score is None or not isfinite(score):
         return "unknown"
-    score += _LAST_BITS
+    score = round(score, 1)
     if score < thresholds.idle:
         return "idle"
     if score < thresholds.low:

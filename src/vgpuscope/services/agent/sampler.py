@@ -49,7 +49,8 @@ log = logging.getLogger(__name__)
 LOOKS = 3  # further reads of a region that shows 0 for a process without a driver sample
 _PAUSE = (0.02, 0.12)  # seconds before each further read, at random: HAMi's watcher has a cycle of 120 ms or more
 _FDS_EVERY = 10  # samples; counting file descriptors costs a directory listing
-_SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
+_SUMMARY_EVERY = 60.0  # seconds between two summaries in the log, at least
+_SUMMARY_AGAIN = 3600.0  # seconds after which a summary is logged though nothing changed
 
 T = TypeVar("T")
 
@@ -165,7 +166,8 @@ class Sampler:
         self._fds: int | None = None
         self._count = 0
         self._tell = OnChange(log)
-        self._summary_due = 0.0
+        self._summary_due, self._summary_again = 0.0, 0.0
+        self._summarised: object = None
 
     def cycle(self) -> tuple[NodeSample, ExpositionPage]:
         """Take one sample."""
@@ -329,8 +331,21 @@ class Sampler:
         alive |= {("unknown", unknown.key) for unknown in snapshot.unknown_devices}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
-        if self._clock() >= self._summary_due:
-            self._summary_due = self._clock() + _SUMMARY_EVERY
+        self._tell_summary(snapshot)
+
+    def _tell_summary(self, snapshot: NodeSnapshot) -> None:
+        """The node in one line if its GPUs, containers or sources changed, and once an hour; details once a minute."""
+        now = self._clock()
+        if now < self._summary_due:
+            return
+        self._summary_due = now + _SUMMARY_EVERY
+        state = (
+            [(usage.gpu.uuid, usage.gpu.health) for usage in snapshot.gpus],
+            len(snapshot.containers),
+            [(source.source, source.up) for source in snapshot.sources],
+        )
+        if state != self._summarised or now >= self._summary_again or log.isEnabledFor(DETAIL):
+            self._summarised, self._summary_again = state, now + _SUMMARY_AGAIN
             _summarise(snapshot)
 
     def _tell_refusal(self, refusal: RejectedRegion) -> None:

@@ -41,6 +41,7 @@ from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,
+    LowQuery,
     RowFilters,
     RowsQuery,
     StatsQuery,
@@ -57,7 +58,7 @@ from vgpuscope.store.results.wanted import HistorySelection
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
-from vgpuscope.views.fleet.results.results import ResultRow, Stats, iso, low, stats, units
+from vgpuscope.views.fleet.results.results import ResultRow, Stats, iso, low, named_by_tenants, stats, units
 from vgpuscope.views.fleet.selection import as_csv, as_json, matching, select
 from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 
@@ -87,6 +88,7 @@ _ENDPOINTS = {
 }
 Plain = HttpCall[NoQuery, None]
 Rows = HttpCall[RowsQuery, None]
+LowRows = HttpCall[LowQuery, None]
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
@@ -475,30 +477,25 @@ class AnalyzerApi:
         board, caller = await self._state.board(), call.caller
         if not caller.restricted:
             return board
-        return await asyncio.to_thread(_visible, board, caller, self._state.config().thresholds.low_utilization)
+        return await asyncio.to_thread(_visible, board, caller)
 
     async def _results(self, call: Rows) -> HttpAnswer:
         board = await self._board(call)
         return HttpAnswer(make=lambda: _rows_content(call, board.rows), version=_version(board))
 
-    async def _low(self, call: Rows) -> HttpAnswer:
-        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
-
-        def make() -> Content:
-            found = low(board.rows, threshold=threshold)
-            return _rows_content(call, found) if call.csv else _low_content(call, found, board, threshold)
-
-        return HttpAnswer(make=make, version=(_version(board), threshold))
+    async def _low(self, call: LowRows) -> HttpAnswer:
+        board = await self._board(call)
+        return HttpAnswer(make=lambda: _low_content(call, board), version=(_version(board), board.threshold))
 
     async def _stats(self, call: HttpCall[StatsQuery, None]) -> HttpAnswer:
-        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
+        board = await self._board(call)
         stale = _stale(self._state.state())
 
         def make() -> Content:
-            made = msgspec.structs.replace(_sums(call.asked, board, threshold), **stale)
+            made = msgspec.structs.replace(_sums(call.asked, board), **stale)
             return _csv([made], Stats) if call.csv else json_content(made)
 
-        return HttpAnswer(make=make, version=(_version(board), threshold, stale))
+        return HttpAnswer(make=make, version=(_version(board), board.threshold, stale))
 
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -511,7 +508,7 @@ class AnalyzerApi:
             found = shapes.summary(board.analysis, board.rows, sums, stale=board.stale, errors=errors, **stale)
             return json_content(visible_summary(found, call.caller))
 
-        return HttpAnswer(make=make, version=(_version(board), stale, errors))
+        return HttpAnswer(make=make, version=(_version(board), board.threshold, stale, errors))
 
     async def _history(self, call: HttpCall[HistoryQuery, None]) -> HttpAnswer:
         """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
@@ -564,9 +561,9 @@ def analysis_event(board: Board) -> Event:
     return Event(name="analysis", data=data, id=str(analysis.number) if analysis else "")
 
 
-def _visible(board: Board, caller: Caller, threshold: float) -> Board:
+def _visible(board: Board, caller: Caller) -> Board:
     rows = visible_rows(board.rows, caller)
-    sums = stats(rows, threshold=threshold, timestamp=board.stats.timestamp)
+    sums = stats(rows, threshold=board.threshold, timestamp=board.stats.timestamp)
     return msgspec.structs.replace(board, rows=rows, stats=sums)
 
 
@@ -595,29 +592,39 @@ def _rows_content(call: Rows, rows: Sequence[ResultRow]) -> Content:
     return Content(body=as_json(page, selection.fields), headers=headers)
 
 
-def _low_content(call: Rows, found: Sequence[ResultRow], board: Board, threshold: float) -> Content:
-    selection = call.asked.selection()
-    page, total = select(found, selection, parts=units)
+def _low_content(call: LowRows, board: Board) -> Content:
+    selection, sums = call.asked.selection(), board.stats
+    found = low(board.rows, threshold=board.threshold, kind=call.asked.kind)
+    chosen = matching(found, selection, parts=named_by_tenants)
+    page, total = select(chosen, msgspec.structs.replace(selection, equal={}, search="", least={}, most={}))
+    headers = {"x-total-count": str(total)}
+    if call.csv:
+        return Content(body=as_csv(page, selection.fields or ResultRow.__struct_fields__), media=CSV, headers=headers)
     gpus: Any = msgspec.Raw(as_json(page, selection.fields))
+    of_gpus = sum([row.kind == "gpu" for row in chosen])
     body = seed.LowBody(
         total,
-        shapes.whole(threshold),
-        board.stats.timestamp,
+        shapes.whole(board.threshold),
+        sums.timestamp,
         gpus,
         stale=board.stale,
-        total_gpus=board.stats.total_gpus,
-        unknown_count=board.stats.unknown_count,
-        tenants_total=board.stats.tenants_total,
-        tenants_unknown=board.stats.tenants_unknown,
+        total_gpus=sums.total_gpus,
+        unknown_count=sums.unknown_count,
+        tenants_total=sums.tenants_total,
+        tenants_unknown=sums.tenants_unknown,
+        low_utilization_count=sums.low_utilization_count,
+        mig_instances=sums.mig_instances,
+        gpu_rows=of_gpus,
+        tenant_rows=total - of_gpus,
     )
-    return json_content(body, **{"x-total-count": str(total)})
+    return json_content(body, **headers)
 
 
-def _sums(asked: RowFilters, board: Board, threshold: float) -> Stats:
+def _sums(asked: RowFilters, board: Board) -> Stats:
     selection = asked.selection()
     found = matching(board.rows, selection, parts=units)
     chosen = matching([unit for row in found for unit in units(row)], selection)
-    return stats(found, threshold=threshold, timestamp=board.stats.timestamp, chosen=chosen)
+    return stats(found, threshold=board.threshold, timestamp=board.stats.timestamp, chosen=chosen)
 
 
 def _version(board: Board) -> object:

@@ -26,7 +26,7 @@ from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
 from vgpuscope.runtime.heap import give_back, without_collections
-from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.failure_log import FailureLog
 from vgpuscope.views.fleet.log.table import RULE
 from vgpuscope.views.fleet.results.results import ResultRow, Stats, iso, rows, stats
 
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _SLACK = 30.0  # seconds beyond the source's own deadline
-_TOLD = 10  # faults of one analysis that are logged
 
 
 class ReadingSource(Protocol):
@@ -59,6 +58,7 @@ class Board(Struct, frozen=True, kw_only=True):
     analysis: Analysis | None = None
     rows: tuple[ResultRow, ...] = ()
     stats: Stats
+    threshold: float = 0.0  # of low scores, by which `stats` counts
     stale: bool = False
     dropped: int = 0  # impossible samples
     opinions: OpinionsShown = NO_OPINIONS  # that the rows show
@@ -113,6 +113,7 @@ class AnalysisCycle:
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._own = False  # whether the analysis on the board was made here
         self._ageing = asyncio.Lock()
+        self._news = FailureLog(log, clock=clock)
         self.tally = AnalysisCounts()
 
     @property
@@ -122,10 +123,13 @@ class AnalysisCycle:
         return analysis is not None and self._too_old(analysis)
 
     async def board(self) -> Board:
-        """The board to show now; its verdicts are unknown if the data is too old."""
+        """The board to show now; verdicts of data that is too old are unknown, and a new threshold counts at once."""
         async with self._ageing:
             board = self._board
-            if board.analysis is not None and self.old != board.stale:
+            threshold = self._config().thresholds.low_utilization
+            if board.analysis is None:
+                self._board = structs.replace(board, threshold=threshold)
+            elif (board.stale, board.threshold) != (self.old, threshold):
                 made = await asyncio.to_thread(self._make_board, board.analysis, stale=self.old)
                 if self._board is board:
                     self._board = made
@@ -188,8 +192,9 @@ class AnalysisCycle:
     async def _analyze(self) -> None:
         began, start = self._clock(), time.perf_counter()
         self.tally = _with(self.tally, last_start=began)
-        log.info(RULE)
-        log.info("Starting GPU utilization analysis")
+        if self._config().analyzer.log_results == "table":
+            log.info(RULE)
+            log.info("Starting GPU utilization analysis")
         try:
             self._begins()
             with without_collections():
@@ -197,18 +202,16 @@ class AnalysisCycle:
                 await self._show(analysis, since=start)
                 self._own = True
         except ScopeError as e:
-            log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.perf_counter() - start)
             return
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as e:
             if self._closing:
                 raise
-            log.exception("analysis was cancelled from inside", extra=fields(error_code=ScopeError.code))
-            self._failed(ScopeError("the analysis was cancelled; see the log"), time.perf_counter() - start)
+            why = ScopeError("the analysis was cancelled; see the log")
+            self._failed(why, time.perf_counter() - start, cause=e)
             return
-        except Exception:
-            log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
-            self._failed(ScopeError("the analysis failed; see the log"), time.perf_counter() - start)
+        except Exception as e:
+            self._failed(ScopeError("the analysis failed; see the log"), time.perf_counter() - start, cause=e)
             return
         self._succeeded()
         if await self._done(self._board):
@@ -319,7 +322,7 @@ class AnalysisCycle:
         made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
         sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
         dropped = sum([stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()])
-        return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
+        return Board(analysis=analysis, rows=made, stats=sums, threshold=threshold, stale=stale, dropped=dropped)
 
     def _too_old(self, analysis: Analysis) -> bool:
         """Whether the data is too old, or from the future: a clock was wrong, and may stay wrong for long."""
@@ -348,13 +351,11 @@ class AnalysisCycle:
             last_error=None,
             failing_since=None,
         )
-        for fault in analysis.faults[:_TOLD]:
-            log.warning("partial analysis", extra=fields(part=fault.part, error_code=fault.code, err=fault.message))
-        if len(analysis.faults) > _TOLD:
-            log.warning("partial analysis", extra=fields(more=len(analysis.faults) - _TOLD))
+        self._news.succeeded(analysis.faults)
 
-    def _failed(self, error: ScopeError, seconds: Seconds) -> None:
+    def _failed(self, error: ScopeError, seconds: Seconds, *, cause: BaseException | None = None) -> None:
         """Keep the last results; once they are too old, forget the verdicts that were remembered from them."""
+        self._news.failed(error, cause)
         tally = self.tally
         self.tally = _with(
             tally,

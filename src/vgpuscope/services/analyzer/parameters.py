@@ -11,7 +11,7 @@ from vgpuscope.model.history import Step
 from vgpuscope.model.waste import GroupBy
 from vgpuscope.runtime.duration import LONG
 from vgpuscope.store.results.wanted import CURSOR, HistorySelection
-from vgpuscope.views.fleet.results.results import ResultRow
+from vgpuscope.views.fleet.results.results import ResultRow, RowKind
 from vgpuscope.views.fleet.selection import RowSelection
 
 FIELDS = ResultRow.__struct_fields__
@@ -84,6 +84,18 @@ class RowsQuery(RowFilters, frozen=True, kw_only=True):
             limit=self.limit,
             fields=self.fields,
         )
+
+
+class LowQuery(RowsQuery, frozen=True, kw_only=True):
+    """A page of low GPUs and tenants."""
+
+    kind: Annotated[
+        RowKind | None,
+        Meta(
+            description="gpu: only GPUs and MIG instances. tenant: one row for each tenant. Default: GPUs and MIG "
+            "instances, and the tenants of shared GPUs."
+        ),
+    ] = None
 
 
 class AnalyzeQuery(Struct, frozen=True, kw_only=True):

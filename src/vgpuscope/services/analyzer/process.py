@@ -38,7 +38,7 @@ from vgpuscope.services.analyzer.backtest.backtests import Backtests
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.followers import Follower, Followers
-from vgpuscope.services.analyzer.log import tell_analysis, tell_table
+from vgpuscope.services.analyzer.log import ResultsLog
 from vgpuscope.services.analyzer.metrics_page import MetricSources, MetricsPage
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.board import OpinionBoard
@@ -171,6 +171,7 @@ class Analyzer(Service):
         self._to_reclaim = NewestAnalysis(self.reclaim.ticks, run=self._followers.run)
         self.backtests = Backtests(settings, self._store.past, clock=clock, wall=wall)
         self._metrics = self._new_metrics()
+        self._results_log = ResultsLog()
         self._found = 0  # analyses of other processes that were found in the store
 
     def _new_reclaim(self) -> Reclaim:
@@ -406,6 +407,7 @@ class Analyzer(Service):
         self._access.renew()
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
+        await self._cycle.board()  # counts of low scores follow a new threshold, also in the metrics
         self._schedule.wake()
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
@@ -461,9 +463,7 @@ class Analyzer(Service):
 
     async def _log_board(self, board: Board) -> None:
         assert board.analysis is not None
-        await asyncio.to_thread(tell_analysis, board.analysis)
-        low = self.config().thresholds.low_utilization
-        tell_table(board.rows, threshold=low, seconds=board.analysis.seconds)
+        await asyncio.to_thread(self._results_log.tell, board, results=self.config().analyzer.log_results)
 
     async def _hand_to_opinions(self, board: Board) -> None:
         """Before the cases: reclaim asks for opinions on the evidence of this analysis."""

@@ -96,8 +96,13 @@ class Replica:
         else:
             changed, self._led = lapsed or leads != self._led, leads
             if changed:
-                log.info("leading" if leads else "following", extra=fields(holder=self.leadership.holder))
+                if leads:
+                    log.info("leading", extra=fields(holder=self.leadership.holder))
+                    self._told.forget("leader")
                 _call(self.on_turn)
+            if not leads:
+                leader = await self.leadership.leader()
+                self._told.tell("leader", leader, level=logging.INFO, message="following", holder=leader or None)
             self.store_works("lease")
         if self.analyses != before:
             _call(self.on_work)

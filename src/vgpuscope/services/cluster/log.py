@@ -1,7 +1,8 @@
 """The cluster exporter's log: changed nodes at --v 4, their devices at --v 5, at most once a minute."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from vgpuscope.model.cluster import Capacity, NodeLedger
 from vgpuscope.model.quantity import MIB, Seconds
@@ -10,6 +11,8 @@ from vgpuscope.views.cluster.log import device_fields, node_fields
 
 log = logging.getLogger(__name__)
 
+_Fields: TypeAlias = Mapping[str, object]
+_News: TypeAlias = tuple[_Fields | None, tuple[_Fields, ...]]  # of a node, None: it is gone; of its devices
 _EVERY: Seconds = 60.0
 _MOST = 100  # nodes a minute; after the first list, all nodes are new
 
@@ -20,6 +23,9 @@ class ClusterNews:
     def __init__(self, node: Callable[[str], NodeLedger | None], cluster: Callable[[], Capacity]) -> None:
         self._node, self._cluster = node, cluster
         self._changed: set[str] = set()
+        self._logged: dict[
+            str, object
+        ] = {}  # the fields of each node's last line, and of its devices if they are logged
         self._due = 0.0
 
     @property
@@ -37,25 +43,34 @@ class ClusterNews:
         if not self._changed or now < self._due or not log.isEnabledFor(SUMMARY):
             return
         names, self._changed, self._due = sorted(self._changed), set(), now + _EVERY
+        news = [(name, found) for name in names if (found := self._news(name)) is not None]
+        if not news:
+            return
         total = self._cluster()
-        values = {"devices": total.total.cards, "allocated": _of(total), "changed_nodes": len(names)}
+        values = {"devices": total.total.cards, "allocated": _of(total), "changed_nodes": len(news)}
         log.log(SUMMARY, "cluster", extra=fields(**values))
-        for name in names[:_MOST]:
-            self._tell_node(name)
-        if len(names) > _MOST:
-            log.log(SUMMARY, "nodes", extra=fields(more=len(names) - _MOST))
+        for name, (node, devices) in news[:_MOST]:
+            if node is None:
+                log.log(SUMMARY, "node is gone", extra=fields(node=name))
+                continue
+            log.log(SUMMARY, "node", extra=fields(**node))
+            for device in devices:
+                log.log(DETAIL, "device", extra=fields(**device))
+        if len(news) > _MOST:
+            log.log(SUMMARY, "nodes", extra=fields(more=len(news) - _MOST))
 
-    def _tell_node(self, name: str) -> None:
+    def _news(self, name: str) -> _News | None:
+        """The fields of the node and of its devices; None if they were logged before, or if it has no devices."""
         node = self._node(name)
         if node is None:
-            log.log(SUMMARY, "node is gone", extra=fields(node=name))
-            return
+            return (None, ()) if self._logged.pop(name, None) is not None else None
         if not node.devices and not node.holders:
-            return  # nodes without devices are not logged
-        log.log(SUMMARY, "node", extra=fields(**node_fields(node)))
-        if log.isEnabledFor(DETAIL):
-            for values in device_fields(node):
-                log.log(DETAIL, "device", extra=fields(**values))
+            self._logged.pop(name, None)
+            return None
+        devices = tuple(device_fields(node)) if log.isEnabledFor(DETAIL) else ()
+        found = (node_fields(node), devices)
+        known, self._logged[name] = self._logged.get(name), hash(repr(found))
+        return None if known == self._logged[name] else found
 
 
 def _of(total: Capacity) -> str:

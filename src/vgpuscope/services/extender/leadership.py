@@ -113,8 +113,13 @@ class KubeLeadership:
             self._told.tell("lease", error.code, level=logging.WARNING, message="lease failed", **error_fields(error))
         else:
             self.reached = self._clock()
-            self._told.tell("lease", "ok", level=logging.INFO, message="lease works", holder=self.holder)
+            self._told.tell("lease", "ok", level=logging.INFO, message="lease works")
         self._turn()
+        if self.leads:
+            self._told.forget("holder")
+        elif self.holder not in {"", self.identity}:
+            values = {"holder": self.holder, "identity": self.identity}
+            self._told.tell("holder", self.holder, level=logging.INFO, message="following", **values)
 
     async def release(self) -> None:
         """Give the lease back, so that another replica can take it at once."""
@@ -183,6 +188,9 @@ class KubeLeadership:
         if (self.leads, self.term) == (self._led, self._last_term):
             return
         self._led, self._last_term = self.leads, self.term
-        log.info("leading" if self._led else "following", extra=fields(holder=self.holder, identity=self.identity))
+        if self._led:
+            log.info("leading", extra=fields(identity=self.identity))
+        else:
+            log.info("no longer leading", extra=fields(identity=self.identity))
         for call in self.on_turn:
             call()

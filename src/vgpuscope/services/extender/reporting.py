@@ -1,6 +1,7 @@
 """What the extender tells about its decisions: the log of decisions, events on pods, log lines.
 
-v=4 has a line for each decision, v=5 the GPUs, the score's terms and the verdict on each node, v=6 everything else.
+v=4 has a line for each decision, but not for a refusal that is repeated. v=5 has those too, and the GPUs, the score's
+terms and the verdict on each node.
 """
 
 import logging
@@ -135,7 +136,7 @@ class Reports:
         self._poster.post(reference(pod), text, now=self._wall(), codes=codes)
         values = refused_fields(pod.key, main, len(verdicts))
         if not self._told.tell(pod.uid, codes, level=logging.ERROR, message="Failed to schedule pod", **values):
-            log.log(SUMMARY, "pod refused again", extra=fields(**values))
+            log.log(DETAIL, "pod refused again", extra=fields(**values))
         self._refused[pod.uid] = None
         if len(self._refused) > _REMEMBERED:
             oldest = next(iter(self._refused))

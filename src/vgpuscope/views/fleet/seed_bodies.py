@@ -66,9 +66,10 @@ class Triggered(Struct, frozen=True):
 
 
 class LowBody(Struct, frozen=True):
-    """The body of `/results/low`; `count` is the number on all pages.
+    """The body of `/results/low`; `count` is the number of rows on all pages.
 
-    `gpus` has GPUs with one tenant or none, and for shared GPUs their tenants, each with its own numbers.
+    `gpus` has GPUs and MIG instances, and for shared GPUs their tenants, each with its own numbers. Fields from
+    `total_gpus` to `mig_instances` are those of `/results/stats`: no filter of the rows changes them.
     """
 
     count: int
@@ -80,6 +81,10 @@ class LowBody(Struct, frozen=True):
     unknown_count: int = 0  # GPUs whose verdict is unknown
     tenants_total: int = 0
     tenants_unknown: int = 0
+    low_utilization_count: int = 0  # GPUs and MIG instances with a score below the threshold
+    mig_instances: int = 0  # among total_gpus
+    gpu_rows: int = 0  # of count: rows of GPUs and MIG instances
+    tenant_rows: int = 0  # of count: rows of tenants
 
 
 SomeOfRow: Any = msgspec.defstruct(
@@ -102,6 +107,10 @@ class SomeOfLow(Struct, frozen=True, forbid_unknown_fields=True):
     unknown_count: int = 0
     tenants_total: int = 0
     tenants_unknown: int = 0
+    low_utilization_count: int = 0  # GPUs and MIG instances with a score below the threshold
+    mig_instances: int = 0  # among total_gpus
+    gpu_rows: int = 0  # of count: rows of GPUs and MIG instances
+    tenant_rows: int = 0  # of count: rows of tenants
 
 
 class Updated(Struct, frozen=True):

@@ -1,12 +1,13 @@
 """The table in the log."""
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.quantity import MIB
 from vgpuscope.views.fleet.log.table import low_lines, table_lines
-from vgpuscope.views.fleet.results.results import rows
+from vgpuscope.views.fleet.results.results import low, rows
 
 # as the README of gpu-oour shows it, without the time, the logger and the level
 OOUR = """\
@@ -39,7 +40,8 @@ def own(pod: str, sm: float, mib: float, **more):
 
 
 def shown(*gpus) -> list[str]:
-    return list(table_lines(rows(fleets.analysis(fleets.NOON, *gpus))))
+    active = {gpu.gpu_id for gpu in gpus if gpu.last_seen is None}
+    return list(table_lines(rows(fleets.analysis(fleets.NOON, *gpus)), active=len(active)))
 
 
 def oours():
@@ -146,7 +148,49 @@ def test_low_gpus_are_warned_of():
 @given(fleets.analyses())
 def test_any_fleet_can_be_told(analysis):
     made = rows(analysis)
-    assert all(isinstance(line, str) for line in (*table_lines(made), *low_lines(made, threshold=50)))
+    assert all(isinstance(line, str) for line in (*table_lines(made, active=3), *low_lines(made, threshold=50)))
+
+
+def heads(lines) -> list[tuple[int, str, list[str]]]:
+    """Each head of the warning: its number, what it counts, and the lines below it."""
+    found: list[tuple[int, str, list[str]]] = []
+    for line in lines:
+        if line.startswith("⚠️"):
+            _, _, number, what, *_ = line.split()
+            found.append((int(number), what, []))
+        else:
+            found[-1][2].append(line)
+    return found
+
+
+@given(fleets.analyses(), st.sampled_from((0, 5, 20, 50, 100)))
+def test_each_head_of_the_warning_counts_the_lines_below_it(analysis, threshold):
+    made = rows(analysis)
+    groups = heads(low_lines(made, threshold=threshold))
+    assert [number for number, _, _ in groups] == [len(lines) for _, _, lines in groups]
+    assert sum(number for number, _, _ in groups) == len(low(made, threshold=threshold))
+    gpus = {f"- {row.gpu_id}{'/' * (row.mig != '')}{row.mig}, verdict {row.verdict}": row for row in made}
+    for _, what, lines in groups:
+        for line in lines:
+            if what == "GPU(s)":
+                (row,) = [row for name, row in gpus.items() if line.endswith(name)]
+                assert f"({'–' if row.score is None else f'{row.score:.1f}%'})" in line
+
+
+def test_gpus_and_tenants_are_counted_apart_and_each_has_its_own_score():
+    idle = {"verdict": "idle", "status": "idle"}
+    notebook = own("notebook", 0.0, 20480, namespace="lab", score=Score(value=5.1), **idle)
+    worker = own("worker", 0.7, 20000, verdict="in_use", score=Score(value=58.1), status="normal")
+    shared = gpu(0, 63.3, status="normal", verdict="in_use", tenants=(worker, notebook))
+    hoard = gpu(1, 23.5, status="normal", verdict="idle", tenants=(fleets.tenant("hoard"),))
+    quiet = gpu(2, 4.0, tenants=(), **idle)
+    found = heads(low_lines(rows(fleets.analysis(fleets.NOON, shared, hoard, quiet)), threshold=20))
+    assert [(number, what) for number, what, _ in found] == [(1, "GPU(s)"), (1, "GPU(s)"), (1, "tenant(s)")]
+    assert [line for _, _, (line,) in found] == [
+        f"  - (no pod) (4.0%) - {quiet.gpu_id}, verdict idle",
+        f"  - ml/hoard (23.5%) - {hoard.gpu_id}, verdict idle",
+        f"  - lab/notebook (5.1%) - {shared.gpu_id}, verdict idle",
+    ]
 
 
 def test_a_gpu_that_is_missed_is_listed_and_not_counted_as_active():

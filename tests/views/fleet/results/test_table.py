@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.store import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
 from vgpuscope.views.fleet.results.results import low, rows
-from vgpuscope.views.fleet.results.table import looked_at, results_table, short_names
+from vgpuscope.views.fleet.results.table import LowCounts, looked_at, results_table, short_names
 
 GIB = fleets.GIB
 
@@ -171,15 +171,34 @@ def test_colours_repeat_what_words_say():
     assert all(word in plain for word in ("in_use", "idle-held"))
 
 
+def counted(count: int = 0, gpus: int = 21, unknown: int = 8, tenants: int = 30, **more) -> LowCounts:
+    return LowCounts(
+        count=count,
+        threshold=20,
+        total_gpus=gpus,
+        unknown_count=unknown,
+        tenants_total=tenants,
+        tenants_unknown=2 if tenants else 0,
+        **more,
+    )
+
+
 def test_an_empty_list_says_what_was_looked_at():
-    said = looked_at(listed=0, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2)
-    assert said == "No GPU is below 20. 21 GPUs analysed, 8 unknown; 30 tenants, 2 unknown."
-    assert looked_at(listed=0, threshold=20, gpus=1, unknown=0, tenants=0, tenants_unknown=0) == (
-        "No GPU is below 20. 1 GPU analysed, 0 unknown."
+    assert looked_at(counted()) == "No GPU is below 20. 21 GPUs analysed, 8 unknown; 30 tenants, 2 unknown."
+    assert looked_at(counted(gpus=1, unknown=0, tenants=0)) == "No GPU is below 20. 1 GPU analysed, 0 unknown."
+    assert looked_at(counted(), kind="tenant").startswith("No tenant is below 20. 21 GPUs analysed")
+    assert looked_at(counted(mig_instances=3)).startswith(
+        "No GPU or MIG instance is below 20. 21 GPUs or MIG instances analysed, 8 unknown;"
     )
-    assert looked_at(listed=14, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2).startswith(
-        "14 are idle or below 20. 21 GPUs"
+
+
+def test_a_list_of_low_gpus_says_how_many_are_gpus_and_how_many_are_tenants():
+    assert looked_at(counted(14, gpu_rows=5, tenant_rows=9)).startswith(
+        "14 are idle or below 20: 5 GPUs, 9 tenants. 21 GPUs analysed"
     )
+    assert looked_at(counted(1, gpu_rows=1)).startswith("1 GPU is idle or below 20. ")
+    assert looked_at(counted(2, tenant_rows=2)).startswith("2 tenants are idle or below 20. ")
+    assert looked_at(counted(7)).startswith("7 are idle or below 20. ")  # from an older analyzer
 
 
 uuids = st.text("0123456789abcdef-", min_size=1, max_size=40).map(lambda text: f"GPU-{text}")

@@ -189,7 +189,7 @@ class Ticks:
             self._count_untold(move)
             log.info(
                 "reclaim case moved",
-                extra=fields(pod=f"{case.namespace}/{case.pod}", state=case.state, reason=case.reason),
+                extra=fields(pod=f"{case.namespace}/{case.pod}", state=case.state, reason=case.reason or None),
             )
 
     def _count_untold(self, move: CaseChange) -> None:

@@ -54,7 +54,9 @@ class Sources:
 
     @property
     def name(self) -> str:
-        return type(self.current).__name__
+        """Where readings come from, for the log."""
+        url = self._config.prometheus.url
+        return url if url is not None else "own scrapes"
 
     def on_error(self, count: Callable[[ScopeError], None]) -> None:
         """Let `count` get every unexpected error of one target or query."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from vgpuscope.model.errors import ScopeError, SourceDown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields
 
 log = logging.getLogger(__name__)
@@ -24,24 +25,28 @@ class SourceCheck(Struct, frozen=True, kw_only=True):
 class SourceWatch:
     """The last check, renewed every few seconds."""
 
-    def __init__(self, ready: Callable[[], Awaitable[None]], *, analyses: Callable[[], int]) -> None:
+    def __init__(
+        self, ready: Callable[[], Awaitable[None]], *, analyses: Callable[[], int], every: Seconds = _ASK_EVERY
+    ) -> None:
         """`ready` raises a ScopeError if the source does not answer; `analyses` counts those that have ended."""
-        self._ready, self._analyses = ready, analyses
+        self._ready, self._analyses, self._every = ready, analyses, every
         self._told = OnChange(log)
         self.last: SourceCheck | None = None
 
     async def forever(self) -> None:
         while True:
             analyses = self._analyses()
-            error = await self._error()
+            error, first = await self._error(), self.last is None
             self.last = SourceCheck(error=error, analyses=analyses)
-            if error is not None:
+            if error is not None and first:
+                pass  # own scrapes have just begun, and an engine is asked again in a moment
+            elif error is not None:
                 self._told.tell(
                     "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
                 )
             else:
                 self._told.tell("source", "up", level=SUMMARY, message="source answers")
-            await asyncio.sleep(_ASK_EVERY)
+            await asyncio.sleep(self._every)
 
     async def _error(self) -> ScopeError | None:
         try:

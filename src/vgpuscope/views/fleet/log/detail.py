@@ -3,7 +3,7 @@
 An event is a message with its fields. Events are made one by one, so that an event that is not logged is not made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from vgpuscope.model.analysis import Analysis, GpuUse, ScoreTerm
 from vgpuscope.model.quantity import MIB
@@ -14,11 +14,12 @@ Event = tuple[str, Mapping[str, object]]
 _MOST = 40  # nodes in a summary, those with the most idle GPUs first
 
 
-def node_events(analysis: Analysis, *, all_nodes: bool) -> Iterator[Event]:
-    """One line for each node; in a large fleet only for some nodes, unless all are wanted."""
+def node_events(analysis: Analysis, *, all_nodes: bool, only: Collection[str] | None = None) -> Iterator[Event]:
+    """One line for each node; in a large fleet only for some nodes, unless all are wanted. `only`: these nodes."""
     nodes: dict[str, list[GpuUse]] = {}
     for gpu in analysis.gpus:
-        nodes.setdefault(gpu.hostname, []).append(gpu)
+        if only is None or gpu.hostname in only:
+            nodes.setdefault(gpu.hostname, []).append(gpu)
     idle = {name: sum(gpu.verdict == "idle" for gpu in gpus) for name, gpus in nodes.items()}
     order = sorted(nodes, key=lambda name: (-idle[name], name))
     shown = order if all_nodes else order[:_MOST]

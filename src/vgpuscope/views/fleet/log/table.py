@@ -6,7 +6,7 @@ their own lines below it.
 
 from collections.abc import Iterator, Sequence
 
-from vgpuscope.views.fleet.results.results import ResultRow, TenantResult, low
+from vgpuscope.views.fleet.results.results import ResultRow, TenantResult, below, low
 
 _MOST = 40  # lines of GPUs; a last line shows how many more there are
 _TENANTS = 8  # lines of tenants below a GPU
@@ -15,9 +15,9 @@ RULE = "=" * 60
 TITLE = "GPU Utilization Analysis Results"
 
 
-def table_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """The lines, GPUs of low score first."""
-    yield f"Found {len({row.gpu_id for row in rows if row.last_seen is None})} active GPUs"
+def table_lines(rows: Sequence[ResultRow], *, active: int) -> Iterator[str]:
+    """The lines, GPUs of low score first. `active`: the number of GPUs that report."""
+    yield f"Found {active} active GPUs"
     if not rows:
         return
     yield from (RULE, TITLE, RULE)
@@ -30,14 +30,28 @@ def table_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
 
 
 def low_lines(rows: Sequence[ResultRow], *, threshold: float) -> Iterator[str]:
-    """The warning about GPUs below the threshold."""
-    found = low(rows, threshold=threshold)
-    if found:
-        yield f"⚠️  Found {len(found)} GPU(s) with utilization below {threshold:g}%:"
-        for row in found[:_MOST]:
+    """The warning about GPUs below the threshold; the first line calls the score utilization, as gpu-oour does.
+
+    The lines together are those of /results/low. Each head counts the lines below it.
+    """
+    found, limit = low(rows, threshold=threshold), f"{threshold:g}"
+    gpus = [row for row in found if row.kind == "gpu"]
+    yield from _group([row for row in gpus if below(row, threshold)], "GPU(s)", f"with utilization below {limit}%")
+    yield from _group(
+        [row for row in gpus if not below(row, threshold)], "GPU(s)", f"with verdict idle and a score not below {limit}"
+    )
+    yield from _group(
+        [row for row in found if row.kind == "tenant"], "tenant(s)", f"with verdict idle or a score below {limit}"
+    )
+
+
+def _group(rows: Sequence[ResultRow], what: str, which: str) -> Iterator[str]:
+    if rows:
+        yield f"⚠️  Found {len(rows)} {what} {which}:"
+        for row in rows[:_MOST]:
             yield f"  - {_holders(row)} ({_percent(row.score)}) - {_gpu(row)}, verdict {row.verdict}"
-        if len(found) > _MOST:
-            yield f"  … and {len(found) - _MOST} more; GET /results/low has them all"
+        if len(rows) > _MOST:
+            yield f"  … and {len(rows) - _MOST} more; GET /results/low has them all"
 
 
 def _row_lines(row: ResultRow) -> Iterator[str]:

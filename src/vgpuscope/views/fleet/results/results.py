@@ -2,14 +2,14 @@
 
 A number that was not measured is null, never 0. Times carry their zone.
 
-There is one row for each GPU or MIG instance. Counts, filters and the list of low GPUs work on units: the row itself,
-or on a shared GPU each tenant with its own numbers.
+There is one row for each GPU or MIG instance. Filters and sums by namespace work on units: the row itself, or on a
+shared GPU each tenant with its own numbers. The list of low GPUs and tenants has rows of both kinds.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from vgpuscope.model.opinion import Opinion, OpinionsShown, OpinionStatus, PartI
 from vgpuscope.model.quantity import MIB, Ratio, UnixTime
 
 W = TypeVar("W", bound=str)
+RowKind: TypeAlias = Literal["gpu", "tenant"]  # gpu: a GPU or a MIG instance
 
 
 class AiAnalysis(Struct, frozen=True):
@@ -105,6 +106,7 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
     xids: tuple[int, ...] = ()  # XIDs of the window
     last_seen: str | None = None  # of a GPU that no longer reports; null: it reports
+    kind: RowKind = "gpu"  # of what the numbers are; tenant: only in the list of low GPUs and tenants
 
 
 class NamespaceStats(Struct, frozen=True, kw_only=True):
@@ -124,14 +126,14 @@ class NamespaceStats(Struct, frozen=True, kw_only=True):
 class Stats(Struct, frozen=True, kw_only=True):
     """The body of /results/stats; the first eight fields are gpu-oour's.
 
-    Fields named tenants_* count tenants, all others count GPUs.
+    Fields named tenants_* count tenants, all others count GPUs; a GPU divided by MIG counts as its instances.
     """
 
     total_gpus: int
     avg_score: float
     min_score: float
     max_score: float
-    low_utilization_count: int
+    low_utilization_count: int  # with a score below the threshold
     idle_count: int
     by_status: dict[Status, int]
     by_namespace: dict[str, NamespaceStats]
@@ -141,7 +143,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     scored: int  # GPUs that have a score; if none has, the three scores above are 0 as in gpu-oour
     timestamp: str | None
     tenants_total: int
-    tenants_low: int  # idle, or with a score below the threshold: those that /results/low lists
+    tenants_low: int  # with a score below the threshold, or with verdict idle: /results/low?kind=tenant lists them
     tenants_idle: int  # by verdict
     tenants_unknown: int  # by verdict
     tenants_by_status: dict[Status, int]
@@ -149,6 +151,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     tenants_by_class: dict[UseClass, int]
     stale_since: str | None = None  # null: the results are those of the last analysis
     stale_reason: str | None = None
+    gpus_low: int = 0  # with a score below the threshold, or with verdict idle: /results/low?kind=gpu lists them
+    mig_instances: int = 0  # among total_gpus
 
 
 def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
@@ -179,7 +183,14 @@ def _ai_analysis(one: Opinion) -> AiAnalysis:
 
 def units(row: ResultRow) -> tuple[ResultRow, ...]:
     """The row itself; for a shared GPU one row for each tenant, with its pod, its numbers and its verdict."""
-    return tuple([_unit(row, one) for one in row.tenants]) if row.shared else (row,)
+    return tuple([tenant_unit(row, one) for one in row.tenants]) if row.shared else (row,)
+
+
+def named_by_tenants(row: ResultRow) -> tuple[ResultRow, ...]:
+    """The same numbers under the names of each tenant of a shared GPU: names select the GPU, numbers are its own."""
+    if row.kind == "tenant" or not row.shared:
+        return ()
+    return tuple([replace(row, namespace=one.namespace, pod=one.pod) for one in row.tenants])
 
 
 def stats(
@@ -201,7 +212,7 @@ def stats(
         avg_score=round(sum(scores) / len(scores), 1) if scores else 0.0,
         min_score=min(scores, default=0.0),
         max_score=max(scores, default=0.0),
-        low_utilization_count=sum([_below(row, threshold) for row in found]),
+        low_utilization_count=sum([below(row, threshold) for row in found]),
         idle_count=by_status["idle"],
         by_status=by_status,
         by_namespace=_by_namespace(parts, threshold),
@@ -211,33 +222,39 @@ def stats(
         scored=len(scores),
         timestamp=timestamp,
         tenants_total=len(tenants),
-        tenants_low=sum([_wasteful(part, threshold) * len(part.tenants) for part in parts]),
+        tenants_low=sum([_low_or_idle(one, threshold) for one in tenants]),
         tenants_idle=tenant_verdicts["idle"],
         tenants_unknown=tenant_verdicts["unknown"],
         tenants_by_status=_counted([one.status for one in tenants], STATUSES),
         tenants_by_verdict=tenant_verdicts,
         tenants_by_class=_counted([one.use_class for one in tenants], USE_CLASSES),
+        gpus_low=sum([_low_or_idle(row, threshold) for row in found]),
+        mig_instances=sum([row.mig != "" for row in found]),
     )
 
 
-def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
-    """Units that are idle or have a score below the threshold, in the order of their scores.
+def low(found: Iterable[ResultRow], *, threshold: float, kind: RowKind | None = None) -> list[ResultRow]:
+    """Rows that are idle or have a score below the threshold, in the order of their scores.
 
-    A shared GPU itself is listed only if this is known for the GPU and for none of its tenants.
+    There is a row for each GPU or MIG instance and one for each tenant, except that a tenant that has a listed GPU
+    alone is in the row of this GPU. `kind` gpu: only GPUs and MIG instances; tenant: one row for each tenant.
     """
     listed: list[ResultRow] = []
     for row in found:
-        parts = [unit for unit in units(row) if _wasteful(unit, threshold)]
-        listed += parts or ([row] if _wasteful(row, threshold) else [])
+        of_gpu = kind != "tenant" and _low_or_idle(row, threshold)
+        if of_gpu:
+            listed.append(row)
+        if kind == "tenant" or (kind is None and (row.shared or not of_gpu)):
+            listed += [tenant_unit(row, one) for one in row.tenants if _low_or_idle(one, threshold)]
     return sorted(listed, key=_by_score)
 
 
-def _wasteful(unit: ResultRow, threshold: float) -> bool:
-    """Whether a unit is idle or below the threshold; memory held can lift an idle unit's score above it."""
-    return unit.verdict == "idle" or _below(unit, threshold)
+def _low_or_idle(unit: ResultRow | TenantResult, threshold: float) -> bool:
+    """Whether it is idle or below the threshold; memory held can lift the score of what is idle above it."""
+    return unit.verdict == "idle" or below(unit, threshold)
 
 
-def _below(unit: ResultRow, threshold: float) -> bool:
+def below(unit: ResultRow | TenantResult, threshold: float) -> bool:
     """Whether the score is below the threshold; a score that is old or of too few terms proves nothing."""
     return unit.score is not None and unit.score < threshold and unit.status != "unknown"
 
@@ -246,8 +263,10 @@ def _by_score(row: ResultRow) -> tuple[object, ...]:
     return row.score is None, row.score or 0, row.gpu_id, row.mig
 
 
-def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
-    """The row of one tenant; numbers of the whole GPU are not the tenant's."""
+def tenant_unit(row: ResultRow, one: TenantResult) -> ResultRow:
+    """The row of one tenant; numbers of the whole GPU are its own only if it has the GPU alone."""
+    if not row.shared and (one.verdict, one.score, one.status) == (row.verdict, row.score, row.status):
+        return replace(row, kind="tenant")
     total, used = row.mem_total_mb, one.mem_used_mb
     return replace(
         row,
@@ -268,6 +287,7 @@ def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
         tenants=(one,),
         idle_since=one.idle_since,
         ai_analysis=one.ai_analysis,
+        kind="tenant",
     )
 
 
@@ -413,17 +433,18 @@ def average(parts: Iterable[ResultRow]) -> float | None:
 
 def _namespace(parts: list[ResultRow], threshold: float) -> NamespaceStats:
     gpus = list(by_gpu(parts).values())
-    tenants = [one.verdict for part in parts for one in part.tenants]
+    tenants = [one for part in parts for one in part.tenants]
+    verdicts = [one.verdict for one in tenants]
     return NamespaceStats(
         count=len(gpus),
         avg_score=average(parts),
-        low_util_count=len({(part.gpu_id, part.mig) for part in parts if _below(part, threshold)}),
+        low_util_count=len({(part.gpu_id, part.mig) for part in parts if below(part, threshold)}),
         idle_verdict_count=gpus.count("idle"),
         unknown_count=gpus.count("unknown"),
         tenants=len(tenants),
-        tenants_low=sum([_wasteful(part, threshold) * len(part.tenants) for part in parts]),
-        tenants_idle=tenants.count("idle"),
-        tenants_unknown=tenants.count("unknown"),
+        tenants_low=sum([_low_or_idle(one, threshold) for one in tenants]),
+        tenants_idle=verdicts.count("idle"),
+        tenants_unknown=verdicts.count("unknown"),
     )
 
 

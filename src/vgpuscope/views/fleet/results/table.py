@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.results.results import ResultRow, TenantResult
+from vgpuscope.views.fleet.results.results import ResultRow, RowKind, TenantResult
 from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
@@ -32,7 +32,7 @@ _NOTHING = Text()
 def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
     """The rows in the given order, with sums or the given text below.
 
-    `rows` may also hold single tenants of shared GPUs, as /results/low has them.
+    `rows` may also hold rows of tenants, as /results/low has them.
     """
     whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
     layouts = [_Layout(names={name: name for name in whole}), _Layout(names=short_names(whole))]
@@ -45,11 +45,38 @@ def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = 
     return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows)))
 
 
-def looked_at(*, listed: int, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
-    """The line below a list of low GPUs: how many are listed, and how many were analysed."""
-    of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
-    found = f"{listed} {'is' if listed == 1 else 'are'} idle or below" if listed else "No GPU is below"
-    return f"{found} {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
+class LowCounts(Struct):
+    """The counts beside a list of low GPUs and tenants."""
+
+    count: int  # rows
+    threshold: float
+    total_gpus: int  # GPUs and MIG instances
+    unknown_count: int
+    tenants_total: int
+    tenants_unknown: int
+    mig_instances: int = 0
+    gpu_rows: int = 0  # an older analyzer does not send the kinds of its rows
+    tenant_rows: int = 0
+
+
+def looked_at(counts: LowCounts, *, kind: RowKind | None = None) -> str:
+    """The lines below a list of low GPUs and tenants: how many are listed, and how many were analysed."""
+    listed = [(counts.gpu_rows, _rows_word(counts)), (counts.tenant_rows, "tenant")]
+    parts = [_count(number, word) for number, word in listed if number]
+    limit = f"{counts.threshold:g}"
+    if len(parts) == 1:
+        found = f"{parts[0]} {'is' if counts.count == 1 else 'are'} idle or below {limit}."
+    elif counts.count:
+        found = f"{counts.count} are idle or below {limit}{': ' if parts else ''}{', '.join(parts)}."
+    else:
+        found = f"No {'tenant' if kind == 'tenant' else _rows_word(counts)} is below {limit}."
+    analysed = f"{_count(counts.total_gpus, _rows_word(counts))} analysed, {counts.unknown_count} unknown"
+    of_tenants = f"; {_count(counts.tenants_total, 'tenant')}, {counts.tenants_unknown} unknown"
+    return f"{found} {analysed}{of_tenants if counts.tenants_total else ''}."
+
+
+def _rows_word(counts: LowCounts) -> str:
+    return "GPU or MIG instance" if counts.mig_instances else "GPU"
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -83,7 +110,7 @@ class _Block(Struct):
     """One GPU and the tenants of it that are shown."""
 
     row: ResultRow
-    single: bool  # the row is one tenant, so the GPU's own numbers are not known here
+    single: bool  # only rows of tenants: the GPU's own numbers are not known here
     tenants: list[tuple[ResultRow, TenantResult]]
 
 
@@ -92,13 +119,18 @@ class _Line(Struct, frozen=True):
     cells: tuple[Text, ...] = ()  # (): the line is a remark
 
 
-def _blocks(rows: Iterable[ResultRow]) -> list[_Block]:
+def _blocks(rows: Sequence[ResultRow]) -> list[_Block]:
     """One block for each GPU, at its first appearance."""
     blocks: dict[tuple[str, str], _Block] = {}
+    gpus = {(row.gpu_id, row.mig): row for row in rows if row.kind == "gpu"}
     for row in rows:
-        single = row.shared and len(row.tenants) == 1
-        block = blocks.setdefault((row.gpu_id, row.mig), _Block(row=row, single=single, tenants=[]))
-        block.tenants += [(row, one) for one in row.tenants]
+        key = row.gpu_id, row.mig
+        block = blocks.setdefault(key, _Block(row=gpus.get(key, row), single=key not in gpus, tenants=[]))
+        if row.kind == "tenant":
+            block.tenants += [(row, one) for one in row.tenants]
+    for block in blocks.values():
+        if not block.tenants:
+            block.tenants = [(block.row, one) for one in block.row.tenants]
     return list(blocks.values())
 
 
@@ -110,7 +142,8 @@ def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
     for row, one in block.tenants:
         container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
         name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
-        yield _Line(name, _tenant_cells(row, one) if row.shared or one.verdict != row.verdict else _named(one))
+        own = row.shared or row.kind == "tenant" or one.verdict != row.verdict
+        yield _Line(name, _tenant_cells(row, one) if own else _named(one))
 
 
 def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
@@ -228,8 +261,15 @@ _CONTINUED = " " * 4
 
 def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
     tenants = [one for row in rows for one in row.tenants]
+    gpus = _count(len({row.gpu_id for row in rows}), "GPU")
     nodes = _count(len({row.hostname for row in rows}), "node")
-    yield Text(f"{_count(len(rows), 'GPU')} on {nodes}: {_verdicts([row.verdict for row in rows])}.")
+    verdicts, divided = _verdicts([row.verdict for row in rows]), {row.gpu_id for row in rows if row.mig}
+    if divided:
+        instances = _count(sum(row.mig != "" for row in rows), "instance")
+        yield Text(f"{gpus} on {nodes}, {len(divided)} cut by MIG into {instances}.")
+        yield Text(f"{_count(len(rows), 'GPU or MIG instance')}: {verdicts}.")
+    else:
+        yield Text(f"{gpus} on {nodes}: {verdicts}.")
     if tenants:
         held = sum(one.use_class == "idle-held" for one in tenants)
         remark = f" ({held} {'holds' if held == 1 else 'hold'} memory)" if held else ""
@@ -241,4 +281,5 @@ def _verdicts(words: Sequence[str], of_idle: str = "") -> str:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    """GPU or MIG instance → 2 GPUs or MIG instances"""
+    return f"{number} {word}" if number == 1 else f"{number} {word.replace('GPU or', 'GPUs or')}s"
