@@ -202,7 +202,19 @@ def test_every_code_is_unique_and_begins_with_its_subject():
 
 
 def test_every_figure_is_shown_somewhere():
-    assert [figure.code for figure in FIGURES if not (figure.fields or figure.metrics or figure.columns)] == []
+    unseen = [
+        figure.code for figure in FIGURES if not (figure.fields or figure.metrics or figure.columns or figure.tiles)
+    ]
+    assert unseen == []
+
+
+def test_a_tile_that_adds_the_rows_of_its_table_up_carries_its_code():
+    for figure in FIGURES:
+        for tile in figure.tiles:
+            page, _, name = tile.partition(".")
+            source = (REPOSITORY / "web" / "src" / "pages" / f"{page}.tsx").read_text()
+            [shown] = re.findall(rf'title={{t\("{page}\.{name}"\)}}.*?/>', source, re.DOTALL)
+            assert f'figure="{figure.code}"' in shown
 
 
 def test_no_two_codes_define_the_same_number_without_a_reason():

@@ -85,6 +85,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "by_verdict",
     "by_status",
     "by_state",
+    "by_brake",
+    "actionable",  # idle, and the policy of reclaim acts on them, or would act
     "by_code",
     "by_reason",
     "registered",
@@ -160,6 +162,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()  # of the API: Struct.field, Struct.field.part of a shared shape, Struct.field[key]
     metrics: tuple[str, ...] = ()  # names
     columns: tuple[str, ...] = ()  # of commands: command.COLUMN
+    tiles: tuple[str, ...] = ()  # of the console, where the page adds the rows of its table up: page.name
     why: str = ""  # code of the reason for which another figure has the same population, quantity and time
 
 
@@ -174,6 +177,7 @@ def row(
     fields: str = "",
     metrics: str = "",
     columns: str = "",
+    tiles: str = "",
     why: str = "",
 ) -> Figure:
     """A figure whose subject is the first part of its code; places are separated by spaces, columns by commas."""
@@ -188,5 +192,6 @@ def row(
         fields=tuple(fields.split()),
         metrics=tuple(metrics.split()),
         columns=tuple(column.strip() for column in columns.split(",") if column),
+        tiles=tuple(tiles.split()),
         why=why,
     )

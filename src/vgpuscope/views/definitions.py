@@ -100,6 +100,8 @@ CONDITIONS: dict[Condition, Pair] = {
     "by_verdict": ("by verdict", "按判定统计的"),
     "by_status": ("by status", "按状态统计的"),
     "by_state": ("by state", "按状态统计的"),
+    "actionable": ("idle and not left alone by the policy", "空闲且策略会处理的"),
+    "by_brake": ("by brake", "按阻止原因统计的"),
     "by_code": ("by code", "按代码统计的"),
     "by_reason": ("waiting for a node, by reason", "等待节点的、按原因统计的"),
     "registered": ("registered with the scheduler or the kubelet", "已向调度器或 kubelet 注册的"),

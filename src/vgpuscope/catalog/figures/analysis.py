@@ -167,6 +167,27 @@ FLEET: tuple[Figure, ...] = (
         fields="Overview.attention_total",
     ),
     row("fleet.memory_capacity", "gpus", "memory_capacity", "now", "bytes", fields="Figures.memory_capacity"),
+    row(
+        "fleet.idle_memory_allocated",
+        "tenants",
+        "memory_allocated",
+        "now",
+        "bytes",
+        condition="idle",
+        tiles="idle.allocated",
+    ),
+    row(
+        "fleet.idle_memory_used", "tenants", "memory_used", "window_mean", "bytes", condition="idle", tiles="idle.used"
+    ),
+    row(
+        "fleet.idle_memory_actionable",
+        "tenants",
+        "memory_allocated",
+        "now",
+        "bytes",
+        condition="actionable",
+        tiles="idle.taken",
+    ),
     row("fleet.memory_allocated", "gpus", "memory_allocated", "now", "bytes", fields="Figures.memory_allocated"),
     row("fleet.memory_ratio", "gpus", "memory_allocated_share", "now", "ratio", fields="Figures.memory_ratio"),
     row("fleet.cores_ratio", "gpus", "cores_allocated_share", "now", "ratio", fields="Figures.cores_ratio"),
