@@ -18,7 +18,7 @@ from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, 
 from tests.services.analyzer.controlling import EAGER, analysed
 from vgpuscope import cli
 from vgpuscope.model.analysis import Tenant
-from vgpuscope.model.reclaim import BRAKES, STATES, Case, Share
+from vgpuscope.model.reclaim import BRAKES, STATES, Case, Policy, Share
 from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.reclaim import words
 from vgpuscope.views.reclaim.api import BreakerState, ReclaimList, case_row, counted
@@ -90,7 +90,7 @@ async def test_an_operator_approves_by_pod_or_uid(tmp_path, vgpuscope, name):  #
         assert (code, err) == (0, "")
         assert out == f"ml/{POD}: awaiting approval\n"
         await analysed(one)
-        assert await states(one) == ["acting"]
+        assert await states(one) == ["would_act"]
 
 
 async def test_snooze_exempt_resume_stop_and_start(tmp_path, vgpuscope):  # noqa: F811
@@ -215,7 +215,7 @@ def test_idle_time_and_windows_are_said_only_where_they_are_true(state, windows,
         breaker=BreakerState(open=False),
         states=counted([case]),
         total=1,
-        cases=(replace(case_row(case), confirmations=windows),),
+        cases=(replace(case_row(case, Policy()), confirmations=windows),),
     )
     printed = io.StringIO()
     Console(width=100, file=printed).print(cases_table(listed, 100, "en", now=1000.0 + 9 * 3600, limit=5))
@@ -230,7 +230,7 @@ def test_in_chinese_a_case_names_its_brakes_without_codes_and_fits_80_columns(br
     case = Case(id="u", uid="u", namespace="ml", pod="notebook", since=0, first_idle=0, held_by=brakes)
     calm = BreakerState(open=False)
     listed = ReclaimList(
-        mode="live", stopped_by=None, breaker=calm, states=counted([case]), total=1, cases=(case_row(case),)
+        mode="live", stopped_by=None, breaker=calm, states=counted([case]), total=1, cases=(case_row(case, Policy()),)
     )
     printed = io.StringIO()
     console = Console(width=80, file=printed)

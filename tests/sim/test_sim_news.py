@@ -156,7 +156,7 @@ def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
         case("candidate"),
         case("grace"),
         case("grace"),
-        case("acting", dry_run=True),
+        case("would_act"),
         case("candidate"),
         case("acting"),
         NewsAnswers(None, None, ()),

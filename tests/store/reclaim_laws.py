@@ -57,6 +57,15 @@ async def assert_a_case_that_an_older_release_stored_is_read(engine: Engine) -> 
     assert acting.restorable
 
 
+async def assert_a_dry_run_that_an_older_release_stored_as_acting_is_no_action(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    await store.save(ReclaimBatch(cases=[replace(CASE, state="acting", dry_run=True, next_at=9.0)]), term=term)
+    [case] = (await store.look()).cases.values()
+    assert (case.state, case.next_at, case.dry_run) == ("would_act", None, True)
+    assert await store.case("uid-1") == case
+
+
 async def assert_an_attempt_and_what_it_may_change_are_stored_together(engine: Engine) -> None:
     store = ReclaimStore(engine)
     term = (await store.lead()).term

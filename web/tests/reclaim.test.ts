@@ -15,6 +15,7 @@ import {
   settingText,
   signalText,
   stateKey,
+  stateName,
   toneOf,
 } from "../src/parts/cases";
 import { failureText } from "../src/parts/reclaim";
@@ -73,8 +74,9 @@ describe("a case", () => {
   });
 
   it("of a dry run never looks as if something was taken", () => {
-    const dry = row("acting", { dry_run: true, acted_at: 1, next_at: 9 });
-    expect([stateKey(dry), toneOf(dry), nextOf(dry)]).toEqual(["acting_dry", "plain", null]);
+    const dry = row("would_act", { dry_run: true, acted_at: 1, next_at: 9 });
+    expect([stateName(dry), toneOf(dry), nextOf(dry)]).toEqual(["would act (dry run)", "plain", null]);
+    expect(nextOf(row("grace", { next_at: 9 }), true)).toEqual({ key: "case_next.would_act", at: 9 });
     expect(actionsOf(dry)).not.toContain("restore");
     expect(toneOf(row("acting"))).toBe("warn");
   });

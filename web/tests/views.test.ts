@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { GpuRow, TenantRow } from "../src/api/shapes";
-import { idleRows, memoryHeld } from "../src/pages/idle";
+import type { CaseRow, GpuRow, TenantRow } from "../src/api/shapes";
+import { idleRows, leftAlone, sumOf } from "../src/pages/idle";
 import { tightest } from "../src/pages/namespaces";
 import { stateOf } from "../src/pages/nodes";
 import { lastMeasured, stack } from "../src/parts/chart";
@@ -66,16 +66,37 @@ describe("what could be taken back", () => {
     expect(idleRows([gpu("in_use", [tenant("idle")])])).toHaveLength(1);
   });
 
-  it("memory that is not known is not 0", () => {
-    expect(memoryHeld(idleRows([gpu("idle", [tenant("idle")])]))).toBeNull();
-    expect(memoryHeld([])).toBe(0);
-    expect(
-      memoryHeld(
-        idleRows([
-          gpu("idle", [tenant("idle", { memory_used: 5 }), tenant("idle", { memory_allocated: 7, memory_used: 1 })]),
-        ]),
-      ),
-    ).toBe(12);
+  it("memory is the sum of one column, and what is not known is not 0", () => {
+    const rows = idleRows([
+      gpu("idle", [tenant("idle", { memory_used: 5 }), tenant("idle", { memory_allocated: 7, memory_used: 1 })]),
+    ]);
+    expect(sumOf(rows, (row) => row.tenant.memory_allocated)).toEqual({ sum: 7, unknown: 1 });
+    expect(sumOf(rows, (row) => row.tenant.memory_used)).toEqual({ sum: 6, unknown: 0 });
+    expect(sumOf(rows.slice(0, 1), (row) => row.tenant.memory_allocated)).toEqual({ sum: null, unknown: 1 });
+    expect(sumOf([], (row) => row.tenant.memory_used)).toEqual({ sum: 0, unknown: 0 });
+  });
+
+  it("every tenant is either acted on or named with what keeps the policy from it, once", () => {
+    const held = (setting: string) => [{ brake: "holds_memory", setting, value: "false" }];
+    const cases = [
+      { pod_uid: "1", state: "grace", actionable: true, held_by: [], brakes: [] },
+      { pod_uid: "2", state: "candidate", actionable: false, held_by: ["holds_memory"], brakes: held("x") },
+      { pod_uid: "3", state: "candidate", actionable: false, held_by: ["holds_memory"], brakes: held("x") },
+      { pod_uid: "4", state: "candidate", actionable: false, held_by: [], brakes: [] },
+    ] as unknown as CaseRow[];
+    const tenants = ["1", "2", "3", "4", "5"].map((pod_uid) => tenant("idle", { pod_uid }));
+    const groups = leftAlone(idleRows([gpu("idle", tenants)], cases));
+    expect(groups.map((one) => [one.rows.length, one.why, one.setting])).toEqual([
+      [2, "It holds GPU memory.", "x is false"],
+      [1, "Idle windows are counted.", ""],
+      [1, "No case yet: the next analysis opens it.", ""],
+    ]);
+  });
+
+  it("a pod without a UID has the case of its name", () => {
+    const found = { pod_uid: null, namespace: "ns", pod: "a", state: "candidate" } as CaseRow;
+    const rows = idleRows([gpu("idle", [tenant("idle", { pod_uid: "", namespace: "ns", pod: "a" })])], [found]);
+    expect(rows[0]!.case).toBe(found);
   });
 });
 

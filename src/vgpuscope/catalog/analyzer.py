@@ -4,7 +4,7 @@ from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, described, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 from vgpuscope.model.opinion import TOKEN_KINDS
-from vgpuscope.model.reclaim import STATES
+from vgpuscope.model.reclaim import BRAKES, STATES
 
 FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
 
@@ -222,9 +222,18 @@ RECLAIM_WORKLOADS = _ours(
     "fleet",
     (),
     "workloads",
-    "Workloads that looked idle, by the state of their case.",
+    "Workloads that looked idle, by the state of their case. A dry run ends in would_act, where nothing is done.",
     "state",
     each=len(STATES),
+    part="reclaim",
+)
+RECLAIM_HELD = _ours(
+    "fleet",
+    (),
+    "held_workloads",
+    "Cases that a brake holds back now, by brake; a case with several brakes counts for each of them.",
+    "brake",
+    each=len(BRAKES),
     part="reclaim",
 )
 RECLAIM_ACTIONS = _ours(

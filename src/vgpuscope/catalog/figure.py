@@ -88,6 +88,10 @@ Condition: TypeAlias = Literal[  # which of the population
     "by_verdict",
     "by_status",
     "by_state",
+    "by_brake",
+    "actionable",  # idle, and the policy of reclaim acts on them, or would act
+    "left_alone",  # idle, and the policy of reclaim leaves them alone, or nothing was decided yet
+    "left_alone_by_reason",
     "by_code",
     "by_reason",
     "registered",

@@ -113,7 +113,12 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     approval: Annotated[bool, Meta(description="An operator has to approve each action.", extra={"flag": None})] = False
     notify_first: Annotated[bool, Meta(description="Notify the owner before acting.", extra={"flag": None})] = True
     include_held: Annotated[
-        bool, Meta(description="Include workloads of the class idle-held.", extra={"flag": None})
+        bool,
+        Meta(
+            description="Include workloads of the class idle-held, whose processes hold GPU memory. If false, their "
+            "cases are held back by the brake holds_memory.",
+            extra={"flag": None},
+        ),
     ] = False
     include_preparing: Annotated[
         bool,

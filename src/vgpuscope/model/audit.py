@@ -10,8 +10,8 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
     at: UnixTime
     actor: str  # a user, an owner's link, or `vgpuscope`
-    what: str  # moved, call_delivered, call_failed, call_cancelled, stop, start, breaker_opened, breaker_reset,
-    # restore_asked
+    what: str  # moved, held, lifted, call_delivered, call_failed, call_cancelled, stop, start, breaker_opened,
+    # breaker_reset, restore_asked
     case_id: str = ""
     namespace: str = ""
     pod: str = ""

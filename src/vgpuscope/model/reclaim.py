@@ -4,6 +4,7 @@ A workload is one incarnation of a pod (its UID). A case is what is known of one
 since when, and what happens next. A case only moves forward on fresh proof; unknown never moves it.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
@@ -17,6 +18,7 @@ State: TypeAlias = Literal[
     "grace",  # the owner was told; the workload keeps its GPUs until the grace period ends
     "awaiting_approval",  # an operator has to agree
     "acting",  # calls are on their way, or the GPUs are not free yet
+    "would_act",  # a dry run: GPUs would be taken back now, and nothing is done
     "verified",  # the GPUs are free
     "restored",  # an operator put back what was there
     "released",  # the workload works again, or ended by itself
@@ -25,7 +27,9 @@ State: TypeAlias = Literal[
     "failed",  # the calls failed for too long, or the GPUs stayed taken
 ]
 STATES: tuple[State, ...] = get_args(State)
-OPEN: frozenset[State] = frozenset({"candidate", "notified", "grace", "awaiting_approval", "acting"})  # may still move
+OPEN: frozenset[State] = frozenset(  # may still move
+    {"candidate", "notified", "grace", "awaiting_approval", "acting", "would_act"}
+)
 
 Brake: TypeAlias = Literal[
     "no_uid",  # the source does not report pod UIDs: a pod of the same name could be hit
@@ -53,9 +57,34 @@ Brake: TypeAlias = Literal[
     "activity_unknown",  # a signal beyond the GPU could not be read
     "no_action",  # the policy's action has no way to free this workload
     "preparing",  # its GPUs are idle, but its CPUs are busy: it prepares data
+    "holds_memory",  # its processes hold GPU memory, and the policy leaves such workloads alone
+    "gpu_in_use",  # another GPU, or another container, of the workload is in use
+    "gpu_unknown",  # a GPU of the workload has no proof of idleness in the last window
+    "low_coverage",  # the last window has fewer samples than the policy asks for
     "owner_in_use",  # another pod of its owner is not proven idle, or is not due yet
+    "approval",  # an operator has to agree first
+    "snoozed",  # an operator or its owner asked for more time
+    "exempted",  # an operator or its owner excluded it
+    "dry_run",  # nothing is done in a dry run
 ]
 BRAKES: tuple[Brake, ...] = get_args(Brake)
+DELAYS: frozenset[Brake] = frozenset(  # they pass by themselves, by an operator's word, or when a part answers again
+    {
+        "approval",
+        "breaker",
+        "budget_fleet",
+        "budget_hour",
+        "budget_namespace",
+        "dry_run",
+        "kube_unreachable",
+        "model_waiting",
+        "not_leader",
+        "stop",
+        "store_down",
+        "unconfirmed",
+        "working_hours",
+    }
+)
 
 Consent: TypeAlias = Literal["never", "notify", "auto"]
 Action: TypeAlias = Literal["control", "scale", "notify"]
@@ -63,7 +92,10 @@ Finding: TypeAlias = Literal[
     "idle",
     "held",  # idle, but it holds memory, and the policy leaves such workloads alone
     "preparing",  # its GPUs are idle, its CPUs are not, and the policy leaves such workloads alone
+    "partly",  # one of its shares is idle, and another one is in use
     "busy",
+    "thin",  # idle, by fewer samples than the policy asks for
+    "unproven",  # one of its shares is idle, and nothing is proven of another one
     "unknown",
     "gone",  # fresh data show its GPUs without it
 ]
@@ -162,7 +194,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """When GPUs are taken back, and which workloads are never acted on."""
 
     action: Action = "control"
-    dry_run: bool = True
+    enabled: bool = True
+    dry_run: bool = True  # also if it is not enabled
     confirmations: int = 3
     min_coverage: Ratio = 0.95
     include_held: bool = False
@@ -202,8 +235,9 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     acted_at: UnixTime | None = None
     acted_gpus: int = 0  # physical GPUs that its budget was charged for
     charged_at: UnixTime | None = None  # when its calls could last go out; None: they still can, or there were none
-    dry_run: bool = False  # it was only said what would have been done
+    dry_run: bool = False  # it would have been acted on, and nothing was done
     held_by: tuple[Brake, ...] = ()
+    recorded: tuple[Brake, ...] = ()  # the brakes that the audit log names, as the last ones of this case
     reason: str = ""  # a code: why it is in this state
     by: str = ""  # who moved it there: a user, an owner's link; "": the machine
     shares: tuple[Share, ...] = ()  # the evidence of the last window
@@ -223,6 +257,25 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
 
     @property
+    def brakes(self) -> tuple[Brake, ...]:
+        """Everything that keeps it from moving on: what holds it back, and what its state waits for."""
+        return self.held_by + tuple(brake for brake in self._waits_for() if brake not in self.held_by)
+
+    def _waits_for(self) -> tuple[Brake, ...]:
+        if self.state == "awaiting_approval":
+            return () if self.approved_by else ("approval",)
+        if self.state == "exempt":
+            return ("annotation_never",) if self.reason == "annotation" else ("exempted",)
+        if self.state == "released":
+            return _RELEASED_BY.get(self.reason, ())
+        return _WAITS_FOR.get(self.state, ())
+
+    @property
+    def actionable(self) -> bool:
+        """Whether the policy takes its GPUs, or would take them, as soon as nothing delays it any more."""
+        return self.state in OPEN - {"candidate"} and DELAYS.issuperset(self.held_by)
+
+    @property
     def restorable(self) -> bool:
         """Whether something was taken, or may have been, that can be put back, whatever became of the case since."""
         decided = self.acted_at is not None and not self.dry_run and self.state in {"acting", "verified", "failed"}
@@ -233,6 +286,9 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
         """Whether its GPUs are taken: a change of the cluster was made, or the control service has accepted a call."""
         return self.taken_at is not None and (self.target is not None or self.state == "acting")
 
+
+_WAITS_FOR: Mapping[State, tuple[Brake, ...]] = {"snoozed": ("snoozed",), "would_act": ("dry_run",)}
+_RELEASED_BY: Mapping[str, tuple[Brake, ...]] = {"holds_memory": ("holds_memory",), "prepares_data": ("preparing",)}
 
 CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]
 CallStatus: TypeAlias = Literal["waiting", "delivered", "cancelled", "failed"]

@@ -18,7 +18,7 @@ from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.control_service import ControlService, new_secret
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
-from vgpuscope.sim.news import NewsAnswers, Reporter, findings
+from vgpuscope.sim.news import NewsAnswers, NewsEvent, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
@@ -103,6 +103,8 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
     """Shows the page, and then events; returns when no process is left."""
     look = await _telling(reporter)
     screen.print_page(console, children, root, ports, findings(look, now=time.time()))
+    for words in policy.DIFFERS:
+        screen.print_event(console, NewsEvent("reclaim", words))
     ended = asyncio.create_task(all_ended(console, children), name="processes")
     events = asyncio.create_task(_report_events(console, reporter, look), name="events")
     try:

@@ -87,7 +87,6 @@ class NewsCase(Struct, frozen=True, kw_only=True):
     pod: str
     reason: str = ""
     by: str | None = None
-    dry_run: bool = False
 
 
 class NewsCases(Struct, frozen=True, kw_only=True):
@@ -370,6 +369,7 @@ _CASE_WORDS = {
     "grace": "is confirmed idle: its grace period runs",
     "awaiting_approval": "waits for an operator to approve",
     "acting": "loses its GPU: the control service is called",
+    "would_act": "would lose its GPU now (dry run)",
     "verified": "is gone, and its GPU is free",
     "restored": "was put back",
     "exempt": "is exempt from now on",
@@ -381,8 +381,6 @@ _RELEASED = {"ended": "has ended: its case is closed", "works_again": "works aga
 
 def _case_words(case: NewsCase) -> str:
     """What happened to a case, after the name of its pod."""
-    if case.state == "acting" and case.dry_run:
-        return "would lose its GPU now (dry run)"
     if case.state == "released":
         return _RELEASED.get(case.reason, "is no longer idle: its case is closed")
     words = _CASE_WORDS.get(case.state, case.state)

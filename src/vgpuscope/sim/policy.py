@@ -7,8 +7,13 @@ from vgpuscope.config import SETTINGS
 
 SETTINGS_FILE = "settings.yaml"  # in the demo's directory; the analyzer reads it again when it changes
 
+DIFFERS = (
+    "the demo's times and budgets are short: see settings.yaml",
+    "include_held is true: idle pods here hold memory",
+)
 _TEXT = """\
 # Taking GPUs back in the demo. The analyzer reads this file again when it changes.
+# Every setting under `reclaim` differs from its default; `vgpuscope reclaim` lists them with their defaults.
 control:
   enabled: true
   dry_run: {dry_run} # false: the demo's control service is called, and it deletes the pod
@@ -18,9 +23,9 @@ reclaim:
   confirmations: 2 # windows in a row; a window of the demo is one minute
   grace: 30s
   min_pod_age: 30s
-  include_held: true # the idle pods of the demo hold memory
-  protected_namespaces: [kube-system, serving]
-  max_per_hour: 20
+  include_held: true # the idle pods of the demo hold memory; by default, their cases are held by this setting
+  protected_namespaces: [kube-system, serving] # so that one case shows what protects it
+  max_per_hour: 20 # so that no case of the demo waits for an hour
   max_per_namespace: 20
   max_fleet_share: 1.0
 """

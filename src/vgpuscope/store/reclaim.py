@@ -292,7 +292,7 @@ class ReclaimStore:
 
     async def case(self, case_id: str) -> Case | None:
         rows = await self._engine.read(lambda tx: tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id))
-        return msgspec.json.decode(rows[0][0], type=Case) if rows else None
+        return _case(rows[0][0]) if rows else None
 
     async def answered(self, case_id: str, decide: Callable[[Case | None], ReclaimBatch]) -> None:
         """An owner's answer through a replica that does not lead.
@@ -303,7 +303,7 @@ class ReclaimStore:
         def job(tx: Transaction) -> None:
             tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1")  # after the leader's transaction, or before
             rows = tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id)
-            _save(tx, decide(msgspec.json.decode(rows[0][0], type=Case) if rows else None), seen=False)
+            _save(tx, decide(_case(rows[0][0]) if rows else None), seen=False)
 
         await self._engine.write(job)
 
@@ -457,8 +457,18 @@ def _conditions(case_id: str, namespaces: frozenset[str] | None, before: int | N
 
 
 def _cases(tx: Transaction) -> dict[str, Case]:
-    decoder = msgspec.json.Decoder(Case)
-    return {key: decoder.decode(body) for key, body in tx.all("SELECT id, body FROM reclaim_cases")}
+    return {key: _case(body) for key, body in tx.all("SELECT id, body FROM reclaim_cases")}
+
+
+_DECODER = msgspec.json.Decoder(Case)
+
+
+def _case(body: str) -> Case:
+    """A stored case. Older releases left the cases of a dry run in `acting`, though nothing was done."""
+    case = _DECODER.decode(body)
+    if case.state == "acting" and case.dry_run:
+        return msgspec.structs.replace(case, state="would_act", next_at=None)
+    return case
 
 
 def _text(value: Struct) -> str:

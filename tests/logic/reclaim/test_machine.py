@@ -381,11 +381,24 @@ def test_a_workload_without_a_uid_is_shown_and_never_acted_on():
     assert (player.acts, case.state, case.held_by) == ([], "candidate", ("no_uid",))
 
 
-def test_a_candidate_that_begins_to_hold_memory_is_released():
+def test_a_candidate_that_begins_to_hold_memory_is_left_alone_and_counts_from_zero():
     player = Player()
     end = player.idle(2)
     player.see(end + WINDOW, gpu(1, tenant("a", "idle", use_class="idle-held")))
-    assert (player.state(), player.cases["uid-a"].reason) == ("released", "holds_memory")
+    case = player.cases["uid-a"]
+    assert (case.state, case.held_by, case.confirmations) == ("candidate", ("holds_memory",), 0)
+    player.idle(3, start=end + 2 * WINDOW)
+    assert player.acts == []
+    player.idle(1, start=end + 5 * WINDOW)
+    assert len(player.acts) == 1
+
+
+def test_a_case_that_was_decided_and_holds_memory_again_is_released_and_its_calls_are_cancelled():
+    player = Player()
+    end = player.idle(4)
+    assert player.state() == "acting"
+    [move] = player.see(end + WINDOW, gpu(1, tenant("a", "idle", use_class="idle-held"))).moves
+    assert (move.after.state, move.after.reason, move.wish) == ("released", "holds_memory", "cancel")
 
 
 def test_a_window_of_doubt_is_counted_from_zero_again():

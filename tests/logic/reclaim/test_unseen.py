@@ -28,12 +28,12 @@ ENDED = {"verified", "restored", "released", "failed"}
 
 def live_on(case: Case, *gpus, days: int, start: float = START) -> tuple[Case | None, list]:
     """The case after so many days with one analysis each; None: it was forgotten."""
-    cases, wishes = {case.id: case}, []
+    cases, wishes, policy = {case.id: case}, [], replace(POLICY, dry_run=case.state == "would_act")
     for day in range(days):
         now = start + day * DAY
         world = TickFacts(now=now, leads=True, stored=True, kube="ok", channel=True)
         done = tick(
-            cases, analysis(now, *gpus), ReclaimMemory(), policy=POLICY, world=world, facts=lambda _: WorkloadFacts()
+            cases, analysis(now, *gpus), ReclaimMemory(), policy=policy, world=world, facts=lambda _: WorkloadFacts()
         )
         done = marked(cases, done, now)
         cases |= {move.after.id: move.after for move in done.moves}

@@ -11,6 +11,7 @@ import re
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import BUSY, IDLE, TOKEN, StubSource, reading, running, track
@@ -74,7 +75,8 @@ async def test_a_pod_keeps_its_gpus_while_one_of_them_does_not_report(tmp_path, 
         source.answer = reading(track(0), idle)
         for _ in range(3):
             await analysed(one)
-        assert await cases(one) == []
+        [case] = await cases(one)
+        assert (case["state"], case["held_by"]) == ("candidate", ["gpu_unknown"])
         assert control.received == []
 
 
@@ -82,7 +84,10 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
     async with analyzer(tmp_path, control) as one:
         assert "priority classes of pods are not read" in caplog.text
         [case] = await cases(one)
-        assert (case["state"], case["dry_run"], case["pod_uid"]) == ("acting", True, "uid-1")
+        assert (case["state"], case["dry_run"], case["pod_uid"]) == ("would_act", True, "uid-1")
+        assert case["brakes"] == [{"brake": "dry_run", "setting": "control.dry_run", "value": "true"}]
+        assert 'vgpuscope_reclaim_workloads{state="would_act"} 1' in await one.metrics()
+        assert 'vgpuscope_reclaim_held_workloads{brake="dry_run"} 1' in await one.metrics()
         assert control.received == []
         assert 'outcome="dry_run"} 1' in await one.metrics()
         assert await brakes(one) == {}
@@ -200,3 +205,72 @@ async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CASE_UNFIT")
         assert (await one.client.post("/api/v1/reclaim/nobody/restore", headers=BEARER)).status_code == 404
         assert (await one.client.post(path)).status_code in {401, 403}
+
+
+# ── what the policy leaves alone ─────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def untouched(tmp_path, control, **more):
+    """An idle pod that holds memory, and a live policy with the default of `include_held`; with its source."""
+    source = StubSource(reading(track(0), idle_pod()))
+    flags = EAGER | {
+        "reclaim.include_held": False,
+        "analyzer.history": str(tmp_path / "h.db"),
+        "control.enabled": True,
+        "control.dry_run": False,
+        "control.api_url": control.url,
+    }
+    async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **(flags | more)) as one:
+        await decided(one)
+        yield one, source
+
+
+async def by_label(one, name: str) -> dict[str, int]:
+    """A gauge of the metrics page with one label."""
+    lines = re.findall(rf'^{name}\{{\w+="(\w+)"\}} (\d+)$', await one.metrics(), re.M)
+    return {label: int(value) for label, value in lines}
+
+
+async def test_an_idle_pod_that_holds_memory_is_a_case_held_by_a_setting_everywhere(tmp_path, control):
+    async with untouched(tmp_path, control) as (one, _):
+        for _ in range(3):
+            await analysed(one)
+        found = await one.json("/api/v1/reclaim")
+        [case] = found["cases"]
+        assert (case["state"], case["held_by"], case["actionable"]) == ("candidate", ["holds_memory"], False)
+        assert case["brakes"] == [{"brake": "holds_memory", "setting": "reclaim.include_held", "value": "false"}]
+        assert {name: n for name, n in found["brakes"].items() if n} == {"holds_memory": 1}
+        assert await by_label(one, "vgpuscope_reclaim_held_workloads") == found["brakes"]
+        states = await by_label(one, "vgpuscope_reclaim_workloads")
+        assert (states, sum(states.values())) == (found["states"], found["total"])
+        [entry] = (await one.json("/api/v1/audit"))["entries"]
+        assert (entry["what"], entry["after"]) == ("moved", "candidate")
+        assert json.loads(entry["detail"])["brakes"] == case["brakes"]
+        assert control.received == []
+
+
+async def test_a_pod_that_is_left_alone_and_works_by_turns_does_not_fill_the_audit_log(tmp_path, control):
+    async with untouched(tmp_path, control) as (one, source):
+        for _ in range(5):
+            source.answer = reading(track(0), replace(idle_pod(), **_terms_of(BUSY)))
+            await analysed(one)
+            assert [case["state"] for case in await cases(one)] == ["released"]
+            source.answer = reading(track(0), idle_pod())
+            await analysed(one)
+            assert [case["held_by"] for case in await cases(one)] == [["holds_memory"]]
+        entries = (await one.json("/api/v1/audit"))["entries"]
+        assert [(entry["what"], entry["after"]) for entry in entries] == [("moved", "released"), ("moved", "candidate")]
+
+
+async def test_the_settings_that_differ_from_the_defaults_are_listed_with_them(tmp_path, control):
+    async with untouched(tmp_path, control, **{"reclaim.grace": 90.0}) as (one, _):
+        changed = {row["setting"]: row for row in (await one.json("/api/v1/reclaim"))["changed"]}
+        assert changed["reclaim.grace"] == {"setting": "reclaim.grace", "value": "1m30s", "default": "30m"}
+        assert changed["reclaim.confirmations"]["default"] == "3"
+        assert "reclaim.include_held" not in changed
+
+
+def _terms_of(util: float) -> dict:
+    """What a track of this use measures."""
+    return {"terms": idle_pod().terms | track(util=util).terms}

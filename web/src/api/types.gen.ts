@@ -1223,12 +1223,16 @@ export interface components {
          */
         CaseRow: {
             acted_at: number | null;
+            /** @default false */
+            actionable: boolean;
+            /** @default [] */
+            brakes: components["schemas"]["HeldBy"][];
             by: string | null;
             confirmations: number;
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -1244,8 +1248,17 @@ export interface components {
             signals: components["schemas"]["Signal"][];
             since: number;
             /** @enum {unknown} */
-            state: "acting" | "awaiting_approval" | "candidate" | "exempt" | "failed" | "grace" | "notified" | "released" | "restored" | "snoozed" | "verified";
+            state: "acting" | "awaiting_approval" | "candidate" | "exempt" | "failed" | "grace" | "notified" | "released" | "restored" | "snoozed" | "verified" | "would_act";
             target: string | null;
+        };
+        /**
+         * ChangedSetting
+         * @description A setting of the policy that differs from its default.
+         */
+        ChangedSetting: {
+            default: string;
+            setting: string;
+            value: string;
         };
         /** Changes */
         Changes: {
@@ -1961,6 +1974,18 @@ export interface components {
             status: string;
             targets_down: number | null;
             targets_up: number | null;
+        };
+        /**
+         * HeldBy
+         * @description A brake on a case. `setting` has `value`, or contains it if it is a list.
+         */
+        HeldBy: {
+            /** @enum {unknown} */
+            brake: "activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours";
+            /** @default null */
+            setting: string | null;
+            /** @default null */
+            value: string | null;
         };
         /**
          * HistoryPoint
@@ -2883,8 +2908,14 @@ export interface components {
          * @description All cases, and whether anything is done about them.
          */
         ReclaimList: {
+            /** @default {} */
+            brakes: {
+                [key: string]: number;
+            };
             breaker: components["schemas"]["BreakerState"];
             cases: components["schemas"]["CaseRow"][];
+            /** @default [] */
+            changed: components["schemas"]["ChangedSetting"][];
             mode: string;
             states: {
                 [key: string]: number;
@@ -2907,7 +2938,7 @@ export interface components {
             confirmations?: number;
             /** @description Time between the notice and the action. */
             grace?: number;
-            /** @description Include workloads of the class idle-held. */
+            /** @description Include workloads of the class idle-held, whose processes hold GPU memory. If false, their cases are held back by the brake holds_memory. */
             include_held?: boolean;
             /** @description Include workloads of the class idle-preparing, whose CPUs prepare data while GPUs are idle. */
             include_preparing?: boolean;
@@ -6198,7 +6229,7 @@ export interface operations {
                 /** @description Cases to skip. */
                 offset?: number;
                 /** @description Only cases in this state. */
-                state?: "candidate" | "notified" | "grace" | "awaiting_approval" | "acting" | "verified" | "restored" | "released" | "exempt" | "snoozed" | "failed";
+                state?: "candidate" | "notified" | "grace" | "awaiting_approval" | "acting" | "would_act" | "verified" | "restored" | "released" | "exempt" | "snoozed" | "failed";
             };
             header?: never;
             path?: never;

@@ -1,8 +1,8 @@
 /** Every step of taking GPUs back, newest first, in pages. Entries are never changed. */
 import { useState } from "preact/hooks";
 import { get, useApi, withQuery } from "../api/client";
-import type { AuditEntry, AuditPage as Entries } from "../api/shapes";
-import { reasonName } from "../parts/cases";
+import type { AuditEntry, CaseRow, AuditPage as Entries } from "../api/shapes";
+import { brakeText, reasonName, settingOf } from "../parts/cases";
 import { download } from "../parts/csv";
 import { ageOf, duration, logMoment, moment, momentWithZone, number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
@@ -142,6 +142,29 @@ export function AuditTable({
 const stateText = (state: string): string => (state ? word(`case_state.${state}`, state) : "");
 const whatText = (row: AuditEntry): string => word(`audit.what.${row.what}`, row.what);
 const changeText = (row: AuditEntry): string => [row.before, row.after].map(stateText).filter(Boolean).join(" → ");
+
+/** The reason; of a brake, with the setting that decides it. */
+export function whyText(row: AuditEntry): string {
+  if (!["moved", "held", "lifted"].includes(row.what)) return reasonName(row.reason);
+  const brakes = new Map(brakesIn(row.detail).map((one) => [one.brake as string, one]));
+  const moved = row.what === "moved";
+  const codes = moved ? (row.after === "candidate" ? [...brakes.keys()] : []) : row.reason.split(" ");
+  const held = codes.map((code) => {
+    const found = brakes.get(code);
+    const setting = found && settingOf(found);
+    return setting ? `${brakeText(code)} ${setting}` : brakeText(code);
+  });
+  return [...(moved ? [reasonName(row.reason)] : []), ...held].join(t("semicolon"));
+}
+
+function brakesIn(detail: string): CaseRow["brakes"] {
+  try {
+    return (JSON.parse(detail || "{}") as { brakes?: CaseRow["brakes"] }).brakes ?? [];
+  } catch {
+    return []; // of another release
+  }
+}
+
 const Moment = ({ at }: { at: number }) => (
   <time title={`${momentWithZone(at)}\n${t("ago", { time: duration(ageOf(at, now.value)) })}`}>{logMoment(at)}</time>
 );
@@ -185,7 +208,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     key: "reason",
     title: "col.reason",
     value: (row) => row.reason,
-    show: (row) => (row.reason ? <span title={row.reason}>{reasonName(row.reason)}</span> : NOTHING),
+    show: (row) => (row.reason ? <span title={row.reason}>{whyText(row)}</span> : NOTHING),
   },
   {
     key: "detail",

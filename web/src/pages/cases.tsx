@@ -68,7 +68,6 @@ function Cases({ data, policy, wanted }: CasesProps) {
   const acts = may("operate");
   const dry = data.mode !== "live";
   const columns = useMemo(() => columnsFor(needed, acts, dry), [needed, acts, dry]);
-  const held = policy?.include_held === false ? ` ${t("empty.cases_held")}` : "";
   return (
     <div class="stack tight">
       <WhyNoActions />
@@ -80,7 +79,7 @@ function Cases({ data, policy, wanted }: CasesProps) {
         sort="open"
         rowKey={(row) => row.id}
         open={(row) => go(pathOf("idle", row.id), carried())}
-        empty={<Empty title={t("empty.cases")} why={t("empty.cases_why") + held} doctor />}
+        empty={<Empty title={t("empty.cases")} why={t("empty.cases_why")} doctor />}
         source={withQuery("/api/v1/reclaim", CASES)}
       />
     </div>
@@ -120,7 +119,7 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       title: "col.next",
       about: "about.next",
       value: (row) => row.next_at,
-      show: (row) => <Countdown row={row} needed={needed} />,
+      show: (row) => <Countdown row={row} needed={needed} dry={dry} />,
       width: 150,
     },
     {
@@ -197,6 +196,7 @@ export function CasePage({ names }: { names: string[] }) {
               <OneCase
                 row={row}
                 needed={policy.data?.confirmations ?? null}
+                dry={data.mode !== "live"}
                 fault={faultOf(row, steps.data?.entries ?? [])}
               />
             ) : (
@@ -210,7 +210,14 @@ export function CasePage({ names }: { names: string[] }) {
   );
 }
 
-function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; fault: Fault | null }) {
+interface OneCaseProps {
+  readonly row: CaseRow;
+  readonly needed: number | null;
+  readonly dry: boolean;
+  readonly fault: Fault | null;
+}
+
+function OneCase({ row, needed, dry, fault }: OneCaseProps) {
   return (
     <>
       {fault && (
@@ -229,7 +236,7 @@ function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; 
           <Panel title={t("case.facts")}>
             <Facts
               rows={[
-                ["col.next", <Countdown key="next" row={row} needed={needed} />],
+                ["col.next", <Countdown key="next" row={row} needed={needed} dry={dry} />],
                 ["case.since", <Age key="since" at={row.since} />],
                 ["col.reason", row.reason ? reasonName(row.reason) : null],
                 ["case.by", row.by],
@@ -244,7 +251,10 @@ function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; 
                 ],
                 ["col.idle_for", <Age key="idle" at={idleSince(row)} />, undefined, "case.idle_seconds"],
                 ["case.notified_at", row.notified_at === null ? null : moment(row.notified_at)],
-                ["case.acted_at", row.acted_at === null ? null : moment(row.acted_at)],
+                [
+                  row.dry_run ? "case.decided_at" : "case.acted_at",
+                  row.acted_at === null ? null : moment(row.acted_at),
+                ],
                 ["col.owner", row.owner],
                 ...(row.target ? [["case.target", row.target] as const] : []),
                 [

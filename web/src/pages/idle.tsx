@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { isMissing, useApi, withQuery } from "../api/client";
 import type { CaseRow, GpuList, GpuRow, PolicyBody, ReclaimList, TenantRow, Waste } from "../api/shapes";
-import { stateKey, stateName } from "../parts/cases";
+import { brakesOf, brakeText, settingOf, stateKey, stateName } from "../parts/cases";
 import {
   classColumn,
   confidenceColumn,
@@ -13,13 +13,13 @@ import {
   ownerColumn,
   requestColumn,
 } from "../parts/columns";
-import { Num, NumHead } from "../parts/figures";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { About, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
-import { Acting, CASES, CaseTag, Mode } from "../parts/reclaim";
+import { Acting, Brakes, CASES, CaseTag, Mode } from "../parts/reclaim";
 import { pick, Segments } from "../parts/segments";
 import { type Column, Table } from "../parts/table";
 import { range, scope } from "../state/scope";
@@ -101,12 +101,16 @@ function NowView({ cases }: { cases: readonly CaseRow[] }) {
 function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[]; source: string }) {
   const rows = useMemo(() => idleRows(data.rows, cases), [data, cases]);
   const gpus = new Set(rows.map((row) => row.gpu.gpu_id)).size;
+  const allocated = sumOf(rows, (row) => row.tenant.memory_allocated);
+  const used = sumOf(rows, (row) => row.tenant.memory_used);
+  const acted = rows.filter((row) => row.case?.actionable);
+  const taken = sumOf(acted, (row) => row.tenant.memory_allocated);
   const unknown = data.rows.flatMap((row) => row.tenants).filter((tenant) => tenant.verdict === "unknown").length;
   const origin = { source: t("part.analysis"), at: data.at };
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster"]} />
-      <div class="figures four">
+      <div class="figures six">
         <Figure
           title={t("idle.tenants")}
           figure="fleet.tenants_idle"
@@ -122,11 +126,43 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
           about={definition(t("about.idle_gpus"), origin)}
         />
         <Figure
-          title={t("idle.memory")}
-          figure="fleet.memory_idle"
-          value={bytes(memoryHeld(rows))}
-          note={t("idle.memory_note")}
-          about={definition(t("about.idle_memory"), { ...origin, promql: PROMQL.tenant_request })}
+          title={t("idle.allocated")}
+          value={bytes(allocated.sum)}
+          note={[t("idle.allocated_note"), unknownNote(allocated)].filter(Boolean).join(" · ")}
+          figure="fleet.idle_memory_allocated"
+          about={definition(t("about.idle_allocated"), { ...origin, promql: PROMQL.tenant_request })}
+        />
+        <Figure
+          title={t("idle.used")}
+          value={bytes(used.sum)}
+          note={[t("idle.used_note"), unknownNote(used)].filter(Boolean).join(" · ")}
+          figure="fleet.idle_memory_used"
+          about={definition(t("about.idle_used"), { ...origin, promql: PROMQL.tenant_memory })}
+        />
+        <Figure
+          title={t("idle.taken")}
+          value={bytes(taken.sum)}
+          note={
+            <>
+              <Said
+                text="idle.taken_note"
+                numbers={{
+                  n: ["fleet.tenants_actionable", number(acted.length)],
+                  all: ["fleet.tenants_idle", number(rows.length)],
+                }}
+              />{" "}
+              ·{" "}
+              <Said
+                text="idle.taken_used"
+                numbers={{
+                  memory: ["fleet.memory_used_actionable", bytes(sumOf(acted, (row) => row.tenant.memory_used).sum)],
+                }}
+              />
+              {taken.unknown > 0 && ` · ${unknownNote(taken)}`}
+            </>
+          }
+          figure="fleet.idle_memory_actionable"
+          about={definition(t("about.idle_taken"), origin)}
         />
         <Figure
           title={t("idle.unknown")}
@@ -136,6 +172,7 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
           about={definition(t("about.unknown_tenants"), origin)}
         />
       </div>
+      <LeftAlone rows={rows} />
       <Table
         name="idle"
         label={t("nav.idle")}
@@ -152,19 +189,88 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
   );
 }
 
-/** The memory that idle tenants hold; null if it is known of none of them. */
-export function memoryHeld(rows: readonly Pick<IdleRow, "tenant">[]): number | null {
-  const known = rows.map((row) => row.tenant.memory_allocated ?? row.tenant.memory_used).filter((one) => one !== null);
-  return known.length ? known.reduce((sum, one) => sum + one, 0) : rows.length ? null : 0;
+/** A sum over rows; null if the value is known of none of them, and how many rows have none. */
+interface Sum {
+  readonly sum: number | null;
+  readonly unknown: number;
+}
+
+export function sumOf(rows: readonly IdleRow[], of: (row: IdleRow) => number | null): Sum {
+  const known = rows.map(of).filter((one) => one !== null);
+  const sum = known.length || rows.length === 0 ? known.reduce((all, one) => all + one, 0) : null;
+  return { sum, unknown: rows.length - known.length };
+}
+
+const unknownNote = ({ unknown }: Sum): string => (unknown ? t("idle.without", { n: unknown }) : "");
+
+/** Why the policy leaves tenants alone: each tenant once, by the first thing that keeps its case from moving on. */
+function LeftAlone({ rows }: { rows: readonly IdleRow[] }) {
+  const groups = leftAlone(rows);
+  if (groups.length === 0) return null;
+  return (
+    <Panel
+      title={t("idle.left_alone")}
+      note={
+        <Value figure="fleet.tenants_left_alone">{number(groups.reduce((all, one) => all + one.rows.length, 0))}</Value>
+      }
+    >
+      <ul class="sentences">
+        {groups.map((one) => (
+          <li key={one.why + one.setting}>
+            <Said
+              text="idle.left"
+              values={{ why: one.why }}
+              numbers={{
+                n: ["fleet.tenants_left_alone_by_reason", one.rows.length, one.why],
+                memory: ["fleet.memory_used_left_alone_by_reason", memoryText(one.rows), one.why],
+              }}
+            />{" "}
+            {one.setting && <code>{one.setting}</code>}
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+const memoryText = (rows: readonly IdleRow[]): string => bytes(sumOf(rows, (row) => row.tenant.memory_used).sum);
+
+interface Group {
+  readonly why: string;
+  readonly setting: string;
+  readonly rows: IdleRow[];
+}
+
+export function leftAlone(rows: readonly IdleRow[]): Group[] {
+  const groups = new Map<string, Group>();
+  for (const row of rows.filter((one) => !one.case?.actionable)) {
+    const held = row.case ? brakesOf(row.case)[0] : undefined;
+    const setting = held ? settingOf(held) : "";
+    const why = held ? brakeText(held.brake) : whyNot(row.case);
+    const key = `${why} ${setting}`;
+    const group = groups.get(key) ?? { why, setting, rows: [] };
+    group.rows.push(row);
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((a, b) => b.rows.length - a.rows.length);
+}
+
+function whyNot(found: CaseRow | null): string {
+  if (found === null) return t("idle.no_case");
+  return found.state === "candidate" ? t("idle.counting") : t("idle.in_state", { state: stateName(found) });
 }
 
 /** Tenants that are proven idle. Unknown is never listed here. */
 export function idleRows(rows: readonly GpuRow[], cases: readonly CaseRow[] = []): IdleRow[] {
-  const known = new Map(cases.map((one) => [one.pod_uid, one]));
+  const known = new Map(cases.map((one) => [one.pod_uid ?? `${one.namespace}/${one.pod}`, one]));
   return rows.flatMap((gpu) =>
     gpu.tenants
       .filter((tenant) => tenant.verdict === "idle")
-      .map((tenant) => ({ gpu, tenant, case: (tenant.pod_uid && known.get(tenant.pod_uid)) || null })),
+      .map((tenant) => ({
+        gpu,
+        tenant,
+        case: known.get(tenant.pod_uid || `${tenant.namespace}/${tenant.pod}`) ?? null,
+      })),
   );
 }
 
@@ -218,6 +324,14 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     numeric: true,
   },
   requestColumn("tenant.memory_allocated", (row) => row.tenant.memory_allocated),
+  {
+    key: "held_by",
+    title: "col.held_by",
+    about: "about.held_by",
+    value: (row) => [...(row.case?.held_by ?? [])],
+    show: (row) => (row.case ? <Brakes row={row.case} /> : <span class="muted">–</span>),
+    filter: (one) => (one ? brakeText(one) : t("value.none")),
+  },
   {
     key: "reason",
     title: "col.evidence",

@@ -7,7 +7,7 @@ export type CaseState = CaseRow["state"];
 export const ACTIONS = ["approve", "snooze", "exempt", "resume", "restore"] as const;
 export type CaseAction = (typeof ACTIONS)[number];
 
-const OPEN: readonly CaseState[] = ["candidate", "notified", "grace", "awaiting_approval", "acting"];
+const OPEN: readonly CaseState[] = ["candidate", "notified", "grace", "awaiting_approval", "acting", "would_act"];
 const FINAL: readonly CaseState[] = ["verified", "restored", "exempt"];
 const TAKEN: readonly CaseState[] = ["acting", "verified", "failed"];
 type Tone = "good" | "warn" | "bad" | "plain";
@@ -26,13 +26,26 @@ export const idleSince = (row: CaseRow): number | null =>
 /** Somebody has approved it; until the next analysis, or while a brake holds, it is in the state that asks for that. */
 export const isApproved = (row: CaseRow): boolean => row.state === "awaiting_approval" && row.reason === "approved";
 /** A dry run acts on nothing, so its case must not look as if it did. */
-const isDry = (row: CaseRow): boolean => row.state === "acting" && row.dry_run;
+const isDry = (row: CaseRow): boolean => row.state === "would_act";
 export const toneOf = (row: CaseRow): Tone => (isDry(row) ? "plain" : (TONES[row.state] ?? "plain"));
-export const stateKey = (row: CaseRow): string =>
-  isDry(row) ? "acting_dry" : isApproved(row) ? "approved" : row.state;
+export const stateKey = (row: CaseRow): string => (isApproved(row) ? "approved" : row.state);
 export const stateName = (row: CaseRow): string => t(`case_state.${stateKey(row)}` as Key);
 export const reasonName = (code: string): string => word(`case_reason.${code}`, code);
 export const brakeText = (code: string): string => word(`brake.${code}`, code);
+type HeldBy = CaseRow["brakes"][number];
+
+/** What holds a case back, each with the setting that decides it. An older analyzer does not name the setting. */
+export const brakesOf = (row: CaseRow): readonly HeldBy[] =>
+  row.brakes ?? row.held_by.map((brake) => ({ brake, setting: null, value: null }));
+
+/** The setting behind a brake: "reclaim.include_held is false"; "" if no setting decides it. */
+export function settingOf({ setting, value }: HeldBy): string {
+  if (setting === null || value === null) return setting ?? "";
+  return t(setting === "reclaim.protected_namespaces" ? "brake_setting.contains" : "brake_setting.is", {
+    setting,
+    value,
+  });
+}
 
 type Signal = NonNullable<CaseRow["signals"]>[number];
 
@@ -73,12 +86,12 @@ export interface Next {
   readonly at?: number;
 }
 
-export function nextOf(row: CaseRow): Next | null {
+export function nextOf(row: CaseRow, dry = false): Next | null {
   const at = row.next_at;
-  if (row.state === "candidate") return { key: "case_next.windows" };
+  if (row.state === "candidate") return row.held_by.length && !row.confirmations ? null : { key: "case_next.windows" };
   if (row.state === "awaiting_approval") return { key: isApproved(row) ? "case_next.now" : "case_next.approval" };
   if (at === null || isDry(row)) return null;
-  if (row.state === "grace") return { key: "case_next.action", at };
+  if (row.state === "grace") return { key: dry ? "case_next.would_act" : "case_next.action", at };
   if (row.state === "snoozed") return { key: "case_next.wakes", at };
   return row.state === "acting" ? { key: "case_next.gives_up", at } : null;
 }

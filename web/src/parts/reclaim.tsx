@@ -10,10 +10,12 @@ import { may, restricted, session } from "../state/session";
 import { type Key, t, word } from "../words";
 import {
   actionsOf,
+  brakesOf,
   brakeText,
   type CaseAction,
   isOpen,
   nextOf,
+  settingOf,
   signalText,
   stateKey,
   stateName,
@@ -43,8 +45,8 @@ export function CaseTag({ row }: { row: CaseRow }) {
 }
 
 /** What happens next, and when; it counts down by the second. */
-export function Countdown({ row, needed }: { row: CaseRow; needed: number | null }) {
-  const next = nextOf(row);
+export function Countdown({ row, needed, dry }: { row: CaseRow; needed: number | null; dry: boolean }) {
+  const next = nextOf(row, dry);
   if (!next) return <span class="muted">–</span>;
   if (next.at === undefined) return <>{t(next.key, { n: row.confirmations, all: needed ?? "?" })}</>;
   return <Until at={next.at} text={next.key} />;
@@ -69,19 +71,24 @@ export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
   }
   if (!all) {
     return (
-      <span title={row.held_by.map(brakeText).join("\n")}>
+      <span title={brakesOf(row).map(heldText).join("\n")}>
         {brakeText(row.held_by[0]!)} {row.held_by.length > 1 && <b>{t("more", { n: row.held_by.length - 1 })}</b>}
       </span>
     );
   }
   return (
     <ul class="sentences">
-      {row.held_by.map((brake) => (
-        <li key={brake}>{brakeText(brake)}</li>
+      {brakesOf(row).map((one) => (
+        <li key={one.brake}>
+          {brakeText(one.brake)} {settingOf(one) && <code>{settingOf(one)}</code>}
+        </li>
       ))}
     </ul>
   );
 }
+
+type Held = ReturnType<typeof brakesOf>[number];
+const heldText = (one: Held): string => [brakeText(one.brake), settingOf(one)].filter(Boolean).join(" ");
 
 function freeText(row: CaseRow): Key {
   if (!isOpen(row)) return "case.at_rest";
@@ -290,9 +297,31 @@ export function Mode({ data, policy }: { data: ReclaimList; policy: PolicyBody |
         {halted
           ? `${t("policy.mode")}${t("join")}${word(`policy_mode.${data.mode}`, data.mode)}`
           : t(`reclaim.${data.mode}` as Key)}
+        <Changed data={data} />
       </span>
       {data.mode !== "off" && <Switch stopped={stopped || data.breaker.open} fixed={data.stopped_by === "settings"} />}
     </div>
+  );
+}
+
+/** The settings that differ from their defaults: with the defaults, the same workloads may be treated otherwise. */
+function Changed({ data }: { data: ReclaimList }) {
+  const changed = data.changed ?? []; // an older analyzer does not say
+  if (changed.length === 0) return null;
+  return (
+    <details>
+      <summary>{t("reclaim.changed", { n: changed.length })}</summary>
+      <ul class="sentences">
+        {changed.map((one) => (
+          <li key={one.setting}>
+            <code>
+              {one.setting}: {one.value}
+            </code>{" "}
+            {t("reclaim.default", { value: one.default })}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -100,7 +100,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.min_pod_age": "比这更新的 Pod 不受影响。",
   "reclaim.approval": "每次执行都需要操作员批准。",
   "reclaim.notify_first": "执行前先通知所有者。",
-  "reclaim.include_held": "包括类别为 idle-held 的工作负载。",
+  "reclaim.include_held":
+    "包括类别为 idle-held 的工作负载，其进程占用显存。为 false 时，其收回任务由 holds_memory 阻止。",
   "reclaim.include_preparing": "包括类别为 idle-preparing 的工作负载：GPU 空闲，CPU 在准备数据。",
   "reclaim.protected_namespaces": "其工作负载不受影响的命名空间，以逗号分隔。",
   "reclaim.protected_priorities": "其工作负载不受影响的优先级类，以逗号分隔；需要 kube.enabled。",

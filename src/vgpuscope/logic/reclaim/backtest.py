@@ -286,9 +286,9 @@ def _nothing_known(_: Workload) -> WorkloadFacts:
 
 
 def _over(moves: Iterable[CaseChange]) -> Iterator[tuple[str, str]]:
-    """The workloads that leave `acting`, and why."""
+    """The workloads that leave `would_act`, and why."""
     for before, after, _ in moves:
-        if before is not None and before.state == "acting" and after.state != "acting":
+        if before is not None and before.state == "would_act" and after.state != "would_act":
             yield after.id, after.reason
 
 

@@ -115,6 +115,9 @@ LATE: tuple[BrakeRule, ...] = (
 )
 
 
+_FORESEEN: frozenset[Brake] = frozenset({"no_uid", "no_history", "protected_namespace"})  # no API has to be asked
+
+
 class Brakes:
     """The brakes of one tick. What holds for all cases alike is asked once: a fleet can have 100,000 cases."""
 
@@ -122,6 +125,7 @@ class Brakes:
         self.policy, self.world = policy, world
         self._early = [row for row in EARLY if row.tick(policy, world)]
         self._late = [row for row in LATE if row.tick(policy, world)]
+        self._foreseen = [row for row in self._early if row.brake in _FORESEEN]
 
     def on_all(self) -> tuple[Brake, ...]:
         """The brakes that hold every case back, whatever is known of it."""
@@ -134,6 +138,10 @@ class Brakes:
     def late(self, case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
         """The further brakes that forbid the action."""
         return self._holding(self._late, case, known)
+
+    def foreseen(self, case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
+        """The brakes that will hold a case back when enough windows are counted, as far as that is known before."""
+        return self._holding(self._foreseen, case, known)
 
     def _holding(self, rows: list[BrakeRule], case: Case, known: WorkloadFacts) -> tuple[Brake, ...]:
         policy, world = self.policy, self.world  # a list is faster here than a generator

@@ -28,6 +28,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
 
 
 IDLE: frozenset[Finding] = frozenset({"idle", "held", "preparing"})
+_BUSY: frozenset[Finding] = frozenset({"busy", "partly"})
 
 
 def turned_idle(known: Mapping[str, bool], now: Mapping[str, Finding]) -> int:
@@ -38,7 +39,7 @@ def turned_idle(known: Mapping[str, bool], now: Mapping[str, Finding]) -> int:
 def remember(known: Mapping[str, bool], now: Mapping[str, Finding]) -> dict[str, bool]:
     """Whether each present workload was idle when something was last known of it."""
     kept = {key: known[key] for key in now if key in known}
-    kept.update((key, found in IDLE) for key, found in now.items() if found in IDLE or found == "busy")
+    kept.update((key, found in IDLE) for key, found in now.items() if found in IDLE or found in _BUSY)
     return kept
 
 

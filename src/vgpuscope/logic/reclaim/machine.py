@@ -4,6 +4,8 @@ candidate ─► notified ─► grace ─► (awaiting_approval) ─► acting 
     ▲            └───────────┴──────────────┴────────────────┴─► released      failed
  snoozed                                                                  exempt
 
+A dry run ends in `would_act` where a live policy acts. No state after it is ever reached from there: nothing was done.
+
 Three rules hold in every state. Work releases a case at once. Unknown moves nothing forward, and the windows that prove
 idleness are counted from zero again. An act needs an idle window now, however long ago the case began.
 """
@@ -15,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.logic.reclaim.brakes import LATE, Brakes, TickFacts, WorkloadFacts
+from vgpuscope.logic.reclaim.workloads import LEFT_ALONE, WITH_IDLE
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, ReclaimTarget, State, Workload
 
@@ -79,7 +82,7 @@ def moved(
     case: Case, state: State, now: UnixTime, *, reason: str, by: str = "", next_at: UnixTime | None = None
 ) -> Case:
     """The case in another state. Budgets count a decision for an hour after the case has left `acting`."""
-    charged = now if case.state == "acting" and not case.dry_run else case.charged_at
+    charged = now if case.state == "acting" else case.charged_at
     return replace(case, state=state, since=now, reason=reason, by=by, next_at=next_at, held_by=(), charged_at=charged)
 
 
@@ -94,11 +97,12 @@ def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
 
 
 def acted(case: Case, workload: Workload, now: UnixTime, policy: Policy, target: ReclaimTarget | None = None) -> Case:
-    """The decision is made on the workload as this analysis shows it: calls are sent, or a dry run records them."""
-    reason = "dry_run" if policy.dry_run else "decided"
+    """The decision is made on the workload as this analysis shows it: calls are sent, or a dry run only says so."""
     case = replace(case, shares=workload.shares, acted_at=now, acted_gpus=len(workload.gpu_ids))
     case = replace(case, dry_run=policy.dry_run, target=target)
-    return moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
+    if policy.dry_run:
+        return moved(case, "would_act", now, reason="dry_run")
+    return moved(case, "acting", now, reason="decided", next_at=now + policy.verify_within)
 
 
 def attempted(case: Case, now: UnixTime, policy: Policy) -> Case:
@@ -187,7 +191,7 @@ def may_deliver(
     It is asked before every delivery, retries included. All brakes of a decision hold here, too. Only budgets do not: a
     decision is charged when it is made, and stays charged as long as the case acts.
     """
-    if case.state != "acting" or case.dry_run or found in _RELEASES or _outdated(case, policy):
+    if case.state != "acting" or found in _RELEASES or _outdated(case, policy):
         return ("released",)
     return _proof_lacking(case, found, policy) + _brakes_on(case, known, Brakes(policy, world))
 
@@ -197,7 +201,7 @@ def may_tell(
 ) -> tuple[Brake | Literal["released"], ...]:
     """The brakes that forbid the notice to the owner now, by a finding from fresh data; (): it may be sent."""
     if case.state not in {"notified", "grace"} or found != "idle":
-        return ("unconfirmed",) if found == "unknown" else ("released",)
+        return ("unconfirmed",) if found in _UNKNOWN else ("released",)
     return Brakes(policy, world).early(case, known)
 
 
@@ -210,17 +214,26 @@ def _counted(case: Case, seen: WorkloadFinding, policy: Policy) -> Case:
         return case
     if seen.after_gap and case.confirmations:
         case = replace(case, confirmations=0)
-    if seen.found in {"unknown", "preparing"}:
+    if seen.found in _UNKNOWN or seen.found == "preparing":
         return case if not case.confirmations else replace(case, confirmations=0, counted_until=seen.end)
+    if seen.found in LEFT_ALONE:
+        return case if not case.counted_until else replace(case, confirmations=0, counted_until=0.0)
     enough = case.confirmations >= policy.confirmations
     if seen.found != "idle" or enough or seen.begin < case.counted_until:
         return case
     assert seen.workload is not None
+    if case.counted_until == 0.0 and not _UNIDLE.isdisjoint(case.held_by):
+        case = replace(case, first_idle=seen.begin)  # what went before was not idle in the sense of the policy
     return replace(case, confirmations=case.confirmations + 1, counted_until=seen.end, shares=seen.workload.shares)
 
 
+_UNIDLE: frozenset[Brake] = frozenset({"holds_memory", "gpu_in_use", "low_coverage", "gpu_unknown"})
+
+
+_UNKNOWN: frozenset[Finding] = frozenset({"unknown", "unproven", "thin"})
 _RELEASES: Mapping[Finding, str] = {
     "busy": "works_again",
+    "partly": "works_again",
     "held": "holds_memory",
     "preparing": "prepares_data",
     "gone": "ended",
@@ -232,8 +245,8 @@ def _released(case: Case, now: _Now) -> CaseStep | None:
     reason = _RELEASES.get(now.seen.found)
     if reason is None:
         return None
-    if case.state == "candidate" and now.seen.found == "preparing":
-        return CaseStep(_held(case, ("preparing",)))  # nobody was told anything yet: the case shows what holds it back
+    if case.state == "candidate" and now.seen.found in LEFT_ALONE:
+        return None  # nobody was told anything yet: the case shows what holds it back
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
     return CaseStep(moved(case, "released", now.world.now, reason=reason), wish)
 
@@ -243,12 +256,23 @@ def _candidate(case: Case, now: _Now) -> CaseStep:
         return ended
     if now.known.pod.consent == "never":
         return CaseStep(moved(case, "exempt", now.world.now, reason="annotation"))
-    if case.confirmations < now.policy.confirmations or now.seen.found != "idle":
-        return CaseStep(_held(case, ()))
+    if now.seen.found != "idle":
+        return CaseStep(_left_alone(case, now))
+    if case.confirmations < now.policy.confirmations:
+        return CaseStep(held_back(case, now.brakes.foreseen(case, now.known)))
     held = now.brakes.early(case, now.known)
     if held:
-        return CaseStep(_held(case, held))
+        return CaseStep(held_back(case, held))
     return _told(case, now)
+
+
+def _left_alone(case: Case, now: _Now) -> Case:
+    """The candidate with what keeps its windows from being counted, and the evidence for that."""
+    brakes = (LEFT_ALONE.get(now.seen.found, "gpu_unknown"), *now.brakes.foreseen(case, now.known))
+    if case.held_by == brakes:
+        return case
+    workload = now.seen.workload
+    return held_back(case if workload is None else replace(case, shares=workload.shares), brakes)
 
 
 def _told(case: Case, now: _Now) -> CaseStep:
@@ -267,7 +291,7 @@ def _notified(case: Case, now: _Now) -> CaseStep:
         return CaseStep(
             moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel"
         )
-    return CaseStep(_held(case, now.brakes.early(case, now.known)))
+    return CaseStep(held_back(case, now.brakes.early(case, now.known)))
 
 
 def _in_grace(case: Case, now: _Now) -> CaseStep:
@@ -279,7 +303,7 @@ def _in_grace(case: Case, now: _Now) -> CaseStep:
         # There was no channel before, or it was a dry run: the owner is told first.
         return CaseStep(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
     if held or now.world.now < _grace_ends(case, now):
-        return CaseStep(_held(case, held))
+        return CaseStep(held_back(case, held))
     if now.policy.approval:
         return CaseStep(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
     return CaseStep(case, "act")  # what held it back is settled with the budgets
@@ -292,20 +316,16 @@ def _awaiting(case: Case, now: _Now) -> CaseStep:
     held = _all_brakes(case, now)
     if not held and (case.approved_by or not now.policy.approval):
         return CaseStep(case, "act")
-    return CaseStep(_held(case, held))
+    return CaseStep(held_back(case, held))
 
 
 def _acting(case: Case, now: _Now) -> CaseStep:
     at = now.world.now
     if now.seen.found == "gone":
-        # A dry run frees nothing: whoever ended the workload, it was not the machine.
-        state: State = "released" if case.dry_run else "verified"
-        return CaseStep(moved(case, state, at, reason="ended" if case.dry_run else "freed"), "cancel")
+        return CaseStep(moved(case, "verified", at, reason="freed"), "cancel")
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
-    if case.dry_run:
-        return CaseStep(case if now.policy.dry_run else _again(case, at, reason="live"))
     if case.target is not None and not now.seen.owner_idle:
         return CaseStep(moved(case, "released", at, reason="owner_in_use"), "cancel")
     if case.taken_at is None and (reason := _outdated(case, now.policy)) is not None:
@@ -313,10 +333,20 @@ def _acting(case: Case, now: _Now) -> CaseStep:
         return CaseStep(moved(case, again, at, reason=reason), "cancel")
     held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)
     if held:  # no call goes out, or nobody can say whether the GPUs are free: its time does not run
-        return CaseStep(_held(_waiting(case, at, now.policy), held))
+        return CaseStep(held_back(_waiting(case, at, now.policy), held))
     if at >= (case.next_at or at):
         return CaseStep(moved(case, "failed", at, reason="not_freed"), "cancel")
-    return CaseStep(_held(case, ()))
+    return CaseStep(held_back(case, ()))
+
+
+def _would_act(case: Case, now: _Now) -> CaseStep:
+    """A dry run frees nothing: whoever ends the workload, it is not the machine."""
+    ended = _released(case, now) or _excluded(case, now)
+    if ended is not None:
+        return ended
+    if not now.policy.dry_run:
+        return CaseStep(_again(case, now.world.now, reason="live"))
+    return CaseStep(held_back(case, _all_brakes(case, now)))
 
 
 def _outdated(case: Case, policy: Policy) -> str | None:
@@ -335,12 +365,13 @@ def _at_rest(case: Case, now: _Now) -> CaseStep:
     """A snoozed or released case begins again from zero."""
     if case.state == "snoozed" and now.world.now < (case.next_at or 0.0):
         return CaseStep(case)
-    if now.seen.found not in {"idle", "preparing"}:
+    if now.seen.found not in WITH_IDLE:
         return CaseStep(case)
     begun = _again(case, now.world.now, reason="idle_again")
-    if now.seen.found == "preparing":
-        return CaseStep(_held(begun, ("preparing",)))
-    return CaseStep(_counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy))
+    if now.seen.found != "idle":
+        return CaseStep(_left_alone(begun, now))
+    begun = _counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy)
+    return CaseStep(held_back(begun, now.brakes.foreseen(begun, now.known)))
 
 
 def _exempt(case: Case, now: _Now) -> CaseStep:
@@ -370,15 +401,42 @@ def _all_brakes(case: Case, now: _Now) -> tuple[Brake, ...]:
 
 def _proof_lacking(case: Case, found: Finding, policy: Policy) -> tuple[Brake, ...]:
     """An act needs enough idle windows in a row, the present one among them."""
-    return () if found == "idle" and case.confirmations >= policy.confirmations else ("unconfirmed",)
+    if found == "idle":
+        return () if case.confirmations >= policy.confirmations else ("unconfirmed",)
+    return ("unconfirmed", LEFT_ALONE.get(found, "gpu_unknown"))
 
 
 def _brakes_on(case: Case, known: WorkloadFacts, brakes: Brakes) -> tuple[Brake, ...]:
     return brakes.early(case, known) + brakes.late(case, known)
 
 
-def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
-    return case if case.held_by == brakes else replace(case, held_by=brakes)
+def held_back(case: Case, brakes: tuple[Brake, ...]) -> Case:
+    """The case with these brakes; the same object if nothing changed.
+
+    `recorded` changes when a brake holds the case for the first time, and when a standing one begins or ceases to. A
+    workload that is idle and busy by turns would fill the audit log otherwise.
+    """
+    if case.held_by == brakes:
+        return case
+    kept = [one for one in case.recorded if one in brakes or one not in _STANDING]
+    return replace(case, held_by=brakes, recorded=(*kept, *(one for one in brakes if one not in kept)))
+
+
+_STANDING: frozenset[Brake] = frozenset(  # by a setting, an annotation, or the kind of workload
+    {
+        "no_uid",
+        "no_history",
+        "protected_namespace",
+        "protected_priority",
+        "annotation_never",
+        "annotation_notify",
+        "model_veto",
+        "notify_only",
+        "no_action",
+        "preparing",
+        "holds_memory",
+    }
+)
 
 
 def _tells(now: _Now) -> bool:
@@ -409,6 +467,7 @@ _HANDLERS: Mapping[State, Callable[[Case, _Now], CaseStep]] = {
     "grace": _in_grace,
     "awaiting_approval": _awaiting,
     "acting": _acting,
+    "would_act": _would_act,
     "snoozed": _at_rest,
     "released": _at_rest,
     "exempt": _exempt,

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from vgpuscope.logic.reclaim.brakes import Brakes, Facts, TickFacts
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
 from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, SpentAction
-from vgpuscope.logic.reclaim.machine import CaseStep, Wish, WorkloadFinding, acted, opened, step
-from vgpuscope.logic.reclaim.workloads import Held, HoldingWorkloads, vanished
+from vgpuscope.logic.reclaim.machine import CaseStep, Wish, WorkloadFinding, acted, held_back, opened, step
+from vgpuscope.logic.reclaim.workloads import WITH_IDLE, Held, HoldingWorkloads, vanished
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy
+from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy, State
 
 
 class ReclaimMemory(Struct, frozen=True, kw_only=True):
@@ -105,11 +105,11 @@ def _steps(
     brakes: Brakes,
     facts: Facts,
 ) -> Iterator[tuple[Case | None, CaseStep, PodFacts]]:
-    """Every case after this analysis, and a new case for each workload that looks idle for the first time."""
+    """Every case after this analysis, and a new case for each workload of which a share is idle for the first time."""
     begin, end = analysis.window.begin, analysis.window.end
     for key, what in found.items():
         case = cases.get(key)
-        if case is None and what not in {"idle", "preparing"}:
+        if case is None and what not in WITH_IDLE:
             continue
         workload = present[key]
         known = facts(workload)
@@ -186,8 +186,9 @@ def _groups(wanting: Iterable[_Wanting], policy: Policy) -> Iterable[list[_Wanti
 def _decided(cases: Mapping[str, Case], policy: Policy) -> Mapping[str, frozenset[PodUID]]:
     """The pods that were decided on before and are not gone yet, by the UID of their target."""
     found: dict[str, set[PodUID]] = {}
+    decided: State = "would_act" if policy.dry_run else "acting"
     for case in cases.values():
-        if case.state == "acting" and case.target is not None and case.dry_run == policy.dry_run:
+        if case.state == decided and case.target is not None:
             found.setdefault(case.target.uid, set()).add(case.uid)
     return {uid: frozenset(pods) for uid, pods in found.items()}
 
@@ -202,7 +203,7 @@ def _incomplete(group: list[_Wanting], decided: Mapping[str, frozenset[PodUID]])
 def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator[CaseChange]:
     for before, case, _ in group:
         if case.held_by != brakes or case is not before:
-            yield CaseChange(before, replace(case, held_by=brakes), "")
+            yield CaseChange(before, held_back(case, brakes), "")
 
 
 def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[SpentAction]:
@@ -217,7 +218,7 @@ def _spent(cases: Mapping[str, Case], now: UnixTime) -> Iterator[SpentAction]:
 
 
 def _charged_at(case: Case, decided: UnixTime, now: UnixTime) -> UnixTime:
-    if case.state == "acting" and not case.dry_run:
+    if case.state == "acting":
         return now
     return decided if case.charged_at is None else case.charged_at
 

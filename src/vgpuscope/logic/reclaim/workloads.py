@@ -2,7 +2,8 @@
 
 A finding is `idle` only if every share of the workload is proven idle with enough coverage. One busy share makes the
 workload busy. A share that nobody measured makes it unknown. So does a GPU that the workload was seen on or was
-allocated, if the analysis does not show the workload there.
+allocated, if the analysis does not show the workload there. A workload with at least one idle share has a case; if it
+is left alone, its finding says why.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 from vgpuscope.model.analysis import Analysis, GpuUse, TenantUse
 from vgpuscope.model.quantity import DeviceUUID
-from vgpuscope.model.reclaim import Finding, Policy, Share, Workload
+from vgpuscope.model.reclaim import Brake, Finding, Policy, Share, Workload
 
 Held = Mapping[str, frozenset[str]]  # by workload: the GPUs and MIG instances that it was seen on
 _Uses: TypeAlias = list[tuple[GpuUse, TenantUse]]
@@ -63,21 +64,37 @@ class HoldingWorkloads:
     def finding(self, key: str, policy: Policy, *, held: Held) -> Finding:
         """What the analysis found of the workload. `held`: all that it has, seen now or before."""
         uses = self._uses[key]
-        proven, prepares, holds = True, False, False
+        busy = idle = prepares = holds = False
+        proven = covered = True
         for _, use in uses:
             if use.verdict == "in_use":
-                return "busy"
-            proven = proven and use.verdict == "idle" and not use.partly_seen and _covered(use, policy)
+                busy = True
+                continue
+            idle = idle or use.verdict == "idle"
+            proven = proven and use.verdict == "idle" and not use.partly_seen
+            covered = covered and _covered(use, policy)
             prepares = prepares or use.use_class == "idle-preparing"
             holds = holds or _holds_memory(use)
+        if busy or not idle:
+            return "partly" if busy and idle else "busy" if busy else "unknown"
         if not proven or (key in held and not held[key] <= _parts(uses)):
-            return "unknown"
+            return "unproven"
+        if not covered:
+            return "thin"
         if prepares and not policy.include_preparing:
             return "preparing"
         return "held" if holds and not policy.include_held else "idle"
 
 
-NOT_IDLE: frozenset[Finding] = frozenset({"busy", "held", "preparing"})
+LEFT_ALONE: Mapping[Finding, Brake] = {  # workloads with an idle share, and why they are left alone
+    "held": "holds_memory",
+    "preparing": "preparing",
+    "partly": "gpu_in_use",
+    "thin": "low_coverage",
+    "unproven": "gpu_unknown",
+}
+WITH_IDLE: frozenset[Finding] = frozenset({"idle", *LEFT_ALONE})  # each has a case
+NOT_IDLE: frozenset[Finding] = frozenset({"busy", "partly", "held", "preparing"})
 
 
 def findings(analysis: Analysis, keys: Iterable[str], held: Held, policy: Policy) -> dict[str, Finding]:

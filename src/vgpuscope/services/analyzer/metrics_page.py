@@ -29,6 +29,7 @@ from vgpuscope.views.fleet.metrics import (
     gpus_page,
 )
 from vgpuscope.views.reclaim.api import counted
+from vgpuscope.views.reclaim.held_by import counted_brakes
 
 
 class MetricSources(Struct, frozen=True, kw_only=True):
@@ -97,6 +98,7 @@ class MetricsPage:
             loop_restarts=one.counters.restarts,
             follower_failures=one.counters.failures,
             reclaim_states=counted(one.reclaim.cases.values()),
+            reclaim_held=counted_brakes(one.reclaim.cases.values()),
             reclaim_actions=one.reclaim.counts.actions,
             reclaim_held_back=one.reclaim.counts.held_back,
             reclaim_brakes=self._brakes(),

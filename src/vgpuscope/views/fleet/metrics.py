@@ -51,6 +51,7 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     loop_restarts: Mapping[str, int] = {}
     follower_failures: Mapping[str, int] = {}
     reclaim_states: Mapping[State, int] = {}
+    reclaim_held: Mapping[Brake, int] = {}  # cases by brake
     reclaim_actions: Mapping[tuple[str, str], int] = {}  # by action and outcome
     reclaim_held_back: Mapping[str, int] = {}
     reclaim_brakes: Mapping[Brake, bool] = {}  # of all workloads: whether each is on
@@ -172,6 +173,8 @@ def _service(row: FleetLabels, build: Build, health: AnalyzerHealth) -> Iterator
         yield Sample(m.FOLLOWER_FAILURES, row, count, (follower,))
     for state, count in health.reclaim_states.items():
         yield Sample(m.RECLAIM_WORKLOADS, row, count, (state,))
+    for name, cases in health.reclaim_held.items():
+        yield Sample(m.RECLAIM_HELD, row, cases, (name,))
     for (action, outcome), count in health.reclaim_actions.items():
         yield Sample(m.RECLAIM_ACTIONS, row, count, (action, outcome))
     for brake, count in health.reclaim_held_back.items():

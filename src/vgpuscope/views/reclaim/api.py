@@ -9,6 +9,7 @@ from msgspec import Struct
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, Signal, State
+from vgpuscope.views.reclaim.held_by import HeldBy, held_by
 
 Absent: TypeAlias = Literal["store", "kube", "kube_down", "prometheus", "channel"]  # what reclaim has to do without
 
@@ -28,6 +29,8 @@ class CaseRow(Struct, frozen=True, kw_only=True):
     idle_since: UnixTime | None
     confirmations: int
     held_by: tuple[Brake, ...]
+    brakes: tuple[HeldBy, ...] = ()  # the same, each with the setting that decides it
+    actionable: bool = False  # the policy takes its GPUs, or would take them, as soon as nothing delays it any more
     reason: str
     by: str | None
     dry_run: bool
@@ -38,6 +41,14 @@ class CaseRow(Struct, frozen=True, kw_only=True):
     signals: tuple[Signal, ...]  # the evidence beyond the GPU
     target: str | None  # what was changed, or would have been: Deployment/web
     restorable: bool  # what was there can be put back
+
+
+class ChangedSetting(Struct, frozen=True, kw_only=True):
+    """A setting of the policy that differs from its default."""
+
+    setting: str
+    value: str
+    default: str
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
@@ -56,6 +67,8 @@ class ReclaimList(Struct, frozen=True, kw_only=True):
     stopped_by: str | None
     breaker: BreakerState
     states: dict[State, int]
+    brakes: dict[Brake, int] = {}  # cases by brake; a case with several brakes counts for each of them
+    changed: tuple[ChangedSetting, ...] = ()
     total: int
     cases: tuple[CaseRow, ...]
 
@@ -87,8 +100,9 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     kube: Literal["none", "ok", "down"] = "none"  # the Kubernetes API: not configured, answers, does not answer
 
 
-def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
-    idle = [share.idle_since for share in case.shares if share.idle_since is not None]
+def case_row(case: Case, policy: Policy, opinion: OpinionRow | None = None) -> CaseRow:
+    idle = [share.idle_since for share in case.shares if share.verdict == "idle"]
+    whole = len(idle) == len(case.shares) and None not in idle
     return CaseRow(
         id=case.id,
         state=case.state,
@@ -99,9 +113,11 @@ def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
         gpu_ids=case.gpu_ids,
         since=case.since,
         next_at=case.next_at,
-        idle_since=max(idle, default=None),  # all of its shares have been idle since then
+        idle_since=max((one for one in idle if one is not None), default=None) if whole else None,  # all of its shares
         confirmations=case.confirmations,
-        held_by=case.held_by,
+        held_by=case.brakes,
+        brakes=held_by(case, policy),
+        actionable=case.actionable,
         reason=case.reason,
         by=case.by or None,
         dry_run=case.dry_run,

@@ -1,17 +1,21 @@
 """Cases and the audit log as tables for the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import cast
 
+import msgspec
+from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import OPEN, State
+from vgpuscope.model.reclaim import OPEN, Brake, State
 from vgpuscope.model.words import Language
 from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
+from vgpuscope.views.reclaim.held_by import LISTS, HeldBy
 from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_STEPS, STATES, named, word
 from vgpuscope.views.table import table
 from vgpuscope.views.text import clean, span
@@ -25,7 +29,6 @@ _STYLES: dict[State, str] = {
     "verified": "green",
     "released": "dim",
 }
-_CHINESE_STATES: dict[str, str] = {state: chinese for state, (_, chinese) in STATES.items()}
 _SHORT = 8  # characters of an id: enough to name it, as git does
 
 
@@ -37,12 +40,43 @@ def cases_table(found: ReclaimList, width: int | None, language: Language, *, no
         names = ("id", "state", "next", "gpus", "idle", "pod_held")
         titles = tuple(word(name, language) for name in names)
         rows = [_cells(case, language, now) for case in shown[:limit]]
-        parts.append(table(titles, rows, width, spared=(titles[4], titles[3])))
+        parts.append(table(titles, rows, width, spared=(titles[3], titles[4])))
     else:
         parts.append(Text(word("empty", language)))
     if found.total > limit:
         parts.append(Text(word("more", language, n=found.total - limit, all=found.total)))
+    if any(found.brakes.values()):
+        parts.append(_brakes(found, width, language))
     return Group(*parts, *_machine(found, language))
+
+
+def _brakes(found: ReclaimList, width: int | None, language: Language) -> RenderableType:
+    """How many cases each brake holds back, and the setting that decides it; the most frequent first."""
+    settings: dict[Brake, list[HeldBy]] = {}
+    for case in found.cases:
+        for held in case.brakes:
+            same = settings.setdefault(held.brake, [])
+            if held not in same:
+                same.append(held)
+    rows = []
+    for brake, count in sorted(found.brakes.items(), key=lambda one: (-one[1], one[0])):
+        if count:
+            texts = [text for one in settings.get(brake, ()) if (text := setting_is(one, language))]
+            name = named(brake, CHINESE_BRAKES, language)
+            rows.append([Text(name), Text(str(count)), Text(_SEPARATORS[language].join(texts))])
+    titles = tuple(word(name, language) for name in ("held", "cases", "setting"))
+    return table(titles, rows, width, spared=(titles[2],))
+
+
+def setting_is(held: HeldBy, language: Language) -> str:
+    """The setting of a brake: reclaim.include_held is false; "" if no setting decides it."""
+    if held.setting is None or held.value is None:
+        return held.setting or ""
+    name = "contains" if held.setting in LISTS else "is"
+    return word(name, language, setting=held.setting, value=clean(held.value))
+
+
+_SEPARATORS: dict[Language, str] = {"en": ", ", "zh": "，"}
 
 
 def _order(case: CaseRow) -> tuple[bool, UnixTime, str]:
@@ -69,15 +103,23 @@ def _idle_for(case: CaseRow, now: UnixTime) -> str:
 
 
 def _pod(case: CaseRow, language: Language) -> Text:
-    name = Text(clean(f"{case.namespace}/{case.pod}"))
-    if not case.held_by:
-        return name
-    brakes = [named(brake, CHINESE_BRAKES, language) for brake in case.held_by]
-    return name.append(f"（{'、'.join(brakes)}）" if language == "zh" else f" ({', '.join(brakes)})", "dim")
+    brakes = [brake for brake in case.held_by if brake != _OWN_BRAKES.get(case.state)]
+    texts = [named(brake, CHINESE_BRAKES, language) for brake in brakes]
+    return _in_parentheses(Text(clean(f"{case.namespace}/{case.pod}")), texts, language)
+
+
+_OWN_BRAKES: Mapping[str, Brake] = {  # the state says it already
+    "would_act": "dry_run",
+    "awaiting_approval": "approval",
+    "snoozed": "snoozed",
+    "exempt": "exempted",
+}
 
 
 def _next(case: CaseRow, language: Language, now: UnixTime) -> str:
     """What has to happen before the state changes."""
+    if case.state == "candidate" and case.held_by and not case.confirmations:
+        return ""
     if case.state == "candidate":
         return word("window" if case.confirmations == 1 else "windows", language, n=case.confirmations)
     if case.state == "awaiting_approval":
@@ -90,6 +132,12 @@ def _next(case: CaseRow, language: Language, now: UnixTime) -> str:
 
 def _machine(found: ReclaimList, language: Language) -> list[Text]:
     lines = [Text(word(found.mode, language), "dim")]
+    if found.changed:
+        differ = (
+            word("differs", language, setting=one.setting, value=clean(one.value), default=one.default)
+            for one in found.changed
+        )
+        lines.append(Text(word("differ", language, settings=_SEPARATORS[language].join(differ)), "dim"))
     if found.stopped_by:
         lines.append(Text(word("stopped", language, who=clean(found.stopped_by)), "bold yellow"))
     if found.breaker.open:
@@ -117,10 +165,52 @@ def _entry(one: AuditEntry, language: Language) -> list[Text]:
         Text(moment(one.at), "dim"),
         Text(clean(one.actor)),
         Text(named(one.what, CHINESE_STEPS, language)),
-        Text(named(one.after, _CHINESE_STATES, language)),
-        Text(named(clean(one.reason)[:40], CHINESE_REASONS, language)),
-        Text(clean(f"{one.namespace}/{one.pod}") if one.pod else ""),
+        Text(_state(one.after, language)),
+        Text(_why(one, language)),
+        _audited_pod(one, language),
     ]
+
+
+def _state(code: str, language: Language) -> str:
+    """The name of a state; the code if it is not known here."""
+    names = {state: both[language == "zh"] for state, both in STATES.items()}
+    return names.get(cast("State", code), code)
+
+
+def _why(one: AuditEntry, language: Language) -> str:
+    if one.what in {"held", "lifted"}:
+        brakes = [named(code, CHINESE_BRAKES, language) for code in clean(one.reason).split()]
+        return _SEPARATORS[language].join(brakes)
+    return named(clean(one.reason)[:40], CHINESE_REASONS, language)
+
+
+class _Detail(Struct):
+    """What is shown of the detail of an entry."""
+
+    brakes: tuple[HeldBy, ...] = ()
+
+
+def _audited_pod(one: AuditEntry, language: Language) -> Text:
+    """The pod; in parentheses, the brakes that hold its case back from then on, each with its setting."""
+    name = Text(clean(f"{one.namespace}/{one.pod}") if one.pod else "")
+    if one.what not in {"moved", "held"} or one.after in _OWN_BRAKES:
+        return name
+    try:
+        brakes = msgspec.json.decode(one.detail or "{}", type=_Detail).brakes
+    except msgspec.DecodeError:  # of a newer analyzer
+        return name
+    colon = "：" if language == "zh" else ": "
+    texts = [
+        colon.join(filter(None, (named(held.brake, CHINESE_BRAKES, language), setting_is(held, language))))
+        for held in brakes
+    ]
+    return _in_parentheses(name, texts, language)
+
+
+def _in_parentheses(name: Text, texts: list[str], language: Language) -> Text:
+    if not texts:
+        return name
+    return name.append(f"（{'、'.join(texts)}）" if language == "zh" else f" ({', '.join(texts)})", "dim")
 
 
 def moment(at: UnixTime) -> str:

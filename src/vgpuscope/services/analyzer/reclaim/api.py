@@ -20,12 +20,14 @@ from vgpuscope.views.reclaim.api import (
     Absent,
     BreakerState,
     CaseRow,
+    ChangedSetting,
     PolicyBody,
     ReclaimList,
     case_row,
     counted,
     policy_body,
 )
+from vgpuscope.views.reclaim.held_by import counted_brakes
 
 _DAY: Seconds = 86400.0
 _WITHOUT: dict[Absent, str] = {
@@ -125,13 +127,16 @@ class ReclaimApi:
         ]
         chosen.sort(key=lambda case: (-case.since, case.id))
         page = chosen[asked.offset : asked.offset + asked.limit]
+        policy = reclaim.policy()
         return ReclaimList(
             mode=reclaim.mode,
             stopped_by=reclaim.stopped_by or None,
             breaker=self._breaker(),
             states=counted(seen),
+            brakes=counted_brakes(seen),
+            changed=tuple(self._changed(call.caller)),
             total=len(chosen),
-            cases=tuple(case_row(case, self._opinion(case.uid)) for case in page),
+            cases=tuple(case_row(case, policy, self._opinion(case.uid)) for case in page),
         )
 
     async def _policy(self, call: HttpCall[NoQuery, None]) -> PolicyBody:
@@ -151,25 +156,35 @@ class ReclaimApi:
             limit=asked.limit,
         )
 
+    def _changed(self, caller: Caller) -> Iterator[ChangedSetting]:
+        """The settings that differ from their defaults; of the protected namespaces, those the caller sees."""
+        for setting, value, default in self._reclaim.changed_settings():
+            if caller.namespaces is not None and setting == "reclaim.protected_namespaces":
+                continue
+            yield ChangedSetting(setting=setting, value=value, default=default)
+
+    def _row(self, case: Case) -> CaseRow:
+        return case_row(case, self._reclaim.policy())
+
     async def _approve(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.case_actions.approve(call.asked.id, call.caller.name))
+        return self._row(await self._reclaim.case_actions.approve(call.asked.id, call.caller.name))
 
     async def _snooze(self, call: HttpCall[SnoozeQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.case_actions.snooze(call.asked.id, call.caller.name, call.asked.seconds))
+        return self._row(await self._reclaim.case_actions.snooze(call.asked.id, call.caller.name, call.asked.seconds))
 
     async def _exempt(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.case_actions.exempt(call.asked.id, call.caller.name))
+        return self._row(await self._reclaim.case_actions.exempt(call.asked.id, call.caller.name))
 
     async def _resume(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.case_actions.resume(call.asked.id, call.caller.name))
+        return self._row(await self._reclaim.case_actions.resume(call.asked.id, call.caller.name))
 
     async def _restore(self, call: HttpCall[CaseQuery, None]) -> CaseRow:
         self._visible(call.asked.id, call.caller)
-        return case_row(await self._reclaim.case_actions.restore(call.asked.id, call.caller.name))
+        return self._row(await self._reclaim.case_actions.restore(call.asked.id, call.caller.name))
 
     async def _stop(self, call: HttpCall[NoQuery, None]) -> PolicyBody:
         await self._reclaim.case_actions.stop(call.caller.name)

@@ -48,7 +48,7 @@ class CaseActions:
             store, term = shared.leading()
             case, now = shared.case(case_id), shared.now()
             changed = _fit(case, change(case, now))
-            entry = replace(moved_entry(CaseChange(case, changed, ""), now), actor=by)
+            entry = replace(moved_entry(CaseChange(case, changed, ""), now, self._shared.policy()), actor=by)
             cancel = [case_id] if changed.state in {"snoozed", "exempt"} else []
             told = shared.notices_of(case, changed, now)
             await store.save(ReclaimBatch(cases=[changed], audit=[entry], cancel=cancel, calls=told), term=term)
@@ -105,7 +105,8 @@ class CaseActions:
         now = shared.now()
         call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
         asked = replace(case, reason=case.reason if case.state in machine.DECIDED else "restoring", by=by)
-        entry = replace(moved_entry(CaseChange(case, asked, ""), now), actor=by, what="restore_asked")
+        entry = moved_entry(CaseChange(case, asked, ""), now, shared.policy())
+        entry = replace(entry, actor=by, what="restore_asked")
         cancel = [one.id for one in together]
         await store.save(ReclaimBatch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
         shared.show([asked])
@@ -167,7 +168,7 @@ class CaseActions:
                 "release": lambda: machine.agreed(case, now, OWNER),
             }[link.action](),
         )
-        entry = replace(moved_entry(CaseChange(case, changed, ""), now), actor=OWNER)
+        entry = replace(moved_entry(CaseChange(case, changed, ""), now, self._shared.policy()), actor=OWNER)
         return ReclaimBatch(cases=[changed], audit=[entry], cancel=[case.id], used=link)
 
 

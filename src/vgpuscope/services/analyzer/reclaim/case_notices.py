@@ -113,7 +113,9 @@ class CaseNotices:
             settled = [_after_attempt(call, error, now) for call in calls]
             cases = [case for call in settled if (case := await self._case_after(call, store, now)) is not None]
             entries = [_entry(call, channel, now) for call in settled]
-            entries += (moved_entry(CaseChange(shared.cases[case.id], case, ""), now) for case in cases)
+            entries += (
+                moved_entry(CaseChange(shared.cases[case.id], case, ""), now, self._shared.policy()) for case in cases
+            )
             told = shared.notices_of_all(cases, now)
             await store.settle_all(settled, ReclaimBatch(cases=cases, audit=entries, calls=told), term=term)
             shared.show(cases)

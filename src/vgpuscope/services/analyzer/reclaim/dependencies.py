@@ -86,6 +86,7 @@ def policy_of(config: Config) -> Policy:
     chosen = config.reclaim
     return Policy(
         action=chosen.action,
+        enabled=config.control.enabled,
         dry_run=config.control.dry_run or not config.control.enabled,
         confirmations=chosen.confirmations,
         min_coverage=chosen.min_coverage,

@@ -1,11 +1,13 @@
 """Reclaim as a whole: its parts, and what is shown of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from vgpuscope.config import SETTINGS, Setting
 from vgpuscope.logic.reclaim.breaker import Breaker
 from vgpuscope.model.audit import AuditPage
 from vgpuscope.model.reclaim import Brake, Case, Policy
+from vgpuscope.runtime import duration
 from vgpuscope.services.analyzer.reclaim.case_actions import CaseActions
 from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
 from vgpuscope.services.analyzer.reclaim.deliveries import Deliveries
@@ -49,6 +51,17 @@ class Reclaim:
 
     def policy(self) -> Policy:
         return self._shared.policy()
+
+    def changed_settings(self) -> Sequence[tuple[str, str, str]]:
+        """The settings of the policy that differ from their defaults: each with its value, and its default, as text."""
+        chosen = self._given.config().reclaim
+        own = [setting for setting in SETTINGS if setting.section == "reclaim"]
+        values = [(setting, getattr(chosen, setting.path.partition(".")[2])) for setting in own]
+        return [
+            (setting.path, _text(setting, value), _text(setting, setting.default))
+            for setting, value in values
+            if value != setting.default
+        ]
 
     @property
     def mode(self) -> Literal["live", "dry_run", "off"]:
@@ -99,3 +112,7 @@ class Reclaim:
         if store is None:
             return AuditPage(entries=())
         return await store.audit(case_id=case_id, namespaces=namespaces, before=before, limit=limit)
+
+
+def _text(setting: Setting, value: object) -> str:
+    return duration.text(value) if setting.form == "duration" and isinstance(value, float) else setting.shown(value)

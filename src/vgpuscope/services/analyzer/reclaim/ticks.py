@@ -17,12 +17,12 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry
 from vgpuscope.model.errors import HistoryDown, NotLeader
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import OPEN, Call, Policy, Workload
+from vgpuscope.model.reclaim import DELAYS, OPEN, Brake, Call, Policy, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import fields
 from vgpuscope.services.analyzer.reclaim.calls import control_call, scale_call
 from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest
-from vgpuscope.services.analyzer.reclaim.entries import breaker_entries, moved_entry
+from vgpuscope.services.analyzer.reclaim.entries import breaker_entries, held_entry, moved_entry
 from vgpuscope.services.analyzer.reclaim.shared import LastFindings, ReclaimState
 from vgpuscope.store.reclaim import ReclaimBatch, ReclaimStore
 
@@ -101,7 +101,8 @@ class Ticks:
             for case in self._shared.cases.values()
             if case.unseen_since is None
             and (
-                (case.state in OPEN and (case.state != "candidate" or case.confirmations >= almost))
+                (case.state in OPEN and case.state != "candidate")
+                or (case.state == "candidate" and case.confirmations >= almost and _UNREAD.isdisjoint(case.held_by))
                 or (case.state == "exempt" and case.reason == "annotation")
             )
         ]
@@ -126,7 +127,7 @@ class Ticks:
         shared = self._shared
         now, policy = shared.now(), shared.policy()
         entries = [*breaker_entries(shared.memory.breaker, done.memory.breaker, now)]
-        entries += (self._entry(move, now) for move in done.moves if _worth_telling(move))
+        entries += (one for move in done.moves if (one := self._entry(move, now, policy)) is not None)
         return ReclaimBatch(
             cases=[move.after for move in done.moves],
             calls=[
@@ -139,11 +140,14 @@ class Ticks:
             forget=list(forgotten(shared.cases, done, now)),
         )
 
-    def _entry(self, move: CaseChange, now: UnixTime) -> AuditEntry:
+    def _entry(self, move: CaseChange, now: UnixTime, policy: Policy) -> AuditEntry | None:
         """The entry of a move; a decision also records what the language model said, or that it did not answer."""
-        if move.wish != "act":
-            return moved_entry(move, now)
-        return moved_entry(move, now, model=self._given.facts(move.after.workload).model)
+        if move.wish == "act":
+            return moved_entry(move, now, policy, model=self._given.facts(move.after.workload).model)
+        if _worth_telling(move):
+            return moved_entry(move, now, policy)
+        begins = move.before is not None and move.before.recorded != move.after.recorded
+        return held_entry(move, now, policy) if begins else None
 
     def _calls(self, move: CaseChange, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
@@ -201,5 +205,16 @@ class Ticks:
             log.info("would notify the owner", extra=fields(namespace=case.namespace, pod=case.pod))
 
 
+_UNREAD: frozenset[Brake] = frozenset({"holds_memory", "gpu_in_use"})  # of such a candidate, nothing has to be read
+
+
 def _worth_telling(move: CaseChange) -> bool:
-    return move.before is None or move.before.state != move.after.state or bool(move.wish)
+    """Whether it is recorded. What a brake leaves alone may be idle and busy by turns: the first time is enough."""
+    before, after = move.before, move.after
+    if before is None or move.wish:
+        return True
+    if (before.state, after.state) == ("candidate", "released"):
+        return before.reason != "idle_again" or DELAYS.issuperset(before.held_by)
+    if (before.state, after.state) == ("released", "candidate"):
+        return DELAYS.issuperset(after.held_by) or before.recorded != after.recorded
+    return before.state != after.state
