@@ -192,7 +192,7 @@ def gpu_nodes(facts: DoctorFacts) -> set[str]:
     if not isinstance(facts.cluster, Missing):
         found |= {node.name for node in facts.cluster.nodes if node.known and (node.devices or node.offers)}
     if not isinstance(facts.kubernetes, Missing):
-        found |= {node.name for node in facts.kubernetes.nodes if node.offered or node.registered}
+        found |= {node.name for node in facts.kubernetes.nodes or () if node.offered or node.registered}
     return found
 
 

@@ -100,7 +100,7 @@ def nodes_without_agent(facts: DoctorFacts) -> CheckOutcome:
         return skipped(Missing(fact="series", reason="no-data", detail=f"{series.gpus} / {series.all_gpus}"))
     ready = {node for node in with_gpus if _ready(facts, node)}
     blind = sorted(ready - nodes_with_series(series))
-    kube = {} if isinstance(facts.kubernetes, Missing) else {node.name: node for node in facts.kubernetes.nodes}
+    kube = {} if isinstance(facts.kubernetes, Missing) else {node.name: node for node in facts.kubernetes.nodes or ()}
     shown = [f"{node}{_why(kube[node]) if node in kube else ''}" for node in blind]
     return failed(shown, count=len(blind), all=len(ready)) if blind else passed(count=len(ready))
 
@@ -113,7 +113,7 @@ def _ready(facts: DoctorFacts, name: str) -> bool:
     """A node that is not ready has no running agent, and that is no fault of the scrape."""
     if isinstance(facts.cluster, Missing):
         return isinstance(facts.kubernetes, Missing) or all(
-            node.ready for node in facts.kubernetes.nodes if node.name == name
+            node.ready for node in facts.kubernetes.nodes or () if node.name == name
         )
     return all(node.ready for node in facts.cluster.nodes if node.name == name)
 
