@@ -175,8 +175,10 @@ def combined(here: DoctorFacts, known: DoctorFacts) -> DoctorFacts:
     for name in DoctorFacts.__struct_fields__:
         mine, theirs = getattr(here, name), getattr(known, name)
         facts[name] = theirs if isinstance(mine, Missing) and mine.reason in _NOT_ASKED else mine
-    asked = {row.service for row in here.services if row.state != "not-configured"} | {"analyzer"}
-    theirs = [structs.replace(row, by_analyzer=True) for row in known.services if row.service not in asked]
+    asked = {row.service for row in here.services if _was_asked(row)} | {"analyzer"}
+    theirs = [
+        structs.replace(row, by_analyzer=True) for row in known.services if _was_asked(row) and row.service not in asked
+    ]
     alone = isinstance(here.agents, Missing) and here.agents.reason in _NOT_ASKED
     engine_asked = not (isinstance(here.prometheus, Missing) and here.prometheus.reason in _NOT_ASKED)
     if not engine_asked and not isinstance(known.series, Missing):
@@ -187,6 +189,10 @@ def combined(here: DoctorFacts, known: DoctorFacts) -> DoctorFacts:
         "services": (*(row for row in here.services if row.service in asked), *theirs),
     }
     return DoctorFacts(**facts)  # type: ignore[arg-type]
+
+
+def _was_asked(row: AskedService) -> bool:
+    return row.state != "not-configured"
 
 
 _NOT_ASKED = frozenset({"not-given", "not-here", "elsewhere"})

@@ -55,7 +55,11 @@ def merged(own: DoctorReport, analyzer: DoctorReport) -> DoctorReport:
         keep = other.status == "skipped" or (mine.status in bad and other.status not in bad)
         findings.append(mine if keep else other)
     asked = {row.service for row in own.services if row.state != "not-configured"}
-    known = [replace(row, by_analyzer=True) for row in analyzer.services if row.service not in asked]
+    known = [
+        replace(row, by_analyzer=True)
+        for row in analyzer.services
+        if row.state != "not-configured" and row.service not in asked
+    ]
     left = [row for row in own.services if row.service in asked or not any(row.service == k.service for k in known)]
     return _reported(
         tuple(findings),

@@ -4,13 +4,21 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
 from vgpuscope.model.doctor import AskedService, DoctorFinding, DoctorReport, DoctorStage, Status
 from vgpuscope.model.words import Language, Words
-from vgpuscope.views.doctor.words import FOUND_BY, SERVICE_NAMES, SERVICE_STATES, STAGE_NAMES, STATUS_NAMES
+from vgpuscope.views.doctor.words import (
+    FOUND_BY,
+    SERVICE_NAMES,
+    SERVICE_STATES,
+    SETTINGS_OF_ANALYZER,
+    STAGE_NAMES,
+    STATUS_NAMES,
+)
 from vgpuscope.views.text import clean, fit
 
 _MARKS: dict[Status, str] = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "–"}
@@ -18,7 +26,7 @@ _STYLES: dict[Status, str] = {"pass": "green", "warn": "yellow", "fail": "bold r
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"])+""", re.DOTALL)  # of a shell
 _STAGE_WIDTH = 16
 _STATUS_WIDTH = 8
-_SERVICE_WIDTH = 26
+_LONGEST_NAME = 34
 
 _LABELS = {
     "check": Words("Check", "检查"),
@@ -46,8 +54,7 @@ _REASON = Words("{why} ({n})", "{why}（{n} 项）")
 _MORE_REASONS = Words("Other reasons ({n})", "其他原因（{n} 项）")
 _ASKED = Words("Services", "服务")
 _MORE_OF = Words("{n} more of them answered", "另有 {n} 个有应答")
-_BY_ANALYZER = Words("asked by the analyzer", "由分析器询问")
-_FOUND = Words("found by: {by}", "来源：{by}")
+_STATE = Words("{state} ({by})", "{state}（{by}）")
 _NOTHING = Words(
     "Nothing to look at: this machine has no GPU, no service answers at its default address, no demo of this user "
     "runs, and no service was found through the Kubernetes API. Name your services:",
@@ -113,32 +120,28 @@ def _services(rows: Sequence[AskedService], lang: Language, *, everything: bool)
     if not rows:
         return
     yield Text(_in(_ASKED, lang), "bold")
+    names = {row: " ".join(filter(None, (_in(SERVICE_NAMES[row.service], lang), clean(row.name)))) for row in rows}
+    width = min(_LONGEST_NAME, max(cell_len(name) for name in names.values())) + 2
     for service, group in groupby(rows, key=lambda row: row.service):
         found = list(group)
         good = [row for row in found if row.state == "answered"]
-        shown = (
-            found
-            if everything or len(good) <= _MOST_ROWS
-            else [*good[:_MOST_ROWS], *(r for r in found if r not in good)]
-        )
+        few = everything or len(good) <= _MOST_ROWS
+        shown = found if few else [*good[:_MOST_ROWS], *(row for row in found if row not in good)]
         for row in shown:
-            yield _service(row, lang)
+            yield _Hanging(_service(row, names[row], width, lang), 2 + width)
         if more := len(found) - len(shown):
             name = _in(SERVICE_NAMES[service], lang)
             yield Text(f"  {name}: {_in(_MORE_OF, lang).format(n=more)}", "dim")
 
 
-def _service(row: AskedService, lang: Language) -> RenderableType:
+def _service(row: AskedService, name: str, width: int, lang: Language) -> Text:
     status: Status = "pass" if row.state == "answered" else "skipped" if row.state in _QUIET else "fail"
-    name = " ".join(filter(None, (_in(SERVICE_NAMES[row.service], lang), clean(row.name))))
-    parts = [_in(SERVICE_STATES[row.state], lang)]
+    state = _in(SERVICE_STATES[row.state], lang)
     if row.found_by != "none":
-        parts.append(_in(_FOUND, lang).format(by=_in(FOUND_BY[row.found_by], lang)))
-    if row.by_analyzer and row.found_by != "analyzer":
-        parts.append(_in(_BY_ANALYZER, lang))
-    line = Text().append(f"{_MARKS[status]} ", _STYLES[status]).append(fit(name, _SERVICE_WIDTH))
-    line.append(f"{clean(row.url)}  " if row.url else "").append(("；" if lang == "zh" else "; ").join(parts), "dim")
-    return _Hanging(line, 2 + _SERVICE_WIDTH)
+        by = SETTINGS_OF_ANALYZER if row.by_analyzer and row.found_by == "settings" else FOUND_BY[row.found_by]
+        state = _in(_STATE, lang).format(state=state, by=_in(by, lang))
+    line = Text().append(f"{_MARKS[status]} ", _STYLES[status]).append(fit(name, width))
+    return line.append(f"{clean(row.url)}  " if row.url else "").append(state, "dim")
 
 
 _QUIET = frozenset({"not-configured", "not-asked"})

@@ -71,10 +71,11 @@ FOUND_BY: Final[dict[FoundBy, Words]] = {
     "demo": Words("running demo", "正在运行的演示"),
     "default": Words("default address", "默认地址"),
     "cluster": Words("Kubernetes API", "Kubernetes API"),
-    "analyzer": Words("analyzer", "分析器"),
+    "analyzer": Words("the analyzer's targets", "分析器的抓取目标"),
     "self": Words("this analyzer", "本分析器"),
     "none": Words("–", "–"),
 }
+SETTINGS_OF_ANALYZER: Final = Words("the analyzer's settings", "分析器的设置")
 FACT_NAMES: Final[dict[FactName, Words]] = {
     "driver": Words("the driver of this machine", "本机驱动"),
     "regions": Words("HAMi's regions on this machine", "本机的 HAMi region"),
