@@ -94,7 +94,7 @@ def places(asked: DoctorArguments, config: Config, environ: Mapping[str, str]) -
         extender=_address(asked.extender, config.analyzer.extender_url),
         plugins=tuple(map(ServiceAddress, asked.plugins)),
         prometheus=_address(asked.prometheus, config.prometheus.url),
-        kubeconfig=ServiceAddress(kubeconfig) if kubeconfig else None,
+        kubeconfig=_address(asked.kubeconfig, environ.get("KUBECONFIG")),
         kubernetes=bool(kubeconfig) or usual,
         local=LocalPlaces(config.agent.hook_path, config.agent.proc_root, config.agent.podresources_socket),
         condition=asked.condition,
