@@ -66,6 +66,9 @@ async def read_kube(kubeconfig: str | None, *, within: Seconds, given: bool = Tr
 
 
 async def _facts(api: KubeClient) -> KubeFacts:
+    status, _ = await api.send("GET", "/api/v1/nodes?limit=1", b"", media="application/json")
+    if status == 401:  # unknown credentials, which is not the same as few permissions
+        raise KubeForbidden("the API server answered 401")
     nodes, pods, ended = await asyncio.gather(_nodes(api), _pods(api), _ended(api))
     denied, judged = await _reviewed(api, pods or ())
     lists = {"list nodes": nodes, "list pods": pods}
@@ -115,9 +118,7 @@ async def _allowed(api: KubeClient, namespace: str, account: str, right: Right) 
         },
     }
     status, body = await api.send("POST", _REVIEWS, msgspec.json.encode(review), media="application/json")
-    if status == 401:
-        raise KubeForbidden("the API server answered 401")
-    if status == 403:
+    if status in {401, 403}:
         return None
     if status not in {200, 201}:
         raise KubeUnreadable(f"the API server answered {status} to a review of permissions")
