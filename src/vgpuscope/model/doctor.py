@@ -70,7 +70,7 @@ SERVICES: tuple[ServiceCode, ...] = get_args(ServiceCode)
 ServiceState: TypeAlias = Literal[
     "answered", "no-answer", "refused", "wrong-service", "unreadable", "not-asked", "not-configured"
 ]
-FoundBy: TypeAlias = Literal["flag", "settings", "demo", "default", "cluster", "analyzer", "self", "none"]
+FoundBy: TypeAlias = Literal["flag", "settings", "demo", "default", "cluster", "analyzer", "prometheus", "self", "none"]
 NOT_OURS: frozenset[ServiceCode] = frozenset({"prometheus", "kubernetes"})
 
 

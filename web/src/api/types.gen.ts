@@ -1076,7 +1076,7 @@ export interface components {
             /** @default  */
             detail: string;
             /** @enum {unknown} */
-            found_by: "analyzer" | "cluster" | "default" | "demo" | "flag" | "none" | "self" | "settings";
+            found_by: "analyzer" | "cluster" | "default" | "demo" | "flag" | "none" | "prometheus" | "self" | "settings";
             /** @default  */
             name: string;
             /** @enum {unknown} */

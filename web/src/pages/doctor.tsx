@@ -1,5 +1,6 @@
 /** Can these numbers be trusted? The chain of checks, from the driver to the history, with cause and fix. */
 import "../style/doctor.css";
+import { useState } from "preact/hooks";
 import { useApi } from "../api/client";
 import type { AskedService, DoctorFinding, DoctorReport, DoctorStage } from "../api/shapes";
 import { number } from "../parts/format";
@@ -88,6 +89,9 @@ function Link({ stage }: { stage: DoctorStage }) {
 
 /** Which services were asked, how their addresses were found, and which of them answered. */
 function Services({ rows }: { rows: readonly AskedService[] }) {
+  const [all, setAll] = useState(false);
+  const first = rows.filter((row, at) => row.state !== "answered" || rows.findIndex(sameAs(row)) + MOST_SHOWN > at);
+  const shown = all ? rows : first;
   return (
     <Panel title={t("doctor.services")} note={t("doctor.services_note")}>
       <Scroll all>
@@ -102,7 +106,7 @@ function Services({ rows }: { rows: readonly AskedService[] }) {
             </tr>
           </thead>
           <tbody>
-            {rows.map((row) => (
+            {shown.map((row) => (
               <tr key={`${row.service} ${row.name} ${row.url}`}>
                 <th scope="row">
                   {t(`doctor.service.${row.service}` as Key)} {row.name}
@@ -118,8 +122,19 @@ function Services({ rows }: { rows: readonly AskedService[] }) {
           </tbody>
         </table>
       </Scroll>
+      {shown.length < rows.length && (
+        <button type="button" class="button" onClick={() => setAll(true)}>
+          {t("doctor.more_services", { n: number(rows.length - shown.length) })}
+        </button>
+      )}
     </Panel>
   );
+}
+
+const MOST_SHOWN = 8; // services of one kind that answered; all others are shown
+
+function sameAs(row: AskedService): (other: AskedService) => boolean {
+  return (other) => other.service === row.service;
 }
 
 function stateTone(state: AskedService["state"]): "good" | "bad" | "plain" {

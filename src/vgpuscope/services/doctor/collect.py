@@ -11,6 +11,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, structs
 
+from vgpuscope.catalog import agent as m
+from vgpuscope.logic.doctor.judging import named
 from vgpuscope.model.console.facts import ClusterFacts
 from vgpuscope.model.doctor import (
     AgentFacts,
@@ -134,6 +136,8 @@ async def collect(
     )
     if isinstance(series, Missing) or not series.now:
         series = await asyncio.to_thread(_of_pages, agents, pages, series)
+    if targets.own is not None and pages is None:
+        agents = _seen_in(series)
     place: Place = "analyzer" if targets.own else "outside" if _not_here(local.driver) else "node"
     services = (
         *_analyzer_row(targets, analyzer),
@@ -290,6 +294,19 @@ def _scraped_row(page: ScrapedPage, node: str | None) -> AskedService:
     return AskedService(
         service=service, state=state, found_by="analyzer", name=node or "", url=page.name, detail=page.reason
     )
+
+
+def _seen_in(series: SeriesFacts | Missing) -> _Asked[tuple[AgentFacts, ...]]:
+    """Agents that Prometheus scrapes. They are not asked: a token is not sent to addresses that series name."""
+    found = () if isinstance(series, Missing) else named(series, m.SAMPLE_TIME.name)
+    places = sorted({(one.labels.get("node", ""), one.labels.get("instance", "")) for one in found})
+    rows = [
+        AskedService(service="agent", state="not-asked", found_by="prometheus", name=node, url=url)
+        for node, url in places[:MOST_AGENTS]
+    ]
+    if more := len(places) - len(rows):
+        rows.append(AskedService(service="agent", state="not-asked", found_by="prometheus", name=f"+{more}"))
+    return _Asked(facts=Missing(fact="agent", reason="elsewhere"), rows=tuple(rows))
 
 
 def _of_pages(

@@ -72,6 +72,7 @@ FOUND_BY: Final[dict[FoundBy, Words]] = {
     "default": Words("default address", "默认地址"),
     "cluster": Words("Kubernetes API", "Kubernetes API"),
     "analyzer": Words("the analyzer's targets", "分析器的抓取目标"),
+    "prometheus": Words("Prometheus", "Prometheus"),
     "self": Words("this analyzer", "本分析器"),
     "none": Words("–", "–"),
 }
