@@ -13,6 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 Judge = Callable[[DoctorFacts], CheckOutcome]
 
+ANSWERS = frozenset({"refused", "wrong-service", "unreadable"})  # something is there: another check says what is wrong
 _EXAMPLES = 5  # objects that a finding names
 _TENANT = (("namespace", "podnamespace"), ("pod", "podname"), ("container", "ctrname"))
 

@@ -65,7 +65,7 @@ def cluster_exporter_missing(facts: DoctorFacts) -> CheckOutcome:
         return failed([found.detail], place=found.place)
     if found.reason in {"refused", "wrong-service"}:
         return passed(place=found.place)
-    if isinstance(facts.series, Missing):
+    if isinstance(facts.series, Missing) or found.reason == "unreachable":
         return skipped(found)
     return passed() if named(facts.series, c.WATCH_UP.name) else warned([found.place] if found.place else ())
 

@@ -231,6 +231,11 @@ async def _local(targets: DoctorTargets, within: Seconds) -> LocalFacts:
     return await read_local(targets.local, within=within)
 
 
+def _token(targets: DoctorTargets, address: ServiceAddress) -> str | None:
+    """The token for an address; none for one that was found in the cluster, where others may publish addresses."""
+    return None if address.found_by == "cluster" else targets.token
+
+
 async def _pages(targets: DoctorTargets) -> tuple[ScrapedPage, ...] | None:
     return await targets.own.pages() if targets.own else None
 
@@ -270,7 +275,7 @@ async def _agents(
     async def read(one: ServiceAddress) -> AgentAnswer:
         async with turn:
             return await read_agent(
-                one.url, token=targets.token, within=within, given=one.given, wall=wall, paged=scraped is None
+                one.url, token=_token(targets, one), within=within, given=one.given, wall=wall, paged=scraped is None
             )
 
     answers = await asyncio.gather(*map(read, agents))
@@ -327,7 +332,7 @@ def _of_pages(
 async def _plugins(targets: DoctorTargets, within: Seconds) -> _Asked[SeriesFacts]:
     """The pages of the device plugins."""
     answers = await asyncio.gather(
-        *(read_plugin(one.url, token=targets.token, within=within) for one in targets.plugins)
+        *(read_plugin(one.url, token=_token(targets, one), within=within) for one in targets.plugins)
     )
     pairs = [(one, as_seen_here(one, answer)) for one, answer in zip(targets.plugins, answers, strict=True)]
     silent = [found for _, found in pairs if isinstance(found, Missing)]
@@ -348,7 +353,7 @@ async def _analyzer(targets: DoctorTargets, within: Seconds, wall: Callable[[], 
     if targets.analyzer is None:
         return AnalyzerAnswer(Missing(fact="analyzer", reason="not-given"))
     place = targets.analyzer
-    answer = await read_analyzer(place.url, token=targets.token, within=within, given=place.given, wall=wall)
+    answer = await read_analyzer(place.url, token=_token(targets, place), within=within, given=place.given, wall=wall)
     return answer._replace(facts=as_seen_here(place, answer.facts))
 
 
@@ -362,7 +367,7 @@ async def _cluster(targets: DoctorTargets, within: Seconds, wall: Callable[[], U
     if targets.cluster is None:
         return Missing(fact="cluster", reason="not-given")
     place = targets.cluster
-    found = await read_cluster(place.url, token=targets.token, within=within, given=place.given, wall=wall)
+    found = await read_cluster(place.url, token=_token(targets, place), within=within, given=place.given, wall=wall)
     return as_seen_here(place, found)
 
 
@@ -370,7 +375,7 @@ async def _extender(targets: DoctorTargets, within: Seconds) -> ExtenderFacts | 
     if targets.extender is None:
         return Missing(fact="extender", reason="not-given")
     place = targets.extender
-    found = await read_extender(place.url, token=targets.token, within=within, given=place.given)
+    found = await read_extender(place.url, token=_token(targets, place), within=within, given=place.given)
     return as_seen_here(place, found)
 
 

@@ -38,7 +38,7 @@ class Place(Struct, frozen=True):
 async def find(targets: DoctorTargets, environ: Mapping[str, str]) -> DoctorTargets:
     """The targets with the services that the caller did not name."""
     named = [*targets.agents, *targets.plugins, targets.cluster, targets.analyzer, targets.extender]
-    default = await at_default_ports(targets.token)
+    default = await at_default_ports()
     place = default
     if not any(one is not None and one.named for one in named):
         place = _demo(default, environ) or (default if default.services else await in_cluster(targets))
@@ -53,10 +53,10 @@ async def find(targets: DoctorTargets, environ: Mapping[str, str]) -> DoctorTarg
     )
 
 
-async def at_default_ports(token: str | None) -> Place:
+async def at_default_ports() -> Place:
     """Those of our services that answer at their default ports of this machine."""
     urls = [default_url(port) for port in _PORTS]
-    answers = await asyncio.gather(*(service_at(url, token=token, within=_WITHIN) for url in urls))
+    answers = await asyncio.gather(*(service_at(url, within=_WITHIN) for url in urls))
     return Place(
         tuple(
             (service, ServiceAddress(url, given=False, found_by="default"))
