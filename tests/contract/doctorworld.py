@@ -208,7 +208,7 @@ def kube_answers() -> dict[str, Any]:
         for name in ("hami-scheduler-0", "hami-device-plugin-x")
     ]
     labels = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/component": "cluster"}
-    exporter = copy.deepcopy(pods[0])
+    exporter: dict[str, Any] = copy.deepcopy(pods[0])
     exporter["metadata"] = {"name": "vgpuscope-cluster-0", "namespace": "vgpuscope", "labels": labels}
     exporter["spec"]["serviceAccountName"] = "vgpuscope-cluster"
     pods.append(exporter)
