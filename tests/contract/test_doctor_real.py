@@ -16,7 +16,7 @@ from vgpuscope.logic.doctor.chain import judged
 from vgpuscope.model.doctor import Check, CheckOutcome
 from vgpuscope.services.doctor.asked import ServiceAddress
 from vgpuscope.services.doctor.collect import DoctorTargets, collect
-from vgpuscope.sources.doctor.kube import find_services
+from vgpuscope.sources.doctor.kube import find_beside, find_services
 
 PAGE = (
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaaaaaa-0000-0000-0000-000000000001",Hostname="node-a",'
@@ -138,7 +138,11 @@ def test_credentials_that_the_api_server_rejects_are_named(empty_cluster):
     assert checks["RIGHTS_MISSING"].judgement.status == "skipped"
 
 
-def test_the_services_of_the_chart_are_found_as_far_as_the_caller_may_list_them(empty_cluster):
+def test_the_services_of_the_chart_are_found_as_far_as_the_caller_may_list_them(
+    empty_cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own = tmp_path / "namespace"
+    monkeypatch.setattr("vgpuscope.sources.doctor.kube._NAMESPACE_FILE", str(own))
     labels = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/component": "agent"}
     empty_cluster.call(
         "POST",
@@ -162,6 +166,10 @@ def test_the_services_of_the_chart_are_found_as_far_as_the_caller_may_list_them(
             ("agent", "http://10.244.0.7:9394", "node-a"),
             ("agent", "http://10.244.1.7:9394", "node-b"),
         }
+        assert asyncio.run(find_beside(reviewer, within=30)) == ()  # outside of a pod
+        for namespace, endpoints in (("default", 2), ("kube-system", 0)):
+            own.write_text(namespace)
+            assert len(asyncio.run(find_beside(reviewer, within=30))) == endpoints
         nobody = empty_cluster.user("doctor-nobody", {})
         assert asyncio.run(find_services(nobody, within=30)) == ()
     finally:

@@ -72,7 +72,8 @@ report never mixes two systems:
    `kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- vgpuscope doctor`
 
 A service that was named or belongs to a demo, and does not answer, is a failure. The analyzer asks the cluster exporter and the extender of
-its settings, and each agent that it scrapes (at most 100, those that are down first). Agents that Prometheus scrapes are listed
+its settings, each agent that it scrapes (at most 100, those that are down first), and the device plugins of its namespace if it finds
+its targets through the Kubernetes API (`analyzer.discover_services`). Agents that Prometheus scrapes are listed
 as not asked: their series are read from Prometheus.
 
 ## Permissions
@@ -146,7 +147,7 @@ vgpuscope doctor --bundle report.tar.gz                         # 用于报告�
 3. chart 的 Service，前提是有 kubeconfig 或服务账号，并且可以列出 EndpointSlice。如果本机无法访问这些地址，请使用
    `kubectl port-forward`，或在 Pod 中运行：`kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- vgpuscope doctor`
 
-指明的服务或演示中的服务没有应答，算作失败。分析器询问其设置中的集群 exporter 和调度器扩展，以及它抓取的每个 agent（最多 100 个，没有应答的优先）。
+指明的服务或演示中的服务没有应答，算作失败。分析器询问其设置中的集群 exporter 和调度器扩展，以及它抓取的每个 agent（最多 100 个，没有应答的优先）；如果它通过 Kubernetes API 发现目标（`analyzer.discover_services`），还会询问本命名空间的设备插件。
 由 Prometheus 抓取的 agent 列为「未询问」，它们的序列从 Prometheus 读取。
 
 ## 权限

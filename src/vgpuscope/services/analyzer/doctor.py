@@ -19,8 +19,9 @@ from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapedTarget
 from vgpuscope.services.analyzer.sources.sources import cluster_url
 from vgpuscope.services.doctor.asked import ServiceAddress
-from vgpuscope.services.doctor.collect import DoctorTargets, OwnFacts, ScrapedPage, collect
+from vgpuscope.services.doctor.collect import MOST_AGENTS, DoctorTargets, OwnFacts, ScrapedPage, collect
 from vgpuscope.sources.console.parts import PartReader
+from vgpuscope.sources.doctor.kube import find_beside
 from vgpuscope.sources.doctor.services import encode_facts
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.scrape import text_of
@@ -29,7 +30,8 @@ from vgpuscope.views.doctor.report import report, without_examples
 
 _KEPT: Seconds = 15.0
 _WITHIN: Seconds = 10.0  # that a caller waits
-_COLLECTED_WITHIN: Seconds = 9.0
+_FOUND_WITHIN: Seconds = 1.0
+_COLLECTED_WITHIN: Seconds = 8.5
 _PAGES = 500  # that are looked at
 _SHARE = 5.0  # of the time between two collections, one fifth is spent on collecting at most
 
@@ -76,7 +78,7 @@ class Doctor:
 
     async def _make(self) -> _Made:
         began = time.perf_counter()
-        facts = (await collect(self._targets(), wall=self._wall)).facts
+        facts = (await collect(self._targets(await self._plugins()), wall=self._wall)).facts
         checks = await asyncio.to_thread(judged, facts)
         seconds = time.perf_counter() - began
         shown = report(
@@ -84,7 +86,16 @@ class Doctor:
         )
         return _Made(facts, shown)
 
-    def _targets(self) -> DoctorTargets:
+    async def _plugins(self) -> tuple[ServiceAddress, ...]:
+        """The device plugins beside this analyzer, if it finds its targets through the Kubernetes API."""
+        analyzer = self._config().analyzer
+        if self._console().engine is not None or analyzer.targets or not analyzer.discover_services:
+            return ()
+        found = await find_beside(analyzer.kubeconfig, within=_FOUND_WITHIN)
+        plugins = (one for one in found if one.component == "plugin")
+        return tuple(ServiceAddress(one.url, found_by="cluster", name=one.node) for one in plugins)[:MOST_AGENTS]
+
+    def _targets(self, plugins: tuple[ServiceAddress, ...]) -> DoctorTargets:
         """What the analyzer reads itself, and the services that its settings name."""
         config, console = self._config(), self._console()
         extender = config.analyzer.extender_url
@@ -93,6 +104,7 @@ class Doctor:
             cluster=ServiceAddress(cluster, found_by="settings") if cluster else None,
             extender=ServiceAddress(extender, found_by="settings") if extender else None,
             prometheus=ServiceAddress(console.engine.url, found_by="settings") if console.engine else None,
+            plugins=plugins,
             condition=config.prometheus.query_condition,
             token=config.analyzer.scrape_token,
             within=_COLLECTED_WITHIN,

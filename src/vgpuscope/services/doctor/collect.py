@@ -178,14 +178,13 @@ def combined(here: DoctorFacts, known: DoctorFacts) -> DoctorFacts:
     facts: dict[str, object] = {}
     for name in DoctorFacts.__struct_fields__:
         mine, theirs = getattr(here, name), getattr(known, name)
-        facts[name] = theirs if isinstance(mine, Missing) and mine.reason in _NOT_ASKED else mine
+        facts[name] = theirs if _not_asked(mine) else mine
     asked = {row.service for row in here.services if _was_asked(row)} | {"analyzer"}
     theirs = [
         structs.replace(row, by_analyzer=True) for row in known.services if _was_asked(row) and row.service not in asked
     ]
-    alone = isinstance(here.agents, Missing) and here.agents.reason in _NOT_ASKED
-    engine_asked = not (isinstance(here.prometheus, Missing) and here.prometheus.reason in _NOT_ASKED)
-    if not engine_asked and not isinstance(known.series, Missing):
+    alone = _not_asked(here.agents)
+    if _not_asked(here.prometheus) and not isinstance(known.series, Missing):
         facts["series"] = known.series  # the pages of some agents are a part of it
     facts |= {
         "at": known.at if facts["series"] is known.series else here.at,
@@ -199,22 +198,24 @@ def _was_asked(row: AskedService) -> bool:
     return row.state != "not-configured"
 
 
-_NOT_ASKED = frozenset({"not-given", "not-here", "elsewhere"})
+def _not_asked(fact: object) -> bool:
+    """Whether a fact is missing because it was not asked for, and not because of a fault."""
+    return isinstance(fact, Missing) and fact.reason in {"not-given", "not-here", "elsewhere"}
 
 
 def _not_known_to(known: DoctorFacts | None, targets: DoctorTargets) -> DoctorTargets:
-    """The targets without those about which an analyzer has told, unless the caller named them."""
+    """The targets without those that an analyzer has asked, unless the caller named them."""
     if known is None:
         return targets
 
     def needed(fact: object, address: ServiceAddress | None) -> ServiceAddress | None:
-        return address if address is not None and (address.named or isinstance(fact, Missing)) else None
+        return address if address is not None and (address.named or _not_asked(fact)) else None
 
     agents, plugins = targets.agents, targets.plugins
     return structs.replace(
         targets,
-        agents=agents if any(one.named for one in agents) or isinstance(known.agents, Missing) else (),
-        plugins=plugins if any(one.named for one in plugins) or isinstance(known.plugins, Missing) else (),
+        agents=agents if any(one.named for one in agents) or _not_asked(known.agents) else (),
+        plugins=plugins if any(one.named for one in plugins) or _not_asked(known.plugins) else (),
         cluster=needed(known.cluster, targets.cluster),
         extender=needed(known.extender, targets.extender),
         prometheus=needed(known.prometheus, targets.prometheus),

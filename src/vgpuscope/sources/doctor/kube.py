@@ -189,19 +189,27 @@ _NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespac
 
 async def find_services(kubeconfig: str | None, *, within: Seconds) -> tuple[ServiceEndpoint, ...]:
     """The endpoints of our services, in all namespaces, or in the own one if only that is allowed; never raises."""
+    everywhere = await _services_in("", kubeconfig, within=within)
+    return everywhere if everywhere is not None else await find_beside(kubeconfig, within=within)
+
+
+async def find_beside(kubeconfig: str | None, *, within: Seconds) -> tuple[ServiceEndpoint, ...]:
+    """The endpoints of our services in the namespace of this pod; none outside of a pod. Never raises."""
+    own = await asyncio.to_thread(_own_namespace)
+    return (await _services_in(own, kubeconfig, within=within) or ()) if own else ()
+
+
+async def _services_in(
+    namespace: str, kubeconfig: str | None, *, within: Seconds
+) -> tuple[ServiceEndpoint, ...] | None:
+    """The endpoints in a namespace, "" for all; None if they cannot be listed."""
+    path = _SLICES.format(f"namespaces/{namespace}/" if namespace else "")
     try:
         async with asyncio.timeout(within), open_client(kubeconfig) as client:
-            return await _our_services(KubeClient(client, timeout=within))
+            body = await KubeClient(client, timeout=within).get(path, {"labelSelector": _OF_CHART, "limit": str(_PAGE)})
+            return decode_our_endpoints(body)
     except (ConfigInvalid, ScopeError, TimeoutError):
-        return ()
-
-
-async def _our_services(api: KubeClient) -> tuple[ServiceEndpoint, ...]:
-    params = {"labelSelector": _OF_CHART, "limit": str(_PAGE)}
-    found = await _if_allowed(api, _SLICES.format(""), params, decode_our_endpoints)
-    if found is None and (own := await asyncio.to_thread(_own_namespace)):
-        found = await _if_allowed(api, _SLICES.format(f"namespaces/{own}/"), params, decode_our_endpoints)
-    return found or ()
+        return None
 
 
 def _own_namespace() -> str:
