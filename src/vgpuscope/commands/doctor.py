@@ -4,6 +4,7 @@ import argparse
 
 from vgpuscope.commands.arguments import add_json, add_language
 from vgpuscope.commands.command import Command
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 
 _NOTE = (
     "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
@@ -17,12 +18,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="URL",
         action="append",
-        help="Address of an agent; can be repeated. [default: those that are found]",
+        help=f"Address of an agent; can be repeated. [default: those that are found, such as {default_url(AGENT_PORT)}]",
     )
     parser.add_argument(
-        "--cluster", metavar="URL", help="Address of the cluster exporter. [default: the one that is found]"
+        "--cluster",
+        metavar="URL",
+        help=f"Address of the cluster exporter. [default: the one that is found, such as {default_url(CLUSTER_PORT)}]",
     )
-    parser.add_argument("--analyzer", metavar="URL", help="Address of an analyzer. [default: the one that is found]")
+    parser.add_argument(
+        "--analyzer",
+        metavar="URL",
+        help=f"Address of an analyzer. [default: the one that is found, such as {default_url(ANALYZER_PORT)}]",
+    )
     parser.add_argument(
         "--extender", metavar="URL", help="Address of a scheduler extender. [default: the one that is found]"
     )
