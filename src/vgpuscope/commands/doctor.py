@@ -18,7 +18,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="URL",
         action="append",
-        help=f"Address of an agent; can be repeated. [default: those that are found, such as {default_url(AGENT_PORT)}]",
+        help="Address of an agent; can be repeated. "
+        f"[default: those that are found, such as {default_url(AGENT_PORT)}]",
     )
     parser.add_argument(
         "--cluster",
