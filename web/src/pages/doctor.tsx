@@ -78,7 +78,7 @@ function Link({ stage }: { stage: DoctorStage }) {
       <Tag tone={TONES[stage.status]}>
         {counted
           .map((status) => t(`doctor.count.${status}` as Key, { n: number(stage.counts[status] ?? 0) }))
-          .join(t("doctor.comma"))}
+          .join(t("comma"))}
       </Tag>
       {stage.status === "skipped" && stage.not_checked[0] && (
         <span class="muted small">{said(stage.not_checked[0].why)}</span>

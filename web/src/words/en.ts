@@ -832,7 +832,6 @@ export const en = {
   "doctor.status.warn": "warning",
   "doctor.status.pass": "passed",
   "doctor.status.skipped": "not checked",
-  "doctor.comma": ", ",
   "doctor.services": "Services that were asked",
   "doctor.services_note": "by this analyzer",
   "doctor.service": "Service",

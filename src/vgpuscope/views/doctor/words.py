@@ -52,7 +52,7 @@ SERVICE_NAMES: Final[dict[ServiceCode, Words]] = {
     "agent": Words("agent", "节点 agent"),
     "plugin": Words("device plugin", "设备插件"),
     "prometheus": Words("Prometheus", "Prometheus"),
-    "kubernetes": Words("Kubernetes API", "Kubernetes API"),
+    "kubernetes": Words("Kubernetes API", "Kubernetes 的 API"),
     "exporter": Words("other exporter", "其他 exporter"),
     "target": Words("scrape target", "抓取目标"),
 }
@@ -70,7 +70,7 @@ FOUND_BY: Final[dict[FoundBy, Words]] = {
     "settings": Words("settings", "设置"),
     "demo": Words("running demo", "正在运行的演示"),
     "default": Words("default address", "默认地址"),
-    "cluster": Words("Kubernetes API", "Kubernetes API"),
+    "cluster": Words("Kubernetes API", "Kubernetes 的 API"),
     "analyzer": Words("the analyzer's targets", "分析器的抓取目标"),
     "prometheus": Words("Prometheus", "Prometheus"),
     "self": Words("this analyzer", "本分析器"),
