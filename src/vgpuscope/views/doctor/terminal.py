@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from vgpuscope.model.doctor import AskedService, DoctorFinding, DoctorReport, DoctorStage, Status
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.model.words import Language, Words
 from vgpuscope.views.doctor.words import (
     FOUND_BY,
@@ -62,8 +63,8 @@ _NOTHING = Words(
     "请指定服务的地址：",
 )
 _NAME_THEM = (
-    "vgpuscope doctor --analyzer http://ANALYZER:8080",
-    "vgpuscope doctor --agent NODE:9394 --cluster CLUSTER:31993 --prometheus http://PROMETHEUS:9090",
+    f"vgpuscope doctor --analyzer http://ANALYZER:{ANALYZER_PORT}",
+    f"vgpuscope doctor --agent NODE:{AGENT_PORT} --cluster CLUSTER:{CLUSTER_PORT} --prometheus http://PROMETHEUS:9090",
     "vgpuscope doctor --kubeconfig FILE",
 )
 _MOST_ROWS = 8  # services of one kind that answered; those that did not are all shown
