@@ -70,14 +70,23 @@ def test_if_nothing_can_be_looked_at_the_exit_code_is_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("KUBECONFIG", "PROM_URL"):
+    for name in ("KUBECONFIG", "PROM_URL", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("VGPUSCOPE_AGENT_HOOK_PATH", str(tmp_path / "vgpu"))
-    monkeypatch.setattr("vgpuscope.commands.actions.doctor.default_url", lambda _: "http://127.0.0.1:1")
+    monkeypatch.setattr("vgpuscope.services.doctor.finding.default_url", lambda _: "http://127.0.0.1:1")
     monkeypatch.setattr("vgpuscope.sources.doctor.local._SIGNS", ())
+    monkeypatch.setattr("vgpuscope.terminal.printing.paper_width", lambda: 80)
+    for language, sentence in (("en", "Name your services:"), ("zh", "请指定服务的地址：")):
+        code, out = run(capfd, ["doctor", "--lang", language])
+        assert code == 3
+        assert sentence in out.replace("\n", " " if language == "en" else "")
+        assert "--analyzer" in out
+        assert "✓" not in out
+        assert max(cell_len(line) for line in out.splitlines()) <= 80
     code, out = run(capfd, ["doctor", "--json"])
     report = json.loads(out)
+    assert {row["state"] for row in report["services"]} == {"not-configured"}
     assert code == 3
     assert report["counts"] == {"fail": 0, "warn": 0, "pass": 0, "skipped": len(CHAIN)}
     assert all(one["cause"]["en"] and one["cause"]["zh"] for one in report["findings"])
@@ -108,7 +117,7 @@ def test_json_has_everything_that_a_program_needs(served: Served, capfd: pytest.
     assert code == 2
     assert (report["status"], report["place"]) == ("fail", "outside")
     assert finding["status"] == "fail"
-    assert finding["examples"] == ["list events"]
+    assert finding["examples"] == ["vgpuscope/vgpuscope-cluster: list events"]
     assert finding["numbers"] == {"count": 1}
     assert finding["commands"]
     assert [stage["stage"] for stage in report["stages"]] == list(STAGE_NAMES)

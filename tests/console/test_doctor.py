@@ -32,6 +32,28 @@ def test_the_page_speaks_chinese(opened: Opened):
 
 def test_what_was_skipped_is_never_shown_as_passed(opened: Opened):
     watched = opened("doctor")
-    row = watched.page.locator("tr", has_text="DRIVER_FAILED")
-    assert "skipped" in row.inner_text()
+    row = watched.page.locator("tr", has_text="KUBE_API_DOWN")
+    assert "not checked" in row.inner_text()
     assert "passed" not in row.inner_text()
+
+
+def test_the_page_lists_every_service_that_was_asked(opened: Opened, fleet: Demo):
+    watched = opened("doctor")
+    rows = watched.page.locator("section", has_text="Services that were asked").locator("tbody tr")
+    expect(rows.filter(has_text="Agent")).to_have_count(len(fleet.agents))
+    for address in (*fleet.agents, fleet.cluster, fleet.extender):
+        expect(rows.filter(has_text=address)).to_contain_text("answered")
+    expect(rows.filter(has_text="Device plugin")).to_contain_text("not configured")
+
+
+def test_a_link_of_the_chain_says_how_many_of_its_checks_were_not_made(opened: Opened, fleet: Demo):
+    watched = opened("doctor")
+    links = watched.page.locator(".doctor-chain > li")
+    report = answer(f"{fleet.analyzer}/api/v1/doctor")
+    assert report is not None
+    for stage in report["stages"]:
+        link = links.filter(has_text=stage["name"]["en"]).first
+        ticked = "✓" in link.inner_text()
+        assert not ticked or stage["counts"]["pass"] >= stage["counts"]["skipped"]
+        if stage["counts"]["skipped"]:
+            expect(link).to_contain_text("not checked")

@@ -207,6 +207,11 @@ def kube_answers() -> dict[str, Any]:
         }
         for name in ("hami-scheduler-0", "hami-device-plugin-x")
     ]
+    labels = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/component": "cluster"}
+    exporter: dict[str, Any] = copy.deepcopy(pods[0])
+    exporter["metadata"] = {"name": "vgpuscope-cluster-0", "namespace": "vgpuscope", "labels": labels}
+    exporter["spec"]["serviceAccountName"] = "vgpuscope-cluster"
+    pods.append(exporter)
     return {"nodes": nodes, "pods": pods, "Succeeded": [], "Failed": [], "denied": set()}
 
 
@@ -313,7 +318,10 @@ def kube_route(world: World) -> Route:
     def route(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes, dict[str, str]]:
         found = world.kube or {}
         if method == "POST":
-            asked = json.loads(body)["spec"]["resourceAttributes"]
+            review = json.loads(body)
+            assert review["kind"] == "SubjectAccessReview"
+            assert review["spec"]["user"] == "system:serviceaccount:vgpuscope:vgpuscope-cluster"
+            asked = review["spec"]["resourceAttributes"]
             return _json({"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in found["denied"]}}, 201)
         if f"list {path.rpartition('/')[2]}" in found["denied"]:
             return _json({"kind": "Status", "message": "forbidden", "code": 403}, 403)

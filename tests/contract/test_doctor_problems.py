@@ -25,7 +25,8 @@ from tests.contract.promworld import prometheus, write
 from tests.ports import free_port
 from vgpuscope.logic.doctor.chain import CHAIN, judged
 from vgpuscope.model.doctor import Check, Missing
-from vgpuscope.services.doctor.collect import DoctorTargets, ServiceAddress, collect
+from vgpuscope.services.doctor.asked import ServiceAddress
+from vgpuscope.services.doctor.collect import DoctorTargets, collect
 
 pytestmark = pytest.mark.xdist_group("doctor")
 

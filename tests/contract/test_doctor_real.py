@@ -10,10 +10,13 @@ import pytest
 from tests.console.processes import eventually
 from tests.contract.doctorworld import serving
 from tests.contract.promworld import prometheus
+from tests.controlplane import pod
 from tests.services.agent.noderoot import NodeRoot
 from vgpuscope.logic.doctor.chain import judged
-from vgpuscope.model.doctor import Check
-from vgpuscope.services.doctor.collect import DoctorTargets, ServiceAddress, collect
+from vgpuscope.model.doctor import Check, CheckOutcome
+from vgpuscope.services.doctor.asked import ServiceAddress
+from vgpuscope.services.doctor.collect import DoctorTargets, collect
+from vgpuscope.sources.doctor.kube import find_beside, find_services
 
 PAGE = (
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aaaaaaaa-0000-0000-0000-000000000001",Hostname="node-a",'
@@ -79,16 +82,96 @@ def test_an_agent_that_has_ended_is_named(tmp_path: Path):
     assert checks["AGENT_SAMPLE_OLD"].judgement.status == "skipped"
 
 
-def test_rights_that_a_service_account_lacks_are_named(empty_cluster):
-    everything = {kind: ["list", "watch"] for kind in ("nodes", "pods", "events", "resourcequotas")}
-    least = {"nodes": ["list"], "pods": ["list", "watch"], "resourcequotas": ["list", "watch"]}
-    complete = empty_cluster.user("doctor-all", everything)
-    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(complete)))
-    assert checks["RIGHTS_MISSING"].judgement.status == "pass"
-    lacking = empty_cluster.user("doctor-few", least)
-    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(lacking)))
-    assert checks["RIGHTS_MISSING"].judgement.status == "fail"
-    assert checks["RIGHTS_MISSING"].judgement.examples == ("list events", "watch events", "watch nodes")
+NEEDED = {kind: ["list", "watch"] for kind in ("nodes", "pods", "events", "resourcequotas")}
+MAY_REVIEW = {
+    "subjectaccessreviews.authorization.k8s.io": ["create"],
+    "nodes": ["list"],
+    "pods": ["list"],
+    "endpointslices.discovery.k8s.io": ["list"],
+}
+
+
+def exporter_of(account: str) -> dict:
+    """A pod of the chart's cluster exporter, under this account."""
+    found = pod("vgpuscope-cluster-0", namespace="default", serviceAccountName=account)
+    found["metadata"]["labels"] = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/component": "cluster"}
+    return found
+
+
+def rights_seen_by(kubeconfig: str) -> CheckOutcome:
+    checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(kubeconfig)))
+    return checks["RIGHTS_MISSING"].judgement
+
+
+def test_permissions_are_those_of_the_accounts_of_our_services_not_of_the_caller(empty_cluster):
+    empty_cluster.user("exporter-all", NEEDED)
+    empty_cluster.create(exporter_of("exporter-all"))
+    reviewer = empty_cluster.user("doctor-reviewer", MAY_REVIEW)  # may neither watch nor list quotas
+    found = rights_seen_by(reviewer)
+    assert (found.status, found.numbers["reviewed"]) == ("pass", 8)
+    analyzers = empty_cluster.user("doctor-analyzer", {"endpointslices.discovery.k8s.io": ["list"]})
+    found = rights_seen_by(analyzers)  # as in the analyzer's pod: nothing is missing, and it may not know
+    assert (found.status, found.missing.reason) == ("skipped", "not-allowed")
+
+
+def test_permissions_that_a_service_lacks_are_named_with_its_account(empty_cluster):
+    empty_cluster.user(
+        "exporter-few", {"nodes": ["list"], "pods": ["list", "watch"], "resourcequotas": ["list", "watch"]}
+    )
+    empty_cluster.create(exporter_of("exporter-few"))
+    found = rights_seen_by(empty_cluster.user("doctor-reviewer", MAY_REVIEW))
+    lacks = ("list events", "watch events", "watch nodes")
+    assert found.status == "fail"
+    assert found.examples == tuple(f"default/exporter-few: {one}" for one in lacks)
+
+
+def test_an_exporter_of_some_namespaces_lacks_nothing(empty_cluster):
+    empty_cluster.user("exporter-some", {"nodes": ["list", "watch"]})  # and Roles in its namespaces
+    empty_cluster.create(exporter_of("exporter-some"))
+    assert rights_seen_by(empty_cluster.user("doctor-reviewer", MAY_REVIEW)).status == "pass"
+
+
+def test_credentials_that_the_api_server_rejects_are_named(empty_cluster):
     stranger = empty_cluster.kubeconfig_of("doctor-stranger", "no-such-token")
     checks = checks_of(DoctorTargets(kubernetes=True, kubeconfig=ServiceAddress(stranger)))
-    assert checks["RIGHTS_MISSING"].judgement.status == "fail"
+    assert checks["CREDENTIALS_REFUSED"].judgement.status == "fail"
+    assert checks["RIGHTS_MISSING"].judgement.status == "skipped"
+
+
+def test_the_services_of_the_chart_are_found_as_far_as_the_caller_may_list_them(
+    empty_cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own = tmp_path / "namespace"
+    monkeypatch.setattr("vgpuscope.sources.doctor.kube._NAMESPACE_FILE", str(own))
+    labels = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/component": "agent"}
+    empty_cluster.call(
+        "POST",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "vgpuscope-nodes-x", "labels": labels},
+            "addressType": "IPv4",
+            "ports": [{"name": "metrics", "port": 9394}],
+            "endpoints": [
+                {"addresses": ["10.244.0.7"], "nodeName": "node-a", "conditions": {"ready": True}},
+                {"addresses": ["10.244.1.7"], "nodeName": "node-b", "conditions": {"ready": False}},
+            ],
+        },
+    )
+    try:
+        reviewer = empty_cluster.user("doctor-reviewer", MAY_REVIEW)
+        found = asyncio.run(find_services(reviewer, within=30))
+        assert {(one.component, one.url, one.node) for one in found} == {
+            ("agent", "http://10.244.0.7:9394", "node-a"),
+            ("agent", "http://10.244.1.7:9394", "node-b"),
+        }
+        assert asyncio.run(find_beside(reviewer, within=30)) == ()  # outside of a pod
+        for namespace, endpoints in (("default", 2), ("kube-system", 0)):
+            own.write_text(namespace)
+            assert len(asyncio.run(find_beside(reviewer, within=30))) == endpoints
+        nobody = empty_cluster.user("doctor-nobody", {})
+        assert asyncio.run(find_services(nobody, within=30)) == ()
+    finally:
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/vgpuscope-nodes-x"
+        empty_cluster.call("DELETE", path)

@@ -19,25 +19,29 @@ _USAGE = {
 `vgpuscope doctor` finds out why numbers are missing or wrong. It walks the whole chain, from the driver to the history,
 and names each fault by a code, with its cause and its fix. It changes nothing. The
 console's page Doctor and the analyzer's `/api/v1/doctor` show the same report, limited to what the analyzer can see.
+The report begins with the services that were asked: address, how the address was found, and whether it answered.
 
 ## How to run it
 
 ```sh
-vgpuscope doctor                                                # this node, and the services at their default addresses
+vgpuscope doctor                                                # this node, and the services that can be found
 vgpuscope doctor --agent node-3:9394 --cluster cluster:31993    # services at other addresses
 vgpuscope doctor --extender extender:8080 --plugin node-3:9396  # the parts that schedule
 vgpuscope doctor --prometheus http://prometheus:9090            # a Prometheus; kubectl's kubeconfig is used
-vgpuscope doctor --all                                          # also what passed, and what was skipped and why
+vgpuscope doctor --all                                          # also what passed, and what was not checked and why
 vgpuscope doctor --lang zh                                      # in Chinese; the default is the language of LANG
 vgpuscope doctor --json                                         # for programs
 vgpuscope doctor --bundle report.tar.gz                         # an archive for a bug report
 ```
 
 - On a GPU node, doctor also looks at the driver, HAMi's regions, the processes and the kubelet's socket.
-- Elsewhere it asks the services, Prometheus and the API server. If a service that you named does not
-  answer, that is a failure. If no service answers at its default address, its checks are skipped.
-- If an analyzer answers, doctor takes from its report what it could not look at itself.
-- `VGPUSCOPE_TOKEN` is sent to our own services only. Credentials of Prometheus come from the settings or the URL.
+- If an analyzer answers, doctor judges the facts that the analyzer has collected: command and console say the same of each
+  check. The command adds what only it can see: this node, the API server, and services that you name. An analyzer of an older
+  version, or one that limits you to some namespaces, does not give its facts; then its findings are shown, and the
+  checks that it skipped are made here.
+- Without an analyzer, doctor asks all services itself.
+- `VGPUSCOPE_TOKEN` is sent to our own services only, and not to addresses that were found through the Kubernetes API: name
+  them. Credentials of Prometheus come from the settings or the URL.
 - Everything ends within `--deadline` (20 s). If a part is slow, only its own checks are skipped.
 
 | status | meaning |
@@ -45,21 +49,48 @@ vgpuscope doctor --bundle report.tar.gz                         # an archive for
 | pass | looked at, and in order |
 | warn | it works, but numbers can mislead |
 | FAIL | something is broken |
-| skip | it could not be looked at, and the reason is given; skipped is never passed |
+| skip | it could not be looked at, and the reason is given; skipped is never passed. A part of the chain is marked ✓ only if at least half of its checks were made |
 
 | exit code | meaning |
 |---|---|
 | 0 | nothing was found |
 | 1 | there are warnings |
 | 2 | there are failures, or the arguments are wrong |
-| 3 | nothing could be looked at |
+| 3 | nothing could be looked at: name your services |
+
+## Which services are asked
+
+What you name with a flag takes precedence, then the settings (`analyzer.cluster_url`, `analyzer.extender_url`,
+`prometheus.url`). If you name none of our services with a flag, the others come from the first of these places that has any, so that a
+report never mixes two systems:
+
+1. a demo of the same user, unless something else answers at the default ports. A running demo writes its addresses into
+   `$XDG_RUNTIME_DIR/vgpuscope/demos` or `~/.cache/vgpuscope/demos` (mode 0600) and removes them at its end
+2. the default ports of this machine: agent 9394, cluster exporter 31993, analyzer and extender 8080, device plugin 9396
+3. the Services of the chart, if there is a kubeconfig or a service account that may list EndpointSlices. If this machine
+   cannot reach their addresses, use `kubectl port-forward` or run doctor in a pod:
+   `kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- vgpuscope doctor`
+
+A service that was named or belongs to a demo, and does not answer, is a failure. The analyzer asks the cluster exporter and the extender of
+its settings, each agent that it scrapes (at most 100, those that are down first), and the device plugins of its namespace if it finds
+its targets through the Kubernetes API (`analyzer.discover_services`). Agents that Prometheus scrapes are listed
+as not asked: their series are read from Prometheus.
+
+## Permissions
+
+`RIGHTS_MISSING` judges the service accounts of our services, not the caller. It uses what the services report as
+rejected (agents, watches of the cluster exporter), and reviews the accounts of the cluster exporter, extender and device plugin
+if the caller may create SubjectAccessReviews and list pods. Otherwise it is skipped.
+
+## Archive and limits
 
 The archive of `--bundle` holds the report, the version, the settings, the analyzer's `/health` and the agents' pages.
 Tokens, passwords, keys and credentials in URLs are replaced by `[redacted]`, and the file can be read by its owner only.
 Names of pods, nodes and namespaces are in it: read it before you publish it.
 
 In a large fleet, Prometheus is asked about some 2,000 GPUs only, chosen by the last characters of their UUIDs. Callers of
-`/api/v1/doctor` who may see only some namespaces get the numbers without the examples. The answer is kept for 15 s.
+`/api/v1/doctor` who may see only some namespaces get the numbers without examples and addresses. The answer is kept for
+15 s, or for five times as long as collecting it took.
 
 ## The checks
 """,
@@ -70,24 +101,26 @@ In a large fleet, Prometheus is asked about some 2,000 GPUs only, chosen by the 
 
 `vgpuscope doctor` 用来查明数字缺失或错误的原因。它从驱动到历史逐环检查整条链路，用代码指明每个故障，并给出原因和处理方法。它不会更改任何内容。
 控制台的「诊断」页面和分析器的 `/api/v1/doctor` 提供同样的内容，范围以分析器能看到的为限。
+报告开头列出询问过的服务：地址、地址的来源，以及是否有应答。
 
 ## 运行方法
 
 ```sh
-vgpuscope doctor                                                # 本节点，以及默认地址上的服务
+vgpuscope doctor                                                # 本节点，以及能够找到的服务
 vgpuscope doctor --agent node-3:9394 --cluster cluster:31993    # 其他地址上的服务
 vgpuscope doctor --extender extender:8080 --plugin node-3:9396  # 负责调度的部分
 vgpuscope doctor --prometheus http://prometheus:9090            # 指定 Prometheus；使用 kubectl 的 kubeconfig
-vgpuscope doctor --all                                          # 同时列出通过和跳过的检查及原因
+vgpuscope doctor --all                                          # 同时列出通过和未检查的项目及原因
 vgpuscope doctor --lang zh                                      # 中文输出；默认取 LANG 的语言
 vgpuscope doctor --json                                         # 供程序使用
 vgpuscope doctor --bundle report.tar.gz                         # 用于报告问题的归档
 ```
 
 - 在 GPU 节点上，还会检查驱动、HAMi region、进程和 kubelet 的套接字。
-- 在其他地方，则询问各个服务、Prometheus 和 API server。指明地址而没有应答的服务算作失败；没有指明、默认地址也没有应答的服务，其检查会被跳过。
-- 如果分析器有应答，自己无法检查的内容取自分析器的报告。
-- `VGPUSCOPE_TOKEN` 只发送给我们自己的服务。Prometheus 的凭据来自设置或 URL。
+- 如果分析器有应答，则根据分析器收集的事实作出判断：每项检查的结论在命令行与控制台中相同。命令行另外补充只有它能看到的内容：本节点、API server，以及你指明的服务。
+  版本较旧的分析器，或只允许你查看部分命名空间的分析器，不提供这些事实；此时显示分析器的结论，它跳过的检查在本机进行。
+- 没有分析器时，由命令行直接询问所有服务。
+- `VGPUSCOPE_TOKEN` 只发送给我们自己的服务，不会发送到通过 Kubernetes API 找到的地址：请用参数指明。Prometheus 的凭据来自设置或 URL。
 - 全部检查在 `--deadline`（20 秒）内结束。缓慢的部分只影响它自己的检查。
 
 | 状态 | 含义 |
@@ -95,19 +128,39 @@ vgpuscope doctor --bundle report.tar.gz                         # 用于报告�
 | 通过 | 已检查，正常 |
 | 警告 | 能够工作，但数字可能误导 |
 | 失败 | 有故障 |
-| 跳过 | 无法检查，并说明原因；跳过绝不等于通过 |
+| 跳过 | 无法检查，并说明原因；跳过绝不等于通过。链路中的一环只有至少一半的检查得以进行时才标记 ✓ |
 
 | 退出码 | 含义 |
 |---|---|
 | 0 | 没有发现问题 |
 | 1 | 有警告 |
 | 2 | 有失败，或参数错误 |
-| 3 | 没有任何内容可以检查 |
+| 3 | 没有任何内容可以检查：请指明服务的地址 |
+
+## 询问哪些服务
+
+参数优先，其次是设置（`analyzer.cluster_url`、`analyzer.extender_url`、`prometheus.url`）。如果没有用参数指明我们的任何服务，其余服务取自下列第一个有服务的来源，因此一份报告不会混合两个系统：
+
+1. 同一用户正在运行的演示，除非默认端口上应答的是别的服务。演示运行时把地址写入 `$XDG_RUNTIME_DIR/vgpuscope/demos` 或
+   `~/.cache/vgpuscope/demos`（权限 0600），结束时删除
+2. 本机的默认端口：agent 9394，集群 exporter 31993，分析器和调度器扩展 8080，设备插件 9396
+3. chart 的 Service，前提是有 kubeconfig 或服务账号，并且可以列出 EndpointSlice。如果本机无法访问这些地址，请使用
+   `kubectl port-forward`，或在 Pod 中运行：`kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- vgpuscope doctor`
+
+指明的服务或演示中的服务没有应答，算作失败。分析器询问其设置中的集群 exporter 和调度器扩展，以及它抓取的每个 agent（最多 100 个，没有应答的优先）；如果它通过 Kubernetes API 发现目标（`analyzer.discover_services`），还会询问本命名空间的设备插件。
+由 Prometheus 抓取的 agent 列为「未询问」，它们的序列从 Prometheus 读取。
+
+## 权限
+
+`RIGHTS_MISSING` 判断的是我们各个服务的服务账号，而不是调用者。它依据各服务报告的被拒绝的请求（agent、集群 exporter 的 watch）；如果调用者可以创建
+SubjectAccessReview 并列出 Pod，还会核查集群 exporter、调度器扩展和设备插件的账号。否则跳过此项检查。
+
+## 归档与限制
 
 `--bundle` 的归档包含报告、版本、设置、分析器的 `/health` 和 agent 的指标页面。令牌、密码、密钥以及 URL 中的凭据都替换为 `[redacted]`，文件只有属主可读。
 其中含有 Pod、节点和命名空间的名称：公开之前请先查看。
 
-在大规模集群中，只向 Prometheus 查询一部分 GPU（按 UUID 结尾选取，约 2,000 个）。只能查看部分命名空间的 `/api/v1/doctor` 调用者得到的是不含示例的数字。应答保留 15 秒。
+在大规模集群中，只向 Prometheus 查询一部分 GPU（按 UUID 结尾选取，约 2,000 个）。只能查看部分命名空间的 `/api/v1/doctor` 调用者得到的是不含示例和地址的数字。应答保留 15 秒，或收集耗时的五倍。
 
 ## 检查项
 """,

@@ -8,7 +8,8 @@ from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, def
 
 _NOTE = (
     "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
-    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere. Services that "
+    "are not named are found by the settings, at the default ports, in a running demo, or through the Kubernetes API."
 )
 
 
@@ -17,16 +18,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="URL",
         action="append",
-        help=f"Address of an agent; can be repeated. [default: {default_url(AGENT_PORT)}]",
+        help="Address of an agent; can be repeated. "
+        f"[default: those that are found, such as {default_url(AGENT_PORT)}]",
     )
     parser.add_argument(
-        "--cluster", metavar="URL", help=f"Address of the cluster exporter. [default: {default_url(CLUSTER_PORT)}]"
+        "--cluster",
+        metavar="URL",
+        help=f"Address of the cluster exporter. [default: the one that is found, such as {default_url(CLUSTER_PORT)}]",
     )
     parser.add_argument(
-        "--analyzer", metavar="URL", help=f"Address of an analyzer. [default: {default_url(ANALYZER_PORT)}]"
+        "--analyzer",
+        metavar="URL",
+        help=f"Address of an analyzer. [default: the one that is found, such as {default_url(ANALYZER_PORT)}]",
     )
     parser.add_argument(
-        "--extender", metavar="URL", help="Address of a scheduler extender. [default: the one that the settings name]"
+        "--extender", metavar="URL", help="Address of a scheduler extender. [default: the one that is found]"
     )
     parser.add_argument("--plugin", metavar="URL", action="append", help="Address of a device plugin; can be repeated.")
     parser.add_argument(
@@ -41,7 +47,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline", metavar="SECONDS", type=float, default=20.0, help="Time limit for all checks. [default: 20]"
     )
-    parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
+    parser.add_argument("--all", action="store_true", help="Also list what passed, and what was not checked and why.")
     add_language(parser)
     parser.add_argument(
         "--bundle", metavar="FILE", help="Write an archive (.tar.gz) for a bug report, without secrets."
@@ -80,7 +86,7 @@ COMMAND = Command(
     "on a GPU "
     "node, or anywhere with the addresses of the services.",
     examples=(
-        ("vgpuscope doctor", "this node, and the services at their default addresses"),
+        ("vgpuscope doctor", "this node, and the services that are found"),
         ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),
         ("vgpuscope doctor --bundle report.tar.gz", "an archive for a bug report"),
     ),

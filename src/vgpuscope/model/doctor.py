@@ -46,6 +46,7 @@ FactName: TypeAlias = Literal[
     "model",
     "channels",
     "reclaim",
+    "rights",
 ]
 Reason: TypeAlias = Literal[
     "not-given",  # no address was given, and nothing answers at the default one
@@ -56,11 +57,39 @@ Reason: TypeAlias = Literal[
     "not-here",  # this machine has no such thing
     "no-data",  # it answers, but has nothing to judge
     "elsewhere",  # only known in another place: on the node, or with another argument
+    "unreachable",  # it is in the cluster, and this machine cannot reach its address
+    "not-allowed",  # the credentials of this caller do not suffice to know
     "internal",  # the check itself failed
 ]
 
 
-class Missing(Struct, frozen=True, kw_only=True):
+ServiceCode: TypeAlias = Literal[
+    "analyzer", "cluster", "extender", "agent", "plugin", "prometheus", "kubernetes", "exporter", "target"
+]
+SERVICES: tuple[ServiceCode, ...] = get_args(ServiceCode)
+ServiceState: TypeAlias = Literal[
+    "answered", "no-answer", "refused", "wrong-service", "unreadable", "not-asked", "not-configured"
+]
+FoundBy: TypeAlias = Literal["flag", "settings", "demo", "default", "cluster", "analyzer", "prometheus", "self", "none"]
+NOT_OURS: frozenset[ServiceCode] = frozenset({"prometheus", "kubernetes"})
+
+
+class AskedService(Struct, frozen=True, kw_only=True):
+    """A service that was asked, or is not configured, and how its address was found.
+
+    `exporter`: a scrape target that is not ours. `target`: a scrape target that has never answered.
+    """
+
+    service: ServiceCode
+    state: ServiceState
+    found_by: FoundBy
+    name: str = ""  # the node of an agent or device plugin
+    url: str = ""
+    by_analyzer: bool = False  # the analyzer asked, not this caller
+    detail: str = ""  # the error in its own words
+
+
+class Missing(Struct, frozen=True, kw_only=True, tag="missing"):
     """A fact that could not be had, and why. A check that needs it is skipped, never passed."""
 
     fact: FactName
@@ -68,6 +97,7 @@ class Missing(Struct, frozen=True, kw_only=True):
     code: str = ""  # of our error, if there was one
     detail: str = ""  # the error in its own words
     place: str = ""  # where it was looked for
+    name: str = ""  # the node, if several of one kind were asked
 
 
 class Absent(Exception):
@@ -85,7 +115,7 @@ def known(fact: T | Missing) -> T:
     return fact
 
 
-class DriverFacts(Struct, frozen=True, kw_only=True):
+class DriverFacts(Struct, frozen=True, kw_only=True, tag="driver"):
     """The driver of this machine."""
 
     gpus: int
@@ -94,7 +124,7 @@ class DriverFacts(Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()  # processes that the driver lists
 
 
-class RegionFacts(Struct, frozen=True, kw_only=True):
+class RegionFacts(Struct, frozen=True, kw_only=True, tag="regions"):
     """HAMi's regions of this machine."""
 
     directory: str
@@ -103,7 +133,7 @@ class RegionFacts(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()  # file: reason
 
 
-class ProcessFacts(Struct, frozen=True, kw_only=True):
+class ProcessFacts(Struct, frozen=True, kw_only=True, tag="processes"):
     """The processes of this machine, as they can be seen here."""
 
     root: str
@@ -135,7 +165,7 @@ class SeriesValue(Struct, frozen=True, kw_only=True):
         return self.labels.get("job", "")
 
 
-class SeriesFacts(Struct, frozen=True, kw_only=True):
+class SeriesFacts(Struct, frozen=True, kw_only=True, tag="series"):
     """The series about GPUs, or a part of them."""
 
     now: tuple[SeriesValue, ...]
@@ -157,7 +187,7 @@ class Job(Struct, frozen=True, kw_only=True):
     age: Seconds | None = None  # of the oldest last sample of a target that is up
 
 
-class PrometheusFacts(Struct, frozen=True, kw_only=True):
+class PrometheusFacts(Struct, frozen=True, kw_only=True, tag="prometheus"):
     """What a Prometheus has and scrapes."""
 
     url: str
@@ -189,18 +219,30 @@ class ComponentPod(Struct, frozen=True, kw_only=True):
     node: str
     component: str
     ready: bool
+    account: str = ""  # its service account
+    ours: bool = False  # a pod of vgpuscope
     restarts: int = 0
     ended_by: str = ""  # why its container ended last: OOMKilled, Error
     waiting: str = ""  # why it does not run: CrashLoopBackOff, ImagePullBackOff
 
 
-class KubeFacts(Struct, frozen=True, kw_only=True):
-    """What the API server says to this caller."""
+class ServiceEndpoint(Struct, frozen=True, kw_only=True):
+    """An address of one of our services, as the API server knows it. Not ready ones are listed, too."""
 
-    denied: tuple[str, ...] = ()  # "list events"
-    nodes: tuple[KubeNode, ...] = ()
-    pods: tuple[ComponentPod, ...] = ()
-    ended: tuple[tuple[str, str], ...] = ()  # namespace and name of pods that have ended
+    component: str
+    url: str
+    node: str = ""
+
+
+class KubeFacts(Struct, frozen=True, kw_only=True, tag="kubernetes"):
+    """What the API server says to this caller. None: the caller has no permission to know."""
+
+    denied: tuple[str, ...] | None = ()  # what accounts of our services may not do: "vgpuscope-cluster: list events"
+    judged: int = 0  # permissions of our services that were reviewed
+    nodes: tuple[KubeNode, ...] | None = ()
+    pods: tuple[ComponentPod, ...] | None = ()
+    ended: tuple[tuple[str, str], ...] | None = ()  # namespace and name of pods that have ended
+    refused: tuple[str, ...] = ()  # requests of this caller that were rejected: "list nodes"
 
 
 class ReclaimFacts(Struct, frozen=True, kw_only=True):
@@ -222,7 +264,7 @@ class ChannelFacts(Struct, frozen=True, kw_only=True):
     error: str = ""  # why the last message was not taken
 
 
-class AnalyzerFacts(Struct, frozen=True, kw_only=True):
+class AnalyzerFacts(Struct, frozen=True, kw_only=True, tag="analyzer"):
     """What an analyzer says of itself."""
 
     url: str
@@ -243,6 +285,7 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
     down: tuple[str, ...] = ()  # some targets that do not answer
     gpus: int | None = None
     unknown: int | None = None
+    unproductive: frozenset[str] = frozenset()  # GPUs whose result has the class busy-unproductive
     clock_offset: Seconds = 0.0
     asks_model: bool = False  # a language model is asked
     model_error: str = ""  # code with which it failed last
@@ -254,7 +297,7 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
         return None if not self.gpus or self.unknown is None else self.unknown / self.gpus
 
 
-class ExtenderFacts(Struct, frozen=True, kw_only=True):
+class ExtenderFacts(Struct, frozen=True, kw_only=True, tag="extender"):
     """What a scheduler extender says of itself."""
 
     url: str
@@ -272,7 +315,7 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
     regions: RegionFacts | Missing
     processes: ProcessFacts | Missing
     podresources: int | Missing  # devices that the kubelet lists
-    agents: tuple[AgentFacts, ...] | Missing
+    agents: tuple[AgentFacts, ...] | Missing  # those that answered; missing if none did
     cluster: ClusterFacts | Missing
     prometheus: PrometheusFacts | Missing
     series: SeriesFacts | Missing
@@ -280,6 +323,8 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
     analyzer: AnalyzerFacts | Missing
     extender: ExtenderFacts | Missing = Missing(fact="extender", reason="not-given")
     plugins: SeriesFacts | Missing = Missing(fact="plugin", reason="not-given")  # pages of device plugins
+    silent: tuple[Missing, ...] = ()  # agents and device plugins without a usable answer, one by one
+    services: tuple[AskedService, ...] = ()
 
 
 # ── judgements ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,12 +369,24 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
     docs: str = ""  # part of the documentation
 
 
+class NotChecked(Struct, frozen=True, kw_only=True):
+    """Why some checks of a stage were skipped, and how many."""
+
+    why: Words
+    checks: int
+
+
 class DoctorStage(Struct, frozen=True, kw_only=True):
-    """One link of the chain."""
+    """One link of the chain.
+
+    Its status is that of its worst check. It is skipped if nothing is wrong and most of its checks could not be made.
+    """
 
     stage: Stage
     name: Words
-    status: Status  # the worst of its checks
+    status: Status
+    counts: dict[Status, int] = {}
+    not_checked: tuple[NotChecked, ...] = ()  # why its checks were skipped, the most frequent reason first
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
@@ -343,3 +400,4 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     seconds: Seconds
     stages: tuple[DoctorStage, ...]
     findings: tuple[DoctorFinding, ...]
+    services: tuple[AskedService, ...] = ()  # what was asked, and what is not configured

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import tempfile
@@ -12,7 +13,9 @@ from typing import Any
 
 from rich.console import Console
 
+from vgpuscope.model.doctor import ServiceCode
 from vgpuscope.model.service import AGENT_PORT
+from vgpuscope.services.doctor.demos import DemoService, announced
 from vgpuscope.sim import cluster, dcgm, model, policy, posts, screen
 from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.control_service import ControlService, new_secret
@@ -93,9 +96,10 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
                 if not await _first_of(all_ready(children, waiting), stop):
                     return 0
             async with _scheduling(objects, ports.extender, stop), _reporter(children) as reporter:
-                if not await _first_of(_show(console, reporter, children, root, ports), stop):
-                    console.print("vgpuscope demo: ending.")
-                    return 0
+                with announced(_addresses(children), os.environ, now=began):
+                    if not await _first_of(_show(console, reporter, children, root, ports), stop):
+                        console.print("vgpuscope demo: ending.")
+                        return 0
     raise CannotStart("every process has ended, so there is nothing left to see")
 
 
@@ -138,6 +142,23 @@ def _reporter(children: list[Child]) -> Reporter:
     urls = {child.plan.name: child.url for child in children}
     agents = [child.url for child in children if child.plan.agent]
     return Reporter(analyzer=urls["analyzer"], cluster=urls["cluster"], agents=agents)
+
+
+def _addresses(children: list[Child]) -> tuple[DemoService, ...]:
+    """The services of the demo, for `vgpuscope doctor`."""
+    codes: dict[str, ServiceCode] = {
+        "analyzer": "analyzer",
+        "cluster": "cluster",
+        "extender": "extender",
+        "prometheus": "prometheus",
+    }
+    agents = [
+        DemoService(service="agent", url=child.url, name=child.plan.name) for child in children if child.plan.agent
+    ]
+    others = [
+        DemoService(service=codes[child.plan.name], url=child.url) for child in children if child.plan.name in codes
+    ]
+    return (*others, *agents)
 
 
 # Running the simulation

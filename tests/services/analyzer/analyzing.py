@@ -119,7 +119,8 @@ class StubSources:
     def __init__(self, source: StubSource) -> None:
         self.current = source
         self.known_owners: Any = {("ml", "train-0"): "Job/train"}  # an error: nobody tells
-        self.known_nodes = self.known_allocations = None
+        self.known_nodes: Any = None
+        self.known_allocations: Any = None
         self.looks = 0
         self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0

@@ -1,7 +1,7 @@
 """What doctor sees on a node: regions as files, and a driver that is not there."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -18,7 +18,9 @@ def facts(**known: object) -> DoctorFacts:
     local = nothing_here()
     names: dict[str, FactName] = {"agents": "agent"}
     names |= {name: name for name in get_args(FactName) if name in DoctorFacts.__struct_fields__}
-    absent = {name: Missing(fact=fact, reason="not-given") for name, fact in names.items() if name not in local._fields}
+    absent: dict[str, Any] = {
+        name: Missing(fact=fact, reason="not-given") for name, fact in names.items() if name not in local._fields
+    }
     made = DoctorFacts(at=0.0, place="node", **local._asdict(), **absent)
     return replace(made, **known)
 

@@ -1065,6 +1065,28 @@ export interface components {
             percentage: number | null;
         };
         /**
+         * AskedService
+         * @description A service that was asked, or is not configured, and how its address was found.
+         *
+         *         `exporter`: a scrape target that is not ours. `target`: a scrape target that has never answered.
+         */
+        AskedService: {
+            /** @default false */
+            by_analyzer: boolean;
+            /** @default  */
+            detail: string;
+            /** @enum {unknown} */
+            found_by: "analyzer" | "cluster" | "default" | "demo" | "flag" | "none" | "prometheus" | "self" | "settings";
+            /** @default  */
+            name: string;
+            /** @enum {unknown} */
+            service: "agent" | "analyzer" | "cluster" | "exporter" | "extender" | "kubernetes" | "plugin" | "prometheus" | "target";
+            /** @enum {unknown} */
+            state: "answered" | "no-answer" | "not-asked" | "not-configured" | "refused" | "unreadable" | "wrong-service";
+            /** @default  */
+            url: string;
+        };
+        /**
          * AttentionRow
          * @description One thing that needs attention.
          */
@@ -1481,6 +1503,8 @@ export interface components {
             /** @enum {unknown} */
             place: "analyzer" | "node" | "outside";
             seconds: number;
+            /** @default [] */
+            services: components["schemas"]["AskedService"][];
             stages: components["schemas"]["DoctorStage"][];
             /** @enum {unknown} */
             status: "fail" | "pass" | "skipped" | "warn";
@@ -1489,9 +1513,17 @@ export interface components {
         /**
          * DoctorStage
          * @description One link of the chain.
+         *
+         *         Its status is that of its worst check. It is skipped if nothing is wrong and most of its checks could not be made.
          */
         DoctorStage: {
+            /** @default {} */
+            counts: {
+                [key: string]: number;
+            };
             name: components["schemas"]["Words"];
+            /** @default [] */
+            not_checked: components["schemas"]["NotChecked"][];
             /** @enum {unknown} */
             stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scheduler" | "scrape" | "units";
             /** @enum {unknown} */
@@ -2483,6 +2515,14 @@ export interface components {
             requested: string;
             /** @default null */
             score: number | null;
+        };
+        /**
+         * NotChecked
+         * @description Why some checks of a stage were skipped, and how many.
+         */
+        NotChecked: {
+            checks: number;
+            why: components["schemas"]["Words"];
         };
         /**
          * NoticesBody

@@ -1,7 +1,8 @@
 /** Can these numbers be trusted? The chain of checks, from the driver to the history, with cause and fix. */
 import "../style/doctor.css";
+import { useState } from "preact/hooks";
 import { useApi } from "../api/client";
-import type { DoctorFinding, DoctorReport } from "../api/shapes";
+import type { AskedService, DoctorFinding, DoctorReport, DoctorStage } from "../api/shapes";
 import { number } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { Command, Panel, Prose, Scroll, Shown, Tag } from "../parts/pieces";
@@ -42,12 +43,10 @@ function Report({ data }: { data: DoctorReport }) {
       </p>
       <ol class="doctor-chain" aria-label={t("doctor.chain")}>
         {data.stages.map((stage) => (
-          <li key={stage.stage}>
-            <span>{said(stage.name)}</span>
-            <State status={stage.status} />
-          </li>
+          <Link key={stage.stage} stage={stage} />
         ))}
       </ol>
+      <Services rows={data.services} />
       {bad.length === 0 && <p class="notice">{t("doctor.nothing")}</p>}
       {data.stages.map((stage) => {
         const here = bad.filter((one) => one.stage === stage.stage);
@@ -67,6 +66,80 @@ function Report({ data }: { data: DoctorReport }) {
       </Panel>
     </div>
   );
+}
+
+/** One link of the chain: how many of its checks passed, and how many could not be made, with the reasons. */
+function Link({ stage }: { stage: DoctorStage }) {
+  const counted = ORDER.filter((status) => (stage.counts[status] ?? 0) > 0);
+  const why = stage.not_checked.map((one) => `${said(one.why)} (${number(one.checks)})`).join("\n");
+  return (
+    <li title={why || undefined}>
+      <span>{said(stage.name)}</span>
+      <Tag tone={TONES[stage.status]}>
+        {counted
+          .map((status) => t(`doctor.count.${status}` as Key, { n: number(stage.counts[status] ?? 0) }))
+          .join(t("comma"))}
+      </Tag>
+      {stage.status === "skipped" && stage.not_checked[0] && (
+        <span class="muted small">{said(stage.not_checked[0].why)}</span>
+      )}
+    </li>
+  );
+}
+
+/** Which services were asked, how their addresses were found, and which of them answered. */
+function Services({ rows }: { rows: readonly AskedService[] }) {
+  const [all, setAll] = useState(false);
+  const first = rows.filter((row, at) => row.state !== "answered" || rows.findIndex(sameAs(row)) + MOST_SHOWN > at);
+  const shown = all ? rows : first;
+  return (
+    <Panel title={t("doctor.services")} note={t("doctor.services_note")}>
+      <Scroll all>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("doctor.service")}</th>
+              <th scope="col">{t("doctor.state")}</th>
+              <th scope="col">{t("doctor.address")}</th>
+              <th scope="col">{t("doctor.found_by")}</th>
+              <th scope="col">{t("doctor.detail")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <tr key={`${row.service} ${row.name} ${row.url}`}>
+                <th scope="row">
+                  {t(`doctor.service.${row.service}` as Key)} {row.name}
+                </th>
+                <td>
+                  <Tag tone={stateTone(row.state)}>{t(`doctor.service_state.${row.state}` as Key)}</Tag>
+                </td>
+                <td>{row.url ? <code class="small">{row.url}</code> : "–"}</td>
+                <td>{row.found_by === "none" ? "–" : t(`doctor.by.${row.found_by}` as Key)}</td>
+                <td>{row.detail || "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      {shown.length < rows.length && (
+        <button type="button" class="button" onClick={() => setAll(true)}>
+          {t("doctor.more_services", { n: number(rows.length - shown.length) })}
+        </button>
+      )}
+    </Panel>
+  );
+}
+
+const MOST_SHOWN = 8; // services of one kind that answered; all others are shown
+
+function sameAs(row: AskedService): (other: AskedService) => boolean {
+  return (other) => other.service === row.service;
+}
+
+function stateTone(state: AskedService["state"]): "good" | "bad" | "plain" {
+  if (state === "answered") return "good";
+  return state === "not-configured" || state === "not-asked" ? "plain" : "bad";
 }
 
 function Found({ finding }: { finding: DoctorFinding }) {

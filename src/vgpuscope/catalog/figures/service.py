@@ -179,7 +179,14 @@ ANALYZER: tuple[Figure, ...] = (
         metrics="vgpuscope_analyzer_unsaved_results",
     ),
     row("service.events", "events", "count", "now", condition="kept", fields="Timeline.total"),
-    row("service.checks", "checks", "count", "now", condition="by_status", fields="DoctorReport.counts"),
+    row(
+        "service.checks",
+        "checks",
+        "count",
+        "now",
+        condition="by_status",
+        fields="DoctorReport.counts DoctorStage.counts NotChecked.checks",
+    ),
     row("service.doctor_seconds", "one", "checks_duration", "once", "seconds", fields="DoctorReport.seconds"),
     row(
         "chart.groups_left_out", "rows", "count", "integral", condition="omitted", fields="ClassHistory.groups_left_out"

@@ -16,15 +16,14 @@ from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import Config, Loaded, load, settings_file
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.doctor.chain import judged
-from vgpuscope.model.doctor import DoctorReport, Missing
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 from vgpuscope.services.analyzer.sources.sources import prom_api
-from vgpuscope.services.doctor.collect import Collected, DoctorTargets, Progress, ServiceAddress, collect
+from vgpuscope.services.doctor.asked import ServiceAddress
+from vgpuscope.services.doctor.collect import Collected, DoctorTargets, Progress, collect
+from vgpuscope.services.doctor.finding import find
 from vgpuscope.services.doctor.prometheus import open_prometheus
 from vgpuscope.sources.doctor.local import LocalPlaces
-from vgpuscope.sources.doctor.services import read_report
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.terminal.printing import print_drawn, print_json
 from vgpuscope.terminal.screen import speak_plainly
@@ -62,16 +61,17 @@ def main(asked: DoctorArguments, *, everything: bool, language: str | None, as_j
     targets = places(asked, loaded.config, os.environ)
     began = time.monotonic()
     with _progress() as progress:
-        collected, remote = asyncio.run(_collected(targets, progress))
-    checks = judged(collected.facts)
+        collected = asyncio.run(_collected(targets, progress, os.environ))
+    facts = collected.facts
     found = report(
-        checks,
-        at=iso(collected.facts.at),
+        judged(facts),
+        at=iso(facts.at),
         version=__version__,
-        place=collected.facts.place,
+        place=facts.place,
         seconds=time.monotonic() - began,
+        services=facts.services,
     )
-    found = merged(found, remote) if remote else found
+    found = merged(found, collected.report) if collected.report else found
     if bundle:
         write_bundle(bundle, found, collected.answers, loaded=loaded, secrets=_secrets(asked))
     if as_json:
@@ -84,19 +84,17 @@ def main(asked: DoctorArguments, *, everything: bool, language: str | None, as_j
 
 
 def places(asked: DoctorArguments, config: Config, environ: Mapping[str, str]) -> DoctorTargets:
-    """Where to look: what was named here or in the settings, otherwise the default addresses."""
-    kubeconfig = asked.kubeconfig or next((path for path in environ.get("KUBECONFIG", "").split(":") if path), None)
+    """Where to look, by the arguments and the settings. What they do not name is found later."""
+    kubeconfig = asked.kubeconfig or environ.get("KUBECONFIG")
     usual = Path("~/.kube/config").expanduser().is_file() or Path(_SERVICE_ACCOUNT).is_file()
-    named = asked.prometheus or config.prometheus.url
-    extender = asked.extender or config.analyzer.extender_url
     return DoctorTargets(
-        agents=tuple(map(ServiceAddress, asked.agents)) or (ServiceAddress(default_url(AGENT_PORT), given=False),),
-        cluster=_address(asked.cluster or config.analyzer.cluster_url, CLUSTER_PORT),
-        analyzer=_address(asked.analyzer, ANALYZER_PORT),
-        extender=ServiceAddress(extender) if extender else None,
-        plugins=asked.plugins,
-        prometheus=ServiceAddress(named) if named else None,
-        kubeconfig=ServiceAddress(kubeconfig) if kubeconfig else None,
+        agents=tuple(map(ServiceAddress, asked.agents)),
+        cluster=_address(asked.cluster, config.analyzer.cluster_url),
+        analyzer=_address(asked.analyzer, None),
+        extender=_address(asked.extender, config.analyzer.extender_url),
+        plugins=tuple(map(ServiceAddress, asked.plugins)),
+        prometheus=_address(asked.prometheus, config.prometheus.url),
+        kubeconfig=_address(asked.kubeconfig, environ.get("KUBECONFIG")),
         kubernetes=bool(kubeconfig) or usual,
         local=LocalPlaces(config.agent.hook_path, config.agent.proc_root, config.agent.podresources_socket),
         condition=asked.condition,
@@ -106,8 +104,10 @@ def places(asked: DoctorArguments, config: Config, environ: Mapping[str, str]) -
     )
 
 
-def _address(url: str | None, port: int) -> ServiceAddress:
-    return ServiceAddress(url) if url else ServiceAddress(default_url(port), given=False)
+def _address(flag: str | None, setting: str | None) -> ServiceAddress | None:
+    if flag:
+        return ServiceAddress(flag)
+    return ServiceAddress(setting, found_by="settings") if setting else None
 
 
 def _opener(config: Config) -> Callable[[str], PromApi]:
@@ -126,13 +126,9 @@ def _loaded(environ: Mapping[str, str]) -> Loaded:
     return load(flags={}, environ=environ, file=file, sections=("agent", "prometheus"))
 
 
-async def _collected(targets: DoctorTargets, progress: Progress) -> tuple[Collected, DoctorReport | None]:
-    """The facts, and what the analyzer finds by itself: it sees more of the fleet than an outsider."""
-    collected = await collect(targets, progress=progress)
-    if isinstance(collected.facts.analyzer, Missing) or targets.analyzer is None:
-        return collected, None
-    progress(("analyzer",))
-    return collected, await read_report(targets.analyzer.url, token=targets.token, within=targets.within)
+async def _collected(targets: DoctorTargets, progress: Progress, environ: Mapping[str, str]) -> Collected:
+    progress(("services",))
+    return await collect(await find(targets, environ), progress=progress)
 
 
 @contextmanager

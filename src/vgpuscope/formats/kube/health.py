@@ -1,5 +1,6 @@
 """Nodes and pods of the Kubernetes API (JSON) → what doctor looks at. Other fields are not read."""
 
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -7,7 +8,7 @@ from msgspec import Struct, field
 
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.vendors import VENDORS, vendor_by_resource
-from vgpuscope.model.doctor import ComponentPod, KubeNode
+from vgpuscope.model.doctor import ComponentPod, KubeNode, ServiceEndpoint
 from vgpuscope.model.errors import KubeUnreadable
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class _ContainerStatus(Struct, rename="camel"):
 
 class _PodSpec(Struct, rename="camel"):
     node_name: str = ""
+    service_account_name: str = ""
 
 
 class _PodStatus(Struct, rename="camel"):
@@ -78,6 +80,27 @@ class _Pod(Struct):
     metadata: _Meta
     spec: _PodSpec = field(default_factory=_PodSpec)
     status: _PodStatus = field(default_factory=_PodStatus)
+
+
+class _Port(Struct, rename="camel"):
+    name: str | None = None
+    port: int | None = None
+    app_protocol: str | None = None
+
+
+class _Endpoint(Struct, rename="camel"):
+    addresses: list[str] | None = None
+    node_name: str | None = None
+
+
+class _Slice(Struct):
+    metadata: _Meta
+    endpoints: list[_Endpoint] | None = None
+    ports: list[_Port] | None = None
+
+
+class _SliceList(Struct):
+    items: list[_Slice] = []
 
 
 class _NodeList(Struct):
@@ -118,6 +141,32 @@ def decode_names(data: bytes) -> tuple[tuple[str, str], ...]:
 def decode_allowed(data: bytes) -> bool:
     """Whether a SelfSubjectAccessReview says yes; KubeUnreadable."""
     return _decoded(data, _Review).status.allowed
+
+
+def decode_our_endpoints(data: bytes) -> tuple[ServiceEndpoint, ...]:
+    """The endpoints of our services in a list of EndpointSlices; KubeUnreadable."""
+    found = _decoded(data, _SliceList)
+    return tuple(one for part in found.items if _is_ours(part.metadata.labels or {}) for one in _endpoints(part))
+
+
+def _endpoints(part: _Slice) -> Iterator[ServiceEndpoint]:
+    ports = {port.name or "": port for port in part.ports or () if port.port is not None}
+    port = ports.get("metrics") or ports.get("http") or next(iter(ports.values()), None)
+    component = (part.metadata.labels or {}).get("app.kubernetes.io/component", "")
+    if port is None or not component:
+        return
+    tls = (port.app_protocol or "").lower() == "https" or (port.name or "").startswith("https")
+    for one in part.endpoints or ():
+        for address in (one.addresses or ())[:1]:
+            host = f"[{address}]" if ":" in address else address
+            url = f"{'https' if tls else 'http'}://{host}:{port.port}"
+            yield ServiceEndpoint(component=component, url=url, node=one.node_name or "")
+
+
+def _is_ours(labels: Mapping[str, str]) -> bool:
+    """By the chart's labels; a release may have another name, but not another chart."""
+    named = labels.get("app.kubernetes.io/name") == "vgpuscope"
+    return named or labels.get("helm.sh/chart", "").startswith("vgpuscope-")
 
 
 def _has_gpus(node: _Node) -> bool:
@@ -162,6 +211,8 @@ def _pod(pod: _Pod) -> ComponentPod:
         name=pod.metadata.name,
         node=pod.spec.node_name,
         component=labels.get("app.kubernetes.io/component") or labels.get("app", ""),
+        account=pod.spec.service_account_name,
+        ours=_is_ours(labels),
         ready=done or (bool(statuses) and all(one.ready for one in statuses)),
         restarts=max((one.restart_count for one in statuses), default=0),
         ended_by=next((reason for reason in ended if reason == "OOMKilled"), ended[0] if ended else ""),

@@ -6,6 +6,7 @@ from vgpuscope.logic.doctor.judging import (
     any_agent,
     failed,
     failed_if,
+    few,
     named,
     passed,
     sample_ages,
@@ -14,7 +15,7 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     warned_if,
 )
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
+from vgpuscope.model.doctor import Absent, CheckOutcome, ComponentPod, DoctorFacts, Missing, known
 from vgpuscope.model.quantity import Seconds
 
 _OLD: Seconds = 60.0  # an agent samples each second
@@ -24,25 +25,22 @@ _MANY_RESTARTS = 5
 
 def down(facts: DoctorFacts) -> CheckOutcome:
     """An agent does not answer."""
-    if isinstance(facts.agents, Missing):
-        return _no_answer(facts.agents)
-    return passed(count=len(facts.agents))
-
-
-def _no_answer(missing: Missing) -> CheckOutcome:
-    if missing.reason in {"no-answer", "unreadable"}:
-        return failed([missing.detail], place=missing.place)
-    if missing.reason in {"refused", "wrong-service"}:
-        return passed(place=missing.place)  # something answers: another check's business
-    return skipped(missing)
+    silent = [one for one in facts.silent if one.fact == "agent" and one.reason in {"no-answer", "unreadable"}]
+    if silent:
+        places = ", ".join(few(f"{one.place} ({one.name})" if one.name else one.place for one in silent))
+        return failed((one.detail for one in silent), count=len(silent), place=places)
+    if not isinstance(facts.agents, Missing):
+        return passed(count=len(facts.agents))
+    if facts.agents.reason in {"refused", "wrong-service"}:
+        return passed(place=facts.agents.place)  # something answers: another check's business
+    return skipped(facts.agents)
 
 
 def wrong_service(facts: DoctorFacts) -> CheckOutcome:
     """An address was given, and another service answers there."""
     asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins)
-    wrong = [
-        f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "wrong-service"
-    ]
+    missing = [*facts.silent, *(one for one in asked[1:4] if isinstance(one, Missing))]
+    wrong = {f"{one.place}: {one.detail}" for one in missing if one.reason == "wrong-service"}
     if wrong:
         return failed(wrong, count=len(wrong))
     if all(isinstance(one, Missing) for one in asked):
@@ -88,20 +86,26 @@ def podresources_down(facts: DoctorFacts) -> CheckOutcome:
     return failed_if(found)
 
 
+def _pods(facts: DoctorFacts) -> tuple[ComponentPod, ...]:
+    """The pods of HAMi and vgpuscope; Absent if there are none, or the caller may not list them."""
+    pods = known(facts.kubernetes).pods
+    if pods is None:
+        raise Absent(Missing(fact="kubernetes", reason="not-allowed", code="KUBE_FORBIDDEN", detail="list pods"))
+    if not pods:
+        raise Absent(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
+    return pods
+
+
 def not_running(facts: DoctorFacts) -> CheckOutcome:
     """Pods of HAMi or vgpuscope that do not run."""
-    pods = known(facts.kubernetes).pods
-    if not pods:
-        return skipped(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
+    pods = _pods(facts)
     found = [f"{pod.namespace}/{pod.name}: {pod.waiting or 'not ready'}" for pod in pods if not pod.ready]
     return failed_if(found, count=len(pods))
 
 
 def restarts(facts: DoctorFacts) -> CheckOutcome:
     """Exporters that were killed for their memory, or restart again and again."""
-    pods = known(facts.kubernetes).pods
-    if not pods:
-        return skipped(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
+    pods = _pods(facts)
     found = [
         f"{pod.namespace}/{pod.name}: {pod.restarts} × {pod.ended_by or 'restart'}"
         for pod in pods

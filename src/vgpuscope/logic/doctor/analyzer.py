@@ -1,6 +1,7 @@
 """The analyzer, and its store of results."""
 
 from vgpuscope.logic.doctor.judging import (
+    ANSWERS,
     failed,
     failed_if,
     passed,
@@ -21,7 +22,7 @@ def down(facts: DoctorFacts) -> CheckOutcome:
         return passed(url=found.url)
     if found.reason in {"no-answer", "unreadable"}:
         return failed([found.detail], place=found.place)
-    return skipped(found) if found.reason in {"not-given", "elsewhere"} else passed(place=found.place)
+    return passed(place=found.place) if found.reason in ANSWERS else skipped(found)
 
 
 def source_down(facts: DoctorFacts) -> CheckOutcome:

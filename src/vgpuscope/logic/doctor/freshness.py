@@ -55,9 +55,10 @@ def completed_pods(facts: DoctorFacts) -> CheckOutcome:
 
 def _ended(facts: DoctorFacts) -> set[tuple[str, str]]:
     """Pods that have ended, by the API server or by the cluster exporter; Absent if neither is known."""
-    if isinstance(facts.kubernetes, Missing):
+    ended = None if isinstance(facts.kubernetes, Missing) else facts.kubernetes.ended
+    if ended is None:
         known(facts.cluster)
-    kube = set() if isinstance(facts.kubernetes, Missing) else set(facts.kubernetes.ended)
+    kube = set(ended or ())
     return kube | {
         (one.namespace, one.pod) for one in _findings(facts) if one.kind == "ghost" and one.reason == "ended"
     }

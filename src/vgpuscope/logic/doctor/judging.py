@@ -13,6 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 Judge = Callable[[DoctorFacts], CheckOutcome]
 
+ANSWERS = frozenset({"refused", "wrong-service", "unreadable"})  # something is there: another check says what is wrong
 _EXAMPLES = 5  # objects that a finding names
 _TENANT = (("namespace", "podnamespace"), ("pod", "podname"), ("container", "ctrname"))
 
@@ -192,7 +193,7 @@ def gpu_nodes(facts: DoctorFacts) -> set[str]:
     if not isinstance(facts.cluster, Missing):
         found |= {node.name for node in facts.cluster.nodes if node.known and (node.devices or node.offers)}
     if not isinstance(facts.kubernetes, Missing):
-        found |= {node.name for node in facts.kubernetes.nodes if node.offered or node.registered}
+        found |= {node.name for node in facts.kubernetes.nodes or () if node.offered or node.registered}
     return found
 
 

@@ -49,7 +49,7 @@ def _shared_nodes(facts: DoctorFacts) -> set[str]:
     """Nodes on which HAMi gives parts of GPUs to containers."""
     if isinstance(facts.cluster, Missing):
         kube = facts.kubernetes
-        return set() if isinstance(kube, Missing) else {node.name for node in kube.nodes if node.registered}
+        return set() if isinstance(kube, Missing) else {node.name for node in kube.nodes or () if node.registered}
     return {node.name for node in facts.cluster.nodes if node.devices}
 
 

@@ -2,27 +2,27 @@
 
 from vgpuscope.catalog import cluster as c
 from vgpuscope.logic.doctor.judging import failed, gpu_nodes, named, passed, skipped, warned
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
+from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, known
 
 
 def api_down(facts: DoctorFacts) -> CheckOutcome:
     """The API server does not answer."""
     found = facts.kubernetes
     if not isinstance(found, Missing):
-        return passed(nodes=len(found.nodes))
+        return passed(nodes=len(found.nodes or ()))
     return failed([found.detail], place=found.place) if found.reason == "no-answer" else skipped(found)
 
 
 def rights_missing(facts: DoctorFacts) -> CheckOutcome:
-    """Requests that the API server rejects."""
+    """Requests of our services that the API server rejects.
+
+    Judged by what each service reports, and by reviews of each service's own account. What this caller may do says
+    nothing about them.
+    """
     found: list[str] = []
-    looked = False
-    if not isinstance(facts.kubernetes, Missing):
-        found, looked = [*facts.kubernetes.denied], True
-    elif facts.kubernetes.reason == "refused":
-        found.append(facts.kubernetes.detail)
+    judged = 0
     if not isinstance(facts.agents, Missing):
-        looked = True
+        judged += len(facts.agents)
         found += [
             f"{agent.node}: {message}"
             for agent in facts.agents
@@ -31,11 +31,19 @@ def rights_missing(facts: DoctorFacts) -> CheckOutcome:
         ]
     watches = _watches(facts)
     found += [f"{kind}: watch_up 0" for kind, up in watches.items() if not up]
+    kube = facts.kubernetes
+    if not isinstance(kube, Missing) and kube.denied is not None:
+        found += kube.denied
+        judged += kube.judged
     if found:
         return failed(found, count=len(found))
-    if not looked and not watches:
-        known(facts.kubernetes)
-    return passed(kinds=len(watches))
+    if not judged and not watches:
+        if not isinstance(kube, Missing):
+            raise Absent(
+                Missing(fact="rights", reason="not-allowed" if kube.denied is None or kube.pods is None else "no-data")
+            )
+        return skipped(kube)
+    return passed(kinds=len(watches), reviewed=judged)
 
 
 def _watches(facts: DoctorFacts) -> dict[str, bool]:
@@ -57,7 +65,7 @@ def cluster_exporter_missing(facts: DoctorFacts) -> CheckOutcome:
         return failed([found.detail], place=found.place)
     if found.reason in {"refused", "wrong-service"}:
         return passed(place=found.place)
-    if isinstance(facts.series, Missing):
+    if isinstance(facts.series, Missing) or found.reason == "unreachable":
         return skipped(found)
     return passed() if named(facts.series, c.WATCH_UP.name) else warned([found.place] if found.place else ())
 
@@ -65,7 +73,10 @@ def cluster_exporter_missing(facts: DoctorFacts) -> CheckOutcome:
 def credentials_refused(facts: DoctorFacts) -> CheckOutcome:
     """Services that reject the credentials of this caller."""
     asked = (facts.agents, facts.cluster, facts.analyzer, facts.extender, facts.plugins, facts.prometheus)
-    refused = [f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "refused"]
+    alone = (*facts.silent, facts.cluster, facts.analyzer, facts.extender, facts.prometheus)
+    refused = [f"{one.place}: {one.detail}" for one in alone if isinstance(one, Missing) and one.reason == "refused"]
+    if isinstance(facts.kubernetes, Missing) and facts.kubernetes.reason == "refused":
+        refused.append(f"{facts.kubernetes.place}: {facts.kubernetes.detail}")
     if refused:
         return failed(refused, count=len(refused))
     answered = [one for one in asked if not isinstance(one, Missing)]
@@ -80,8 +91,9 @@ def _first_missing(facts: DoctorFacts) -> Missing:
 def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """GPU nodes that do not register their GPUs with HAMi, or whose kubelet offers none."""
     found = []
+    listed = not isinstance(facts.kubernetes, Missing) and facts.kubernetes.nodes is not None
     if not isinstance(facts.kubernetes, Missing):
-        nodes = facts.kubernetes.nodes
+        nodes = facts.kubernetes.nodes or ()
         found += [node.name for node in nodes if node.registered is False and node.ready]
         found += [
             f"{node.name}: allocatable 0" for node in nodes if node.registered and not node.offered and node.ready
@@ -93,7 +105,7 @@ def not_registered(facts: DoctorFacts) -> CheckOutcome:
             for one in node.findings
             if one.kind == "kubelet-zero" and f"{one.node}: allocatable 0" not in found
         ]
-    elif isinstance(facts.kubernetes, Missing):
+    elif not listed:
         known(facts.cluster)
     if found:
         return failed(found, count=len(set(found)))

@@ -3,6 +3,7 @@
 from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import CLUSTER_LABELS, DCGM_UTILIZATION, DEVICES, HAMI, REPLICA_LABELS
 from vgpuscope.logic.doctor.judging import (
+    ANSWERS,
     failed,
     failed_if,
     few,
@@ -23,6 +24,7 @@ from vgpuscope.logic.doctor.judging import (
 from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, KubeNode, Missing, SeriesValue, known
 from vgpuscope.model.quantity import Seconds
 
+_NONE = frozenset({"not-given", "not-here"})  # there is no Prometheus
 _FEWEST = 5  # samples in the analyzer's window
 _WINDOW: Seconds = 600.0  # the analyzer's default
 _SELECTED = {"gpu": "on"}  # the label by which HAMi's and our DaemonSets choose nodes
@@ -36,7 +38,7 @@ def prometheus_down(facts: DoctorFacts) -> CheckOutcome:
         return passed(url=found.url, targets=found.targets)
     if found.reason == "no-answer":
         return failed([found.detail], place=found.place)
-    return skipped(found) if found.reason in {"not-given", "elsewhere"} else passed(place=found.place)
+    return passed(place=found.place) if found.reason in ANSWERS else skipped(found)
 
 
 def wrong_prometheus(facts: DoctorFacts) -> CheckOutcome:
@@ -47,7 +49,7 @@ def wrong_prometheus(facts: DoctorFacts) -> CheckOutcome:
     analyzer = facts.analyzer
     if not isinstance(analyzer, Missing) and analyzer.error_code == "ANSWER_UNREADABLE":
         return failed([analyzer.error], place=analyzer.url)
-    if not isinstance(analyzer, Missing) and isinstance(found, Missing):
+    if not isinstance(analyzer, Missing) and isinstance(found, Missing) and found.reason not in _NONE:
         return passed(place=analyzer.url)
     known(found)
     return passed()
@@ -100,7 +102,7 @@ def nodes_without_agent(facts: DoctorFacts) -> CheckOutcome:
         return skipped(Missing(fact="series", reason="no-data", detail=f"{series.gpus} / {series.all_gpus}"))
     ready = {node for node in with_gpus if _ready(facts, node)}
     blind = sorted(ready - nodes_with_series(series))
-    kube = {} if isinstance(facts.kubernetes, Missing) else {node.name: node for node in facts.kubernetes.nodes}
+    kube = {} if isinstance(facts.kubernetes, Missing) else {node.name: node for node in facts.kubernetes.nodes or ()}
     shown = [f"{node}{_why(kube[node]) if node in kube else ''}" for node in blind]
     return failed(shown, count=len(blind), all=len(ready)) if blind else passed(count=len(ready))
 
@@ -113,7 +115,7 @@ def _ready(facts: DoctorFacts, name: str) -> bool:
     """A node that is not ready has no running agent, and that is no fault of the scrape."""
     if isinstance(facts.cluster, Missing):
         return isinstance(facts.kubernetes, Missing) or all(
-            node.ready for node in facts.kubernetes.nodes if node.name == name
+            node.ready for node in facts.kubernetes.nodes or () if node.name == name
         )
     return all(node.ready for node in facts.cluster.nodes if node.name == name)
 

@@ -46,6 +46,9 @@ _FOREIGN = frozenset(  # what an agent counts of an exporter's page that has oth
 
 def gpm_unsupported(facts: DoctorFacts) -> CheckOutcome:
     """GPUs without GPM, for which no dcgm-exporter has profiling fields either."""
+    series = known(facts.series)
+    if not series.whole:  # an exporter that was not looked at may have them
+        return skipped(Missing(fact="analyzer", reason="elsewhere", place=series.origin))
     return _blind(facts, warned, "unsupported")
 
 
@@ -70,7 +73,7 @@ def _blind(facts: DoctorFacts, found: Callable[..., CheckOutcome], *reasons: str
     shown = named(series, m.GPU_PROFILING_INFO.name)
     if not shown:
         return nothing(series, m.GPU_PROFILING_INFO.name)
-    covered = frozenset() if always else _measured_by_exporters(series)
+    covered = frozenset() if always else _measured_by_exporters(series) | _with_sm_activity(facts)
     blind = {
         gpu_of(one.labels): f"{one.labels.get('node', '?')} {gpu_of(one.labels)}: {one.labels['reason']}"
         for one in shown
@@ -84,6 +87,11 @@ def _blind(facts: DoctorFacts, found: Callable[..., CheckOutcome], *reasons: str
 def _measured_by_exporters(series: SeriesFacts) -> frozenset[str]:
     mine = ours(series)
     return frozenset(gpu_of(one.labels) for one in named(series, *DCGM_PROFILING) if target_of(one.labels) not in mine)
+
+
+def _with_sm_activity(facts: DoctorFacts) -> frozenset[str]:
+    """GPUs whose results rest on SM activity, wherever the analyzer has it from."""
+    return frozenset() if isinstance(facts.analyzer, Missing) else facts.analyzer.unproductive
 
 
 # ── the dcgm-exporter of --dcgm ──────────────────────────────────────────────────────────────────────────────────

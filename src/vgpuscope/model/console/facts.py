@@ -71,7 +71,7 @@ class Facts(Struct, kw_only=True):
     nodes: dict[str, NodeFacts] = {}
 
 
-class ClusterFacts(Struct, frozen=True, kw_only=True):
+class ClusterFacts(Struct, frozen=True, kw_only=True, tag="cluster"):
     """What the cluster exporter answered."""
 
     nodes: tuple[NodeLedger, ...] = ()

@@ -282,6 +282,14 @@ class AnalyzerApi:
                 statuses=(503,),
             ),
             self._data(
+                "/api/v1/doctor/facts",
+                "the facts of the report, for `vgpuscope doctor` of the same version",
+                self._doctor.facts,
+                scoped=False,
+                statuses=(503,),
+                hidden=True,
+            ),
+            self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods, a page at a time",
                 self._history,
@@ -369,6 +377,7 @@ class AnalyzerApi:
             down=_names_down(state.last),
             gpus=board.stats.total_gpus,
             unknown=board.stats.unknown_count,
+            unproductive=_unproductive(board.analysis),
             asks_model=config.ai.enabled,
             model_error=state.ai_error or "",
             channels=self._own_channels(),
@@ -652,6 +661,15 @@ def _later(at: float | None, last: Analysis | None) -> float | None:
 def _names_down(last: Analysis | None) -> tuple[str, ...]:
     targets = last.targets if last else ()
     return tuple(f"{one.name}: {one.reason}" for one in targets if not one.up)
+
+
+def _unproductive(analysis: Analysis | None) -> frozenset[str]:
+    """GPUs that the results call busy-unproductive, or of which they call a tenant so."""
+    return frozenset(
+        gpu.gpu_id
+        for gpu in (analysis.gpus if analysis else ())
+        if "busy-unproductive" in {gpu.use_class, *(tenant.use_class for tenant in gpu.tenants)}
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.knowledge.gpu_series import DEVICES, LOOKED_AT, UUID_LABELS
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.doctor import SeriesFacts, SeriesValue
 
+_AGENT = frozenset({m.SAMPLE_TIME.name})
 MOST_SERIES = 200_000  # of all pages together
 
 
@@ -21,6 +23,14 @@ def series_of(pages: Mapping[str, bytes], *, origin: str, whole: bool) -> Series
             break
     gpus = len(gpus_of(found))
     return SeriesFacts(now=tuple(found), whole=whole, gpus=gpus, all_gpus=gpus, origin=origin)
+
+
+def node_of(page: bytes | None) -> str | None:
+    """The node of an agent's page; None if it is no agent's."""
+    if page is None:
+        return None
+    reader: PageReader[SeenSeries] = PageReader(wanted=_AGENT, meaning=SeenSeries)
+    return next((seen.labels.get("node", "") for seen, _ in reader.read(page)), None)
 
 
 def gpus_of(series: list[SeriesValue]) -> set[str]:

@@ -16,15 +16,17 @@ from vgpuscope.model.doctor import (
     AgentFacts,
     AnalyzerFacts,
     ChannelFacts,
+    DoctorFacts,
     DoctorReport,
     ExtenderFacts,
     Missing,
     ReclaimFacts,
+    ServiceCode,
 )
 from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.service import PLUGIN_PORT
+from vgpuscope.model.service import HEADER, PLUGIN_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients.agent import AGENT, clock_offset
 from vgpuscope.sources.clients.analyzer import ANALYZER
@@ -36,6 +38,7 @@ from vgpuscope.sources.doctor.missing import missing
 _PLAIN = {"Accept-Encoding": "identity"}
 _OK = 200
 DOCTOR_PATH = "/api/v1/doctor"
+FACTS_PATH = f"{DOCTOR_PATH}/facts"
 _MORE = ("/", "/config", "/results/stats", "/api/v1/parts", "/api/v1/notices", "/api/v1/reclaim/policy")
 _REJECTED = frozenset({401, 403})
 
@@ -51,9 +54,10 @@ class _Told:
     """Remembers that another service answered."""
 
     another = False
+    there = ""  # its name
 
     def _another(self, there: str) -> SourceDown:
-        self.another = True
+        self.another, self.there = True, there
         return super()._another(there)  # type: ignore[misc,no-any-return]
 
 
@@ -81,6 +85,25 @@ def _missing(fact: Any, error: ScopeError | TimeoutError, *, url: str, another: 
     return missing(fact, error, place=url, given=given)
 
 
+_CODES: dict[str, ServiceCode] = {
+    "agent": "agent",
+    "cluster exporter": "cluster",
+    "analyzer": "analyzer",
+    "extender": "extender",
+    "device plugin": "plugin",
+}
+
+
+async def service_at(url: str, *, within: Seconds) -> ServiceCode | None:
+    """Which of our services answers at an address; None if none does."""
+    async with _Service(ANALYZER, url, token=None, within=within) as api:
+        try:
+            answer = await api.get("/healthz")
+        except (ScopeError, TimeoutError):
+            return _CODES.get(api.there)
+    return _CODES.get(answer.headers.get(HEADER, ""))
+
+
 class AgentAnswer(NamedTuple):
     """One agent: its state, and its page."""
 
@@ -89,15 +112,21 @@ class AgentAnswer(NamedTuple):
 
 
 async def read_agent(
-    url: str, *, token: str | None, within: Seconds, given: bool = True, wall: Callable[[], UnixTime] = time.time
+    url: str,
+    *,
+    token: str | None,
+    within: Seconds,
+    given: bool = True,
+    wall: Callable[[], UnixTime] = time.time,
+    paged: bool = True,
 ) -> AgentAnswer:
-    """What an agent answers; never raises, except for an address that is none."""
+    """What an agent answers; never raises, except for an address that is none. `paged`: with its page of metrics."""
     async with _Service(AGENT, url, token=token, within=within) as api:
         try:
             answer = await api.answer(AGENT.path)
             offset = clock_offset(answer.headers.get("date"), wall())
             snapshot = _read(answer.content, NodeSnapshot, api.url)
-            page = (await api.answer("/metrics", plain=True)).content
+            page = (await api.answer("/metrics", plain=True)).content if paged else None
         except (ScopeError, TimeoutError) as e:
             return AgentAnswer(_missing("agent", e, url=api.url, another=api.another, given=given))
     return AgentAnswer(_agent(snapshot, api.url, offset, now=wall()), page)
@@ -263,11 +292,13 @@ class _Policy(Struct):
 
 
 class AnalyzerAnswer(NamedTuple):
-    """The analyzer: its state, where it reads from, and its answers for the bundle."""
+    """The analyzer: its state, where it reads from, all facts that it knows, and its answers for the bundle."""
 
     facts: AnalyzerFacts | Missing
     prometheus_url: str = ""
     answers: tuple[BundledAnswer, ...] = ()
+    known: DoctorFacts | None = None  # None: it does not give them, or not to this caller
+    report: DoctorReport | None = None  # only if it does not give its facts
 
 
 async def read_analyzer(
@@ -280,22 +311,50 @@ async def read_analyzer(
             health = _read(answer.content, _Health, api.url)
         except (ScopeError, TimeoutError) as e:
             return AnalyzerAnswer(_missing("analyzer", e, url=api.url, another=api.another, given=given))
-        more = [await _optional(api, path) for path in _MORE]
-    offset = clock_offset(answer.headers.get("date"), wall())
+        offset = clock_offset(answer.headers.get("date"), wall())
+        bundled = (BundledAnswer("health.json", answer.content),)
+        known = _facts(await _optional(api, FACTS_PATH))
+        if known is not None and isinstance(known.analyzer, AnalyzerFacts):
+            facts = msgspec.structs.replace(known.analyzer, clock_offset=offset)
+            return AnalyzerAnswer(facts, answers=bundled, known=known)
+        return await _older_analyzer(api, health, offset=offset, answers=bundled)
+
+
+async def _older_analyzer(
+    api: _Service, health: _Health, *, offset: Seconds, answers: tuple[BundledAnswer, ...]
+) -> AnalyzerAnswer:
+    """An analyzer that does not give its facts: it is older, or the caller may see only some namespaces."""
+    more = [await _optional(api, path) for path in _MORE]
     info, config = _or_empty(more[0], _Info), _or_empty(more[1], _Config)
     stats, parts = _or_empty(more[2], _Stats), _or_empty(more[3], PartList)
     facts = _analyzer(health, info, config, stats, parts, url=api.url, offset=offset)
     notices, policy = _or_empty(more[4], _Notices), _or_empty(more[5], _Policy)
     facts = msgspec.structs.replace(facts, channels=_channels(notices), reclaim=_reclaim(policy))
     address = info.config.prometheus_url if info and info.config else ""
-    return AnalyzerAnswer(facts, address, (BundledAnswer("health.json", answer.content),))
+    report = _or_empty(await _optional(api, DOCTOR_PATH), DoctorReport)
+    return AnalyzerAnswer(facts, address, answers, report=report)
 
 
-async def read_report(url: str, *, token: str | None, within: Seconds) -> DoctorReport | None:
-    """What an analyzer's own doctor finds; None if it does not say."""
-    async with _Service(ANALYZER, url, token=token, within=within) as api:
-        found: DoctorReport | None = _or_empty(await _optional(api, DOCTOR_PATH), DoctorReport)
-        return found
+def encode_facts(facts: DoctorFacts) -> bytes:
+    """All facts of an analyzer, for `vgpuscope doctor`."""
+    cluster = facts.cluster
+    if not isinstance(cluster, Missing):
+        facts = msgspec.structs.replace(facts, cluster=msgspec.structs.replace(cluster, fault=None))
+    return msgspec.json.encode(facts)
+
+
+def _facts(body: bytes | None) -> DoctorFacts | None:
+    """The facts of an analyzer; None if it does not give them, or those of its version have another form."""
+    if body is None:
+        return None
+    try:
+        return msgspec.json.decode(body, type=DoctorFacts, dec_hook=_no_error)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _no_error(kind: type, value: object) -> object:
+    raise NotImplementedError(f"{kind}: {value!r}")  # errors are not sent
 
 
 def _analyzer(

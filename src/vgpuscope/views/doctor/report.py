@@ -1,17 +1,22 @@
 """Judgements → the report, with its words in both languages."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from vgpuscope.model.doctor import (
+    SERVICES,
     STAGES,
+    AskedService,
     Check,
     DoctorFinding,
     DoctorReport,
     DoctorStage,
     Missing,
+    NotChecked,
     Place,
+    Stage,
     Status,
 )
 from vgpuscope.model.quantity import Seconds
@@ -22,44 +27,100 @@ _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")
 _LONGEST = 300  # characters of an example, which others wrote
 
 
-def report(checks: Sequence[Check], *, at: str, version: str, place: Place, seconds: Seconds) -> DoctorReport:
-    """All findings, and the state of every link of the chain."""
-    return _reported(tuple(map(_finding, checks)), at=at, version=version, place=place, seconds=seconds)
+def report(
+    checks: Sequence[Check],
+    *,
+    at: str,
+    version: str,
+    place: Place,
+    seconds: Seconds,
+    services: tuple[AskedService, ...] = (),
+) -> DoctorReport:
+    """All findings, the state of every link of the chain, and which services were asked."""
+    findings = tuple(map(_finding, checks))
+    return _reported(findings, at=at, version=version, place=place, seconds=seconds, services=services)
 
 
-def merged(own: DoctorReport, other: DoctorReport) -> DoctorReport:
-    """A report in which what was skipped here is taken from a report that was made elsewhere."""
-    elsewhere = {one.code: one for one in other.findings if one.code in CHECK_WORDS and one.status != "skipped"}
-    findings = tuple(elsewhere.get(one.code, one) if one.status == "skipped" else one for one in own.findings)
-    return _reported(findings, at=own.at, version=own.version, place=own.place, seconds=own.seconds)
+def merged(own: DoctorReport, analyzer: DoctorReport) -> DoctorReport:
+    """The report of an analyzer that does not give its facts, with what only this caller could look at.
+
+    A fault that was found here is not replaced by a good finding there: the caller named the address.
+    """
+    here = {one.code: one for one in own.findings}
+    there = {one.code: one for one in analyzer.findings}
+    bad: frozenset[Status] = frozenset({"fail", "warn"})
+    findings = []
+    for code, mine in here.items():
+        other = there.get(code, mine)
+        keep = other.status == "skipped" or (mine.status in bad and other.status not in bad)
+        findings.append(mine if keep else other)
+    asked = {row.service for row in own.services if row.state != "not-configured"}
+    known = [
+        replace(row, by_analyzer=True)
+        for row in analyzer.services
+        if row.state != "not-configured" and row.service not in asked
+    ]
+    left = [row for row in own.services if row.service in asked or not any(row.service == k.service for k in known)]
+    return _reported(
+        tuple(findings),
+        at=own.at,
+        version=own.version,
+        place=own.place,
+        seconds=own.seconds,
+        services=tuple(sorted((*left, *known), key=lambda row: SERVICES.index(row.service))),
+    )
 
 
 def without_examples(own: DoctorReport) -> DoctorReport:
-    """A report for a caller who may not see every namespace: examples name pods and nodes of others."""
-    return replace(own, findings=tuple(replace(one, examples=()) for one in own.findings))
+    """A report for a caller who may not see every namespace: examples and services name pods and nodes of others."""
+    return replace(
+        own,
+        findings=tuple(replace(one, examples=()) for one in own.findings),
+        services=tuple(replace(one, name="", url="", detail="") for one in own.services),
+    )
 
 
 def _reported(
-    findings: tuple[DoctorFinding, ...], *, at: str, version: str, place: Place, seconds: Seconds
+    findings: tuple[DoctorFinding, ...],
+    *,
+    at: str,
+    version: str,
+    place: Place,
+    seconds: Seconds,
+    services: tuple[AskedService, ...],
 ) -> DoctorReport:
-    statuses = [one.status for one in findings]
     return DoctorReport(
         at=at,
         version=version,
         place=place,
-        status=worst(statuses),
-        counts={status: statuses.count(status) for status in _WORST},
+        status=worst([one.status for one in findings]),
+        counts=_counted(findings),
         seconds=round(seconds, 3),
-        stages=tuple(
-            DoctorStage(
-                stage=stage,
-                name=STAGE_NAMES[stage],
-                status=worst([one.status for one in findings if one.stage == stage]),
-            )
-            for stage in STAGES
-        ),
+        stages=tuple(_stage(stage, [one for one in findings if one.stage == stage]) for stage in STAGES),
         findings=findings,
+        services=services,
     )
+
+
+def _stage(stage: Stage, findings: Sequence[DoctorFinding]) -> DoctorStage:
+    """A link of the chain: in order only if at least half of its checks could be made."""
+    counts = _counted(findings)
+    status = worst([one.status for one in findings])
+    if status == "pass" and counts["skipped"] > counts["pass"]:
+        status = "skipped"
+    whys = Counter(one.cause for one in findings if one.status == "skipped" and one.cause is not None)
+    return DoctorStage(
+        stage=stage,
+        name=STAGE_NAMES[stage],
+        status=status,
+        counts=counts,
+        not_checked=tuple(NotChecked(why=why, checks=number) for why, number in whys.most_common()),
+    )
+
+
+def _counted(findings: Sequence[DoctorFinding]) -> dict[Status, int]:
+    statuses = [one.status for one in findings]
+    return {status: statuses.count(status) for status in _WORST}
 
 
 def worst(statuses: Sequence[Status]) -> Status:

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DCGM_POWER, DCGM_UTILIZATION
-from vgpuscope.model.doctor import FactName, Reason, Stage, Status
+from vgpuscope.model.doctor import FactName, FoundBy, Reason, ServiceCode, ServiceState, Stage, Status
 from vgpuscope.model.service import (
     AGENT_PORT,
     ANALYZER_PORT,
@@ -45,6 +45,38 @@ STATUS_NAMES: Final[dict[Status, Words]] = {
     "fail": Words("FAIL", "失败"),
     "skipped": Words("skip", "跳过"),
 }
+SERVICE_NAMES: Final[dict[ServiceCode, Words]] = {
+    "analyzer": Words("analyzer", "分析器"),
+    "cluster": Words("cluster exporter", "集群 exporter"),
+    "extender": Words("extender", "调度器扩展"),
+    "agent": Words("agent", "节点 agent"),
+    "plugin": Words("device plugin", "设备插件"),
+    "prometheus": Words("Prometheus", "Prometheus"),
+    "kubernetes": Words("Kubernetes API", "Kubernetes 的 API"),
+    "exporter": Words("other exporter", "其他 exporter"),
+    "target": Words("scrape target", "抓取目标"),
+}
+SERVICE_STATES: Final[dict[ServiceState, Words]] = {
+    "answered": Words("answered", "有应答"),
+    "no-answer": Words("no answer", "没有应答"),
+    "refused": Words("rejected the credentials", "拒绝了凭据"),
+    "wrong-service": Words("another service answers", "应答的是另一个服务"),
+    "unreadable": Words("answer cannot be read", "应答无法读取"),
+    "not-asked": Words("not asked", "未询问"),
+    "not-configured": Words("not configured", "未配置"),
+}
+FOUND_BY: Final[dict[FoundBy, Words]] = {
+    "flag": Words("argument", "参数"),
+    "settings": Words("settings", "设置"),
+    "demo": Words("running demo", "正在运行的演示"),
+    "default": Words("default address", "默认地址"),
+    "cluster": Words("Kubernetes API", "Kubernetes 的 API"),
+    "analyzer": Words("the analyzer's targets", "分析器的抓取目标"),
+    "prometheus": Words("Prometheus", "Prometheus"),
+    "self": Words("this analyzer", "本分析器"),
+    "none": Words("–", "–"),
+}
+SETTINGS_OF_ANALYZER: Final = Words("the analyzer's settings", "分析器的设置")
 FACT_NAMES: Final[dict[FactName, Words]] = {
     "driver": Words("the driver of this machine", "本机驱动"),
     "regions": Words("HAMi's regions on this machine", "本机的 HAMi region"),
@@ -62,11 +94,12 @@ FACT_NAMES: Final[dict[FactName, Words]] = {
     "model": Words("access to a language model", "语言模型"),
     "channels": Words("delivery of notices", "通知渠道"),
     "reclaim": Words("live reclaim", "实际收回 GPU"),
+    "rights": Words("the permissions of our service accounts", "本系统服务账号的权限"),
 }
 REASONS: Final[dict[Reason, Words]] = {
     "not-given": Words(
-        "Not checked: no address of {fact} was given, and none answers at the default one.",
-        "未检查：没有给出{fact}的地址，默认地址也没有应答。",
+        "Not checked: no address of {fact} was given, and none was found.",
+        "未检查：没有给出{fact}的地址，也没有找到。",
     ),
     "no-answer": Words("Not checked: {fact} does not answer.", "未检查：{fact}没有应答。"),
     "refused": Words("Not checked: {fact} rejects the credentials.", "未检查：{fact}拒绝了凭据。"),
@@ -78,6 +111,13 @@ REASONS: Final[dict[Reason, Words]] = {
     "no-data": Words("Nothing to judge: {fact} has no such data.", "没有可判断的数据：{fact}中没有这类数据。"),
     "elsewhere": Words(
         "Not checked: this is known only with {fact} and its API.", "未检查：只有通过{fact}及其 API 才能得知。"
+    ),
+    "unreachable": Words(
+        "Not checked: {fact} runs in the cluster, and this machine cannot reach its address.",
+        "未检查：{fact}在集群中运行，本机无法访问其地址。",
+    ),
+    "not-allowed": Words(
+        "Not checked: these credentials do not suffice to read {fact}.", "未检查：当前凭据不足以读取{fact}。"
     ),
     "internal": Words("The check itself failed. Please report it.", "检查本身出错，请报告此问题。"),
 }
@@ -168,9 +208,10 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
         _W("GPUs have profiling values", "GPU 有性能剖析数值"),
         _W(
             "{count:GPU has|GPUs have} no profiling counters that the driver can read (GPM: Hopper and later), and no "
-            "dcgm-exporter reports them. SM activity is not known, so `busy-unproductive` is never found there.",
+            "dcgm-exporter reports them. SM activity is not known, so `busy-unproductive` cannot be found on these "
+            "GPUs.",
             "{count} 张 GPU 没有驱动可读的性能剖析计数器（GPM：Hopper 及更新），也没有 dcgm-exporter 报告它们。"
-            "SM 活跃度未知，因此在这些 GPU 上不会判为 `busy-unproductive`。",
+            "SM 活跃度未知，因此这些 GPU 无法判为 `busy-unproductive`。",
         ),
         _W(
             f"Run a dcgm-exporter with profiling fields (`{_ENGINE_ACTIVE}`, `{_SM_ACTIVE}`) and `SYS_ADMIN` on these "
@@ -335,7 +376,7 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
     # ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────
     "AGENT_DOWN": CheckWords(
         _W("The agent answers", "agent 有应答"),
-        _W("No agent answers at {place}.", "{place} 上没有 agent 应答。"),
+        _W("{count:agent does|agents do} not answer: {place}.", "{count} 个 agent 没有应答：{place}。"),
         _W(
             f"Check that the agent's pod runs and that port {AGENT_PORT} can be reached.",
             f"检查 agent 的 Pod 是否在运行，以及 {AGENT_PORT} 端口能否访问。",

@@ -43,7 +43,7 @@ from vgpuscope.services.analyzer.console.past_hours import PastHours
 from vgpuscope.services.analyzer.cycle import Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.settings.rows import setting_list
 from vgpuscope.services.analyzer.settings.settings import Settings
-from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.sources.own_scrapes import ScrapedTarget, ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.analyzer.sources.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
@@ -51,7 +51,6 @@ from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.extender import ExtenderPart
 from vgpuscope.sources.console.parts import PartReader, PartReading
 from vgpuscope.sources.fleet.promapi import PromApi
-from vgpuscope.sources.fleet.scrape import LastPage
 from vgpuscope.store.results.wanted import Covered, HistorySelection
 from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 
@@ -284,10 +283,10 @@ class Console:
         """The PromQL engine; None without one."""
         return self._wired().engine
 
-    def pages(self) -> dict[str, LastPage]:
-        """The last page of each target that we scrape ourselves; empty with an engine."""
+    def scraped(self) -> tuple[ScrapedTarget, ...] | None:
+        """Every target that we scrape ourselves; None with an engine."""
         source = self._backend.source()
-        return source.last_pages() if isinstance(source, ScrapeSource) else {}
+        return source.scraped() if isinstance(source, ScrapeSource) else None
 
     @property
     def config(self) -> Config:

@@ -10,7 +10,7 @@ import math
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
@@ -34,6 +34,16 @@ _SLICE = 0.005  # seconds of reading before other tasks get a turn
 def _moment(target: str) -> Ratio:
     """The part of an interval after which a target is scraped: spread evenly, and the same in every process."""
     return zlib.crc32(target.encode()) / 2**32
+
+
+class ScrapedTarget(NamedTuple):
+    """One target, for those who look at the scrapes themselves."""
+
+    name: str
+    url: str  # of its page, with credentials
+    up: bool
+    page: LastPage | None  # the last one that was answered
+    reason: str = ""  # why it is down
 
 
 class ScrapeSource:
@@ -122,6 +132,13 @@ class ScrapeSource:
     def last_pages(self) -> dict[str, LastPage]:
         """The last page of each target that answers, by its name."""
         return {target.name: target.page for target in self._followed() if target.up and target.page is not None}
+
+    def scraped(self) -> tuple[ScrapedTarget, ...]:
+        """Every target, with the last page that it answered, also if it is down now."""
+        return tuple(
+            ScrapedTarget(target.name, target.url, target.up, target.page, target.state().reason)
+            for target in self._followed()
+        )
 
     async def close(self) -> None:
         """Close all connections, once `run` has ended."""
