@@ -17,6 +17,7 @@ SkipReason: TypeAlias = Literal[
     "one-place",  # a number has a single place, so there is nothing to compare it with
     "other-moment",  # the places are from different analyses or samples
     "moving",  # the numbers change faster than they can be read
+    "other-source",  # the places are computed from different sources of history
 ]
 
 
@@ -42,6 +43,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     surface: str
     kind: str  # name of its shape in the OpenAPI document
     body: Any
+    query: dict[str, str] = {}
     scope: tuple[str, ...] = ()
     moment: str = ""
 
