@@ -8,7 +8,12 @@ from vgpuscope.logic.audit.counting import counted
 from vgpuscope.model.consistency import Comparison, Reading, Surfaces
 
 _NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
-_DIFFERS_WITH_TIME = frozenset({"since_start", "since_boot"})
+_AGES = frozenset(  # they grow while answers are read
+    {
+        *("waited", "longest_wait", "age", "sample_age", "decision_age", "watch_age", "lease_age", "idle_seconds"),
+        *("last_kernel_age", "read_duration", "sample_duration", "checks_duration", "duration"),
+    }
+)
 
 
 def same_figures(surfaces: Surfaces) -> Iterator[Comparison]:
@@ -32,7 +37,7 @@ def _compared(readings: tuple[Reading, ...], *, check: str) -> Iterator[Comparis
     for reading in readings:
         groups.setdefault(_key(reading), []).append(reading)
     for (figure, _, _), found in groups.items():
-        if len(found) < 2 or BY_CODE[figure].time in _DIFFERS_WITH_TIME:
+        if len(found) < 2 or BY_CODE[figure].quantity in _AGES:
             continue
         usual = Counter(round(one.value, 6) for one in found).most_common(1)[0][0]
         first = next(one for one in found if round(one.value, 6) == usual)

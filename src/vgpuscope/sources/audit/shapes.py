@@ -106,6 +106,7 @@ _MARGINS: dict[str, float] = {
     "bytes_per_second": 1.0,
 }
 _EXACT = frozenset({"count"})
+_GROUPED = frozenset({"fleet.waste_rows", "fleet.workloads"})  # counts of rows: of tenants, pods, owners, …
 
 
 def scale_of(place: str, figure: Figure) -> float:
@@ -136,6 +137,8 @@ def subject_of(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
         found = tuple(names.get(part, "") for part in parts)
         return found if all(found) else None
 
+    if figure.code in _GROUPED:
+        return (names["group"],) if names.get("group") else None
     match figure.subject:
         case "fleet":
             return ()
