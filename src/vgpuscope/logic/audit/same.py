@@ -8,6 +8,7 @@ from vgpuscope.logic.audit.counting import counted
 from vgpuscope.model.consistency import Comparison, Reading, Surfaces
 
 _NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
+_OTHERS = "gpu.others"  # tenants of other namespaces than those of the caller or of the view
 _AGES = frozenset(  # they grow while answers are read
     {
         *("waited", "longest_wait", "age", "sample_age", "decision_age", "watch_age", "lease_age", "idle_seconds"),
@@ -58,7 +59,8 @@ def _equal(check: str, first: Reading, second: Reading) -> Comparison:
 
 
 def _key(reading: Reading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    scope = reading.scope if BY_CODE[reading.figure].subject in _NARROWED else ()
+    narrowed = BY_CODE[reading.figure].subject in _NARROWED or reading.figure.startswith(_OTHERS)
+    scope = reading.scope if narrowed else ()
     return reading.figure, reading.subject, scope
 
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.catalog.figures import BY_CODE
 from vgpuscope.logic.audit.checks import CODES, comparisons, holds
 from vgpuscope.model.consistency import (
     AskedService,
@@ -145,10 +146,12 @@ async def _again(name: str, sitting: Sitting, tally: _Tally) -> None:
 
 
 def _moves(before: Comparison, now: Comparison) -> bool:
-    """Whether two numbers that were not read of one analysis have both changed: nothing follows from a difference."""
-    if now.first.moment and now.first.moment == now.second.moment:
+    """Whether a number changed that is not of one analysis with the other: nothing follows from a difference."""
+    figure = BY_CODE[now.first.figure]
+    analysed = figure.time != "now" or figure.quantity == "count"
+    if analysed and now.first.moment and now.first.moment == now.second.moment:
         return False
-    return before.first.value != now.first.value and before.second.value != now.second.value
+    return before.first.value != now.first.value or before.second.value != now.second.value
 
 
 async def _compared(sitting: Sitting) -> list[Comparison]:

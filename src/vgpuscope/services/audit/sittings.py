@@ -129,10 +129,15 @@ async def _details(analyzer: AuditedService) -> Surfaces:
             ),
             *(analyzer.read(f"/api/v1/workloads/{row['namespace']}/{row['pod']}") for row in _some(pods, _DETAILS)),
             *(analyzer.read(f"/api/v1/nodes/{name}") for name in _some(nodes, _DETAILS)),
-            *(analyzer.read(f"/api/v1/namespaces/{name}") for name in _some(names, _DETAILS)),
+            *(_namespace(analyzer, name) for name in _some(names, _DETAILS)),
         ]
 
     return await _steady(analyzer, requests)
+
+
+async def _namespace(analyzer: AuditedService, name: str) -> Answer:
+    """The page of one namespace: its lists are narrowed to it."""
+    return structs.replace(await analyzer.read(f"/api/v1/namespaces/{name}"), scope=(name,))
 
 
 async def _waste(analyzer: AuditedService) -> Surfaces:
@@ -162,7 +167,7 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
     long = await analyzer.json("/api/v1/history/series", {"range": "24h", "quantity": "power"})
     ends = _ends(long["times"], int(long["step_seconds"]))
     ranges: list[dict[str, str]] = [{"range": "1h"}, {"range": "24h"}, {"range": "30d"}]
-    ranges += [{"range": "80m", "end": str(end + 600)} for end in ends]
+    ranges += [{"range": "2h", "end": str(end + _HOUR)} for end in ends]
     if long["times"]:
         day = long["times"][-1] // _DAY * _DAY
         ranges.append({"range": "26h", "end": str(day + _HOUR)})
@@ -222,9 +227,7 @@ async def _agent(agent: AuditedService) -> Surfaces:
         page = await agent.page()
         again = await agent.read("/api/v1/node")
         if answer.body["at"] == again.body["at"]:
-            return Surfaces(
-                answers=(answer,), readings=(*agent.numbers(answer), *page), defined=agent.shapes.defined
-            )
+            return Surfaces(answers=(answer,), readings=(*agent.numbers(answer), *page), defined=agent.shapes.defined)
     return Surfaces(defined=agent.shapes.defined)
 
 
@@ -279,9 +282,7 @@ async def _steady(
         answers = [answer for answer in answers if answer.moment]
         readings = []
     numbers = [reading for answer in answers for reading in analyzer.numbers(answer)]
-    return Surfaces(
-        answers=tuple(answers), readings=(*numbers, *readings), defined=analyzer.shapes.defined
-    )
+    return Surfaces(answers=tuple(answers), readings=(*numbers, *readings), defined=analyzer.shapes.defined)
 
 
 async def _shown(analyzer: AuditedService) -> str:
