@@ -88,7 +88,7 @@ def populations(surfaces: Surfaces) -> Iterator[Comparison]:
     if surfaces.defined:
         return
     for answer in surfaces.answers:
-        if answer.kind.removeprefix("SomeOf") == "LowBody" and isinstance(answer.body, dict):
+        if answer.kind.removeprefix("SomeOf") == "LowBody" and "count" in answer.body:
             gpus = {(row["gpu_id"], row["mig"]) for row in answer.body["gpus"]}
             yield Comparison(
                 check="populations",

@@ -202,6 +202,17 @@ async def _doctor(analyzer: AuditedService) -> Surfaces:
     return await _steady(analyzer, lambda: [analyzer.read("/results"), analyzer.read("/api/v1/doctor")])
 
 
+def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str, Sitting]:
+    """What the command states about GPUs and nodes, and what the results show of them."""
+
+    async def look() -> Surfaces:
+        body = await printed(words, within=_COMMAND_SECONDS)
+        report = Answer(service=analyzer.name, surface="vgpuscope doctor --json", kind="DoctorReport", body=body)
+        return Surfaces(answers=(await analyzer.read("/results"), report), defined=analyzer.shapes.defined)
+
+    return {"vgpuscope doctor": look}
+
+
 async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
     """What the analyzer shows of the cluster, between two equal answers of the cluster exporter."""
     before = cluster.numbers(await cluster.read("/api/v1/nodes"))

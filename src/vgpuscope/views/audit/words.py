@@ -111,6 +111,7 @@ UNCHECKED: Pair = (
     "Nothing could be compared. Name the services with --analyzer, --cluster and --agent.",
     "没有可以比较的数字。请用 --analyzer、--cluster 和 --agent 指定服务。",
 )
+UNREAD: Pair = ("Not read", "未读取")
 UNDECIDED: Pair = (
     "{number} differences could not be read again before the time limit; raise --deadline.",
     "{number} 处不一致在到达时限前未能复读；请增大 --deadline。",
