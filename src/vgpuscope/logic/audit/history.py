@@ -134,7 +134,7 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 check="seconds",
                 subject=subject,
                 first=place("seconds", seconds),
-                second=place(f"length of the {point['step']}", length),
+                second=place(f"{length:g}", length),
                 rule="at_most",
                 tolerance=0.01 * length,
             )
