@@ -1,4 +1,4 @@
-"""Small fleets whose answers agree with each other, written down by plain arithmetic; nothing of our views makes them."""
+"""Small fleets whose answers agree with each other, written down by plain arithmetic and by none of our views."""
 
 from collections import Counter
 from functools import cache

@@ -10,6 +10,7 @@ from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
 HOUR, MINUTE = 3600, 60
 BEGIN = 1_795_000_000 // HOUR * HOUR
+TWO = [BEGIN, BEGIN + HOUR]  # the newest hour still grows
 EVERY_MINUTE = [BEGIN + MINUTE * number for number in range(-10, 80)]
 
 
@@ -58,8 +59,8 @@ def test_a_peak_of_an_hour_below_a_minute_of_it_is_found():
 
 def test_the_energy_of_an_hour_is_that_of_its_minutes():
     minutes = chart(EVERY_MINUTE, MINUTE, energy=[6000.0] * 90)
-    assert wrong(history.energies, chart([BEGIN], HOUR, energy=[360_000.0]), minutes, hours()) == []
-    assert len(wrong(history.energies, chart([BEGIN], HOUR, energy=[720_000.0]), minutes, hours())) == 1
+    assert wrong(history.energies, chart(TWO, HOUR, energy=[360_000.0, 1.0]), minutes, hours()) == []
+    assert len(wrong(history.energies, chart(TWO, HOUR, energy=[720_000.0, 1.0]), minutes, hours())) == 1
 
 
 def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():
@@ -70,7 +71,7 @@ def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():
 
 def test_an_analysis_that_stands_for_a_whole_hour_proves_nothing_about_sums_and_peaks():
     minutes = chart(EVERY_MINUTE, MINUTE, energy=[6000.0] * 90, power_max=[400.0] * 90)
-    long = chart([BEGIN], HOUR, energy=[720_000.0], power_max=[100.0])
+    long = chart(TWO, HOUR, energy=[720_000.0, 1.0], power_max=[100.0, 0.0])
     read = Surfaces(answers=(long, minutes, hours(samples=1)))
     assert [*history.energies(read), *history.steps(read)] == []
 

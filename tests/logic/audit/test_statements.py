@@ -35,6 +35,26 @@ def test_a_class_that_doctor_rules_out_and_the_results_show_is_found():
     assert wrong(statements.ruled_out, report("node-1", status="pass"), results()) == []
 
 
+def test_a_signal_that_doctor_says_is_not_known_and_a_row_shows_is_found():
+    def gpus(mean: float | None) -> Answer:
+        rows = [{"gpu_id": "GPU-1", "node": "node-1", "sm_active": {"mean": mean}}]
+        return answer("GpuList", {"rows": rows})
+
+    assert len(wrong(statements.ruled_out, report("node-1 GPU-1: unsupported"), gpus(0.4))) == 1
+    assert wrong(statements.ruled_out, report("node-1 GPU-1: unsupported"), gpus(None)) == []
+    assert wrong(statements.ruled_out, report("node-1 GPU-2: unsupported"), gpus(0.4)) == []
+
+
+def test_two_doctors_that_count_differently_are_found():
+    def doctor(number: int, status: str = "warn") -> Answer:
+        finding = {"code": "GPM_UNSUPPORTED", "status": status, "numbers": {"gpus": number}, "examples": []}
+        return answer("DoctorReport", {"findings": [finding]})
+
+    assert len(wrong(statements.doctors, doctor(4), doctor(7))) == 1
+    assert wrong(statements.doctors, doctor(4), doctor(4)) == []
+    assert list(statements.doctors(Surfaces(answers=(doctor(4), doctor(7, "skipped"))))) == []
+
+
 def test_a_console_that_leaves_out_gpus_known_by_number_is_found():
     offer = {"resource": "nvidia.com/gpu", "replicas": 1, "profile": ""}
     ledgers = answer("NodeLedger[]", [{"name": "node-1", "offers": [{"offer": offer, "free": 2, "lost": None}]}])

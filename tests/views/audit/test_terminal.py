@@ -31,7 +31,7 @@ def shown(language: Language = "en", **more: Any) -> str:
     fields = {name: getattr(report, name) for name in report.__struct_fields__}
     console = Console(file=StringIO(), width=80, highlight=False)
     console.print(drawn(AuditReport(**(fields | more)), language))
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def place(path: str, value: float, figure: str) -> Reading:

@@ -35,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     Check("seconds", history.stored_seconds),
     Check("fits", statements.fits),
     Check("ruled-out", statements.ruled_out),
+    Check("doctors", statements.doctors),
     Check("cases", statements.cases),
     Check("populations", statements.populations),
 )

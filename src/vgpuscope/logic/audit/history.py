@@ -32,7 +32,7 @@ def energies(surfaces: Surfaces) -> Iterator[Comparison]:
         many, few = _values(short, "energy"), _values(long, "energy")
         for at, value in few.items():
             inside = _inside(long, short, at, many, margin=0.0)
-            if inside is None or value is None:
+            if inside is None or value is None or at == max(few):  # the newest step still grows
                 continue
             known = [one for one in inside if one is not None]
             if len(known) < 2 or inside[-1] is None:
@@ -101,7 +101,12 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
             check="chart-tile",
             subject="",
             first=Reading(
-                surface=now.surface, path=now.path, figure=now.figure, subject=(), value=now.value - unlisted
+                surface=now.surface,
+                path=now.path,
+                figure=now.figure,
+                subject=(),
+                value=now.value - unlisted,
+                moment=answer.moment,
             ),
             second=_place(answer, "gpus", at, value),
             rule="equal",

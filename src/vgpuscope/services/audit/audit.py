@@ -184,6 +184,8 @@ def _moves(before: Comparison, now: Comparison) -> bool:
     """Whether a number changed that is not of one analysis with the other: nothing follows from a difference."""
     figure = BY_CODE[now.first.figure]
     analysed = figure.time != "now" or figure.quantity == "count"
+    if now.first.surface == now.second.surface:  # one answer
+        return False
     if analysed and now.first.moment and now.first.moment == now.second.moment:
         return False
     return before.first.value != now.first.value or before.second.value != now.second.value
