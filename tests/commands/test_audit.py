@@ -17,13 +17,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.delenv("LC_ALL", raising=False)
-    monkeypatch.setattr(service, "PAUSE", 0.0)
     monkeypatch.setattr(action, "AuditTargets", _without_commands)
     return Served()
 
 
 def _without_commands(**more: Any) -> service.AuditTargets:
-    return service.AuditTargets(**more, commands=False)
+    return service.AuditTargets(**more, commands=False, pause=0.0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SkipReason: TypeAlias = Literal[
 ]
 
 
-class Reading(Struct, frozen=True, kw_only=True, gc=False):
+class FigureReading(Struct, frozen=True, kw_only=True, gc=False):
     """One number in one place, in the base unit of its figure."""
 
     surface: str  # GET /api/v1/overview
@@ -34,7 +34,7 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     counted: bool = False  # by the auditor, from the rows of the answer
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class PublicAnswer(Struct, frozen=True, kw_only=True):
     """One answer as plain JSON values. Lists are complete: all pages together."""
 
     service: str
@@ -49,18 +49,18 @@ class Answer(Struct, frozen=True, kw_only=True):
 class Surfaces(Struct, frozen=True, kw_only=True):
     """What was read together: answers, and the numbers in them."""
 
-    answers: tuple[Answer, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    answers: tuple[PublicAnswer, ...] = ()
+    readings: tuple[FigureReading, ...] = ()
     defined: frozenset[str] = frozenset()  # the figures that the audited system defines itself
 
 
-class Comparison(Struct, frozen=True, kw_only=True, gc=False):
+class FigureComparison(Struct, frozen=True, kw_only=True, gc=False):
     """Two numbers that one rule joins."""
 
     check: str
     subject: str
-    first: Reading
-    second: Reading
+    first: FigureReading
+    second: FigureReading
     rule: Rule
     tolerance: float = 0.0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tools.writers.operations import service_operations
 from vgpuscope.http.openapi import document as described
-from vgpuscope.model.consistency import Answer, Surfaces
+from vgpuscope.model.consistency import PublicAnswer, Surfaces
 from vgpuscope.sources.audit.numbers import Document, document, page_readings, readings_of
 from vgpuscope.views.definitions import field_notes
 
@@ -117,7 +117,7 @@ def surfaces(answers: dict[str, Any], metrics: bytes = b"") -> Surfaces:
     """What the auditor reads of these answers."""
     shapes = described_answers()
     made = [
-        Answer(service="analyzer", surface=f"GET {path}", kind=shapes.kind(path), body=body, moment=AT)
+        PublicAnswer(service="analyzer", surface=f"GET {path}", kind=shapes.kind(path), body=body, moment=AT)
         for path, body in answers.items()
     ]
     numbers = [reading for answer in made for reading in readings_of(answer, shapes)]

@@ -6,7 +6,7 @@ import pytest
 
 from vgpuscope.logic.audit import history
 from vgpuscope.logic.audit.checks import holds
-from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 HOUR, MINUTE = 3600, 60
 BEGIN = 1_795_000_000 // HOUR * HOUR
@@ -14,23 +14,23 @@ TWO = [BEGIN, BEGIN + HOUR]  # the newest hour still grows
 EVERY_MINUTE = [BEGIN + MINUTE * number for number in range(-10, 80)]
 
 
-def chart(times: list[int], step: int, *, query: dict[str, str] | None = None, **columns: list[Any]) -> Answer:
+def chart(times: list[int], step: int, *, query: dict[str, str] | None = None, **columns: list[Any]) -> PublicAnswer:
     shown = [{"quantity": name, "values": values} for name, values in columns.items()]
     body = {"times": times, "step_seconds": step, "source": "hours" if step == HOUR else "analyses", "columns": shown}
-    return Answer(
+    return PublicAnswer(
         service="analyzer", surface="GET /api/v1/history/series", kind="SeriesHistory", body=body, query=query or {}
     )
 
 
-def classes(times: list[int], step: int, *columns: list[Any]) -> Answer:
+def classes(times: list[int], step: int, *columns: list[Any]) -> PublicAnswer:
     body = {"times": times, "step_seconds": step, "source": "analyses", "columns": [{"gpus": one} for one in columns]}
-    return Answer(service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body)
+    return PublicAnswer(service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body)
 
 
-def hours(*, seconds: float = 3600.0, samples: int = 60, **changed: Any) -> Answer:
+def hours(*, seconds: float = 3600.0, samples: int = 60, **changed: Any) -> PublicAnswer:
     point = {"step": "hour", "time": BEGIN, "gpu_id": "GPU-1", "mig": "", "pod": "", "seconds": seconds}
     parts = {name: {"a": seconds / 4, "b": seconds * 3 / 4} for name in ("by_status", "by_verdict", "by_class")}
-    return Answer(
+    return PublicAnswer(
         service="analyzer",
         surface="GET /api/v1/history",
         kind="HistoryPoint[]",
@@ -38,7 +38,7 @@ def hours(*, seconds: float = 3600.0, samples: int = 60, **changed: Any) -> Answ
     )
 
 
-def wrong(check: Any, *answers: Answer, readings: tuple[Reading, ...] = ()) -> list[Comparison]:
+def wrong(check: Any, *answers: PublicAnswer, readings: tuple[FigureReading, ...] = ()) -> list[FigureComparison]:
     made = list(check(Surfaces(answers=answers, readings=readings)))
     assert made
     return [one for one in made if not holds(one)]
@@ -97,7 +97,7 @@ def test_the_newest_steps_of_two_charts_that_were_read_one_after_the_other_are_n
 
 
 def test_a_chart_of_18_beside_a_tile_of_20_is_found():
-    tile = Reading(surface="GET /api/v1/overview", path="now.gpus", figure="fleet.gpus", subject=(), value=20)
+    tile = FigureReading(surface="GET /api/v1/overview", path="now.gpus", figure="fleet.gpus", subject=(), value=20)
     times = [BEGIN + MINUTE * number for number in range(5)]
     full = classes(times, MINUTE, [20.0] * 5)
     assert wrong(history.chart_and_tile, full, readings=(tile,)) == []

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from tests.logic.audit.fleets import bodies, fleets, page, surfaces
 from vgpuscope.logic.audit.checks import CHECKS, CODES, comparisons, holds
-from vgpuscope.model.consistency import Comparison, Surfaces
+from vgpuscope.model.consistency import FigureComparison, Surfaces
 from vgpuscope.views.audit.words import RULES
 
 # Numbers that are shown once and follow from nothing else that these answers show.
 ALONE = {"attention_total", "stale"}
 
 
-def contradictions(read: Surfaces) -> list[Comparison]:
+def contradictions(read: Surfaces) -> list[FigureComparison]:
     return [one for one in comparisons(read) if not holds(one)]
 
 

@@ -4,26 +4,26 @@ from typing import Any
 
 from vgpuscope.logic.audit import statements, waste
 from vgpuscope.logic.audit.checks import holds
-from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 GIB = 2**30
 
 
-def answer(kind: str, body: Any, **query: str) -> Answer:
-    return Answer(service="analyzer", surface=f"GET /{kind}", kind=kind, body=body, query=query)
+def answer(kind: str, body: Any, **query: str) -> PublicAnswer:
+    return PublicAnswer(service="analyzer", surface=f"GET /{kind}", kind=kind, body=body, query=query)
 
 
-def wrong(check: Any, *answers: Answer, readings: tuple[Reading, ...] = ()) -> list[Comparison]:
+def wrong(check: Any, *answers: PublicAnswer, readings: tuple[FigureReading, ...] = ()) -> list[FigureComparison]:
     return [one for one in check(Surfaces(answers=answers, readings=readings)) if not holds(one)]
 
 
-def report(*examples: str, status: str = "warn") -> Answer:
+def report(*examples: str, status: str = "warn") -> PublicAnswer:
     cause = "SM activity is not known, so `busy-unproductive` is never found there."
     finding = {"code": "SIGNALS_MISSING", "status": status, "cause": {"en": cause, "zh": ""}, "examples": examples}
     return answer("DoctorReport", {"findings": [finding]})
 
 
-def results(**row: str) -> Answer:
+def results(**row: str) -> PublicAnswer:
     return answer("ResultRow[]", [{"gpu_id": "GPU-1", "hostname": "node-1", "use_class": "busy-unproductive"} | row])
 
 
@@ -36,7 +36,7 @@ def test_a_class_that_doctor_rules_out_and_the_results_show_is_found():
 
 
 def test_a_signal_that_doctor_says_is_not_known_and_a_row_shows_is_found():
-    def gpus(mean: float | None) -> Answer:
+    def gpus(mean: float | None) -> PublicAnswer:
         rows = [{"gpu_id": "GPU-1", "node": "node-1", "sm_active": {"mean": mean}}]
         return answer("GpuList", {"rows": rows})
 
@@ -46,7 +46,7 @@ def test_a_signal_that_doctor_says_is_not_known_and_a_row_shows_is_found():
 
 
 def test_two_doctors_that_count_differently_are_found():
-    def doctor(number: int, status: str = "warn") -> Answer:
+    def doctor(number: int, status: str = "warn") -> PublicAnswer:
         finding = {"code": "GPM_UNSUPPORTED", "status": status, "numbers": {"gpus": number}, "examples": []}
         return answer("DoctorReport", {"findings": [finding]})
 
@@ -80,7 +80,7 @@ def test_a_count_of_a_list_of_gpus_that_lists_a_gpu_twice_is_found_unless_it_is_
     assert list(statements.populations(defined)) == []
 
 
-def account(group: str, *rows: dict[str, Any], **changed: float) -> Answer:
+def account(group: str, *rows: dict[str, Any], **changed: float) -> PublicAnswer:
     body = {"group_by": group, "history": True, "count": len(rows), "rows": list(rows)}
     totals = {"idle_gpu_hours": 6.0, "in_use_gpu_hours": 10.0, "unknown_gpu_hours": 2.0}
     more = {"gpu_hours": 24.0, "held_gpu_hours": 18.0, "unallocated_gpu_hours": 6.0}
@@ -123,7 +123,7 @@ def test_totals_that_depend_on_the_grouping_are_found():
 
 
 def test_the_page_of_namespaces_shows_the_hours_of_the_account():
-    shown = Reading(
+    shown = FigureReading(
         surface="GET /api/v1/namespaces",
         path="rows[0].idle_gpu_hours",
         figure="namespace.idle_gpu_hours_day",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.logic.audit.fleets import AT
 from tests.services.audit.served import Served, analyzer
-from vgpuscope.model.consistency import AuditReport, CheckCount, Reading, Surfaces
+from vgpuscope.model.consistency import AuditReport, CheckCount, FigureReading, Surfaces
 from vgpuscope.services.audit.audit import ROUNDS, AuditTargets, audit
 
 
@@ -22,7 +22,7 @@ def url(served: Served) -> Iterator[str]:
 
 
 async def audited(url: str, **more: object) -> AuditReport:
-    return await audit(AuditTargets(analyzer=url, commands=False, **more), pause=0.0)  # type: ignore[arg-type]
+    return await audit(AuditTargets(analyzer=url, commands=False, pause=0.0, **more))  # type: ignore[arg-type]
 
 
 def check(report: AuditReport, code: str) -> CheckCount:
@@ -114,19 +114,19 @@ async def test_a_service_that_is_silent_is_named_and_nothing_is_passed():
 
 async def test_a_difference_that_cannot_be_read_again_in_time_is_undecided(served: Served, url: str):
     served.answers["/api/v1/overview"]["tenants"] += 1
-    report = await audit(AuditTargets(analyzer=url, commands=False, within=3.0), pause=60.0)
+    report = await audit(AuditTargets(analyzer=url, commands=False, within=3.0, pause=60.0))
     assert report.differences == ()
     assert report.undecided > 0
 
 
 async def test_readings_of_further_surfaces_are_compared_too(served: Served, url: str):
-    def shown(surface: str, value: float) -> Reading:
-        return Reading(surface=surface, path="tile", figure="fleet.gpus", subject=(), value=value)
+    def shown(surface: str, value: float) -> FigureReading:
+        return FigureReading(surface=surface, path="tile", figure="fleet.gpus", subject=(), value=value)
 
     async def pages() -> Surfaces:
         return Surfaces(readings=(shown("#/", 20), shown("#/nodes", 23)))
 
-    report = await audit(AuditTargets(analyzer=url, commands=False), pause=0.0, more=pages)
+    report = await audit(AuditTargets(analyzer=url, commands=False, pause=0.0), more=pages)
     assert [(one.first.value, one.second.value) for one in report.differences] == [(20, 23)]
 
 
@@ -137,9 +137,11 @@ async def test_a_difference_is_reported_only_after_it_was_read_several_times(ser
     async def pages() -> Surfaces:
         nonlocal calls
         calls += 1
-        wrong = Reading(surface="#/", path="tile", figure="fleet.gpus", subject=(), value=1)
-        return Surfaces(readings=(wrong, Reading(surface="b", path="b", figure="fleet.gpus", subject=(), value=2)))
+        wrong = FigureReading(surface="#/", path="tile", figure="fleet.gpus", subject=(), value=1)
+        return Surfaces(
+            readings=(wrong, FigureReading(surface="b", path="b", figure="fleet.gpus", subject=(), value=2))
+        )
 
-    report = await audit(AuditTargets(analyzer=url, commands=False), pause=0.0, more=pages)
+    report = await audit(AuditTargets(analyzer=url, commands=False, pause=0.0), more=pages)
     assert calls == ROUNDS == report.rounds
     assert report.differences != ()

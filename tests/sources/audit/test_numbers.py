@@ -3,18 +3,18 @@
 from typing import Any
 
 from tests.logic.audit.fleets import described_answers
-from vgpuscope.model.consistency import Answer, Reading
+from vgpuscope.model.consistency import FigureReading, PublicAnswer
 from vgpuscope.sources.audit.client import _cell
 from vgpuscope.sources.audit.numbers import page_readings, readings_of
 
 
 def read(path: str, body: Any) -> dict[tuple[str, tuple[str, ...]], float]:
     shapes = described_answers()
-    answer = Answer(service="analyzer", surface=f"GET {path}", kind=shapes.kind(path), body=body)
+    answer = PublicAnswer(service="analyzer", surface=f"GET {path}", kind=shapes.kind(path), body=body)
     return keyed(readings_of(answer, shapes))
 
 
-def keyed(readings: list[Reading]) -> dict[tuple[str, tuple[str, ...]], float]:
+def keyed(readings: list[FigureReading]) -> dict[tuple[str, tuple[str, ...]], float]:
     return {(one.figure, one.subject): one.value for one in readings}
 
 
@@ -87,6 +87,19 @@ def test_a_metric_of_each_namespace_is_added_up_to_that_of_the_fleet():
 
 def test_values_that_are_no_numbers_and_unknown_names_are_ignored():
     assert page("# HELP gpu_total_count x\ngpu_total_count NaN\nsomething_else 3\ngpu_total_count{ 4\n") == {}
+
+
+def test_the_hours_of_a_day_and_of_a_week_are_different_numbers():
+    shapes = described_answers()
+    body = {"group_by": "namespace", "idle_gpu_hours": 3.0, "count": 1, "rows": []}
+
+    def found(**query: str) -> dict[tuple[str, tuple[str, ...]], float]:
+        kind = shapes.kind("/api/v1/waste")
+        waste = PublicAnswer(service="analyzer", surface="GET /api/v1/waste", kind=kind, body=body, query=query)
+        return keyed(readings_of(waste, shapes))
+
+    assert found() == found(since="24h")
+    assert found().keys() & found(since="7d").keys() == set()
 
 
 def test_a_cell_of_csv_is_what_the_json_has():

@@ -12,8 +12,8 @@ from vgpuscope.model.consistency import (
     AskedService,
     AuditReport,
     CheckCount,
-    Comparison,
-    Reading,
+    FigureComparison,
+    FigureReading,
     Unread,
 )
 from vgpuscope.model.words import Language, Words
@@ -34,14 +34,14 @@ def shown(language: Language = "en", **more: Any) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def place(path: str, value: float, figure: str) -> Reading:
-    return Reading(surface="GET /api/v1/overview", path=path, figure=figure, subject=(), value=value)
+def place(path: str, value: float, figure: str) -> FigureReading:
+    return FigureReading(surface="GET /api/v1/overview", path=path, figure=figure, subject=(), value=value)
 
 
 def idle_held(number: int = 0) -> Any:
     first = place("now.idle_held", 1, "fleet.idle_held")
     second = place(f"count(rows[{number}])", 3, "fleet.idle_held")
-    compared = Comparison(check="rows", subject="", first=first, second=second, rule="equal")
+    compared = FigureComparison(check="rows", subject="", first=first, second=second, rule="equal")
     return difference(compared, {"fleet.idle_held": Words("GPUs held and idle.", "被占用且空闲的 GPU。")})
 
 

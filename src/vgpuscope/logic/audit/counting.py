@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from vgpuscope.model.consistency import Answer, Reading
+from vgpuscope.model.consistency import FigureReading, PublicAnswer
 
 Row = dict[str, Any]
 Rows = list[Row]
 
 
-def counted(answers: Iterable[Answer]) -> Iterator[Reading]:
+def counted(answers: Iterable[PublicAnswer]) -> Iterator[FigureReading]:
     """What can be counted in answers that are lists, as readings of the figures that show the same."""
     for answer in answers:
         count = _KINDS.get(answer.kind.removesuffix("[]").removeprefix("SomeOf"))
@@ -19,9 +19,9 @@ def counted(answers: Iterable[Answer]) -> Iterator[Reading]:
 
 
 def _reading(
-    answer: Answer, figure: str, path: str, value: float, *subject: str, parts: int = 0, margin: float = 0.0
-) -> Reading:
-    return Reading(
+    answer: PublicAnswer, figure: str, path: str, value: float, *subject: str, parts: int = 0, margin: float = 0.0
+) -> FigureReading:
+    return FigureReading(
         surface=answer.surface,
         path=path,
         figure=figure,
@@ -34,7 +34,7 @@ def _reading(
     )
 
 
-def _gpus(answer: Answer) -> Iterator[Reading]:
+def _gpus(answer: PublicAnswer) -> Iterator[FigureReading]:
     rows: Rows = answer.body["rows"]
     tenants = [(row, tenant) for row in rows for tenant in row.get("tenants") or ()]
     if not answer.scope:
@@ -58,7 +58,7 @@ def _gpus(answer: Answer) -> Iterator[Reading]:
         yield from _by_pod(answer, tenants)
 
 
-def _by_node(answer: Answer, rows: Rows) -> Iterator[Reading]:
+def _by_node(answer: PublicAnswer, rows: Rows) -> Iterator[FigureReading]:
     for node in sorted({row["node"] for row in rows if row.get("node")}):
         mine = [row for row in rows if row["node"] == node]
         where = f"rows[node={node}]"
@@ -71,7 +71,7 @@ def _by_node(answer: Answer, rows: Rows) -> Iterator[Reading]:
         yield _reading(answer, "node.tenants", f"count({where}.tenants)", tenants, node)
 
 
-def _by_namespace(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Reading]:
+def _by_namespace(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Iterator[FigureReading]:
     for space in sorted({tenant["namespace"] for _, tenant in tenants}):
         mine = [(row, tenant) for row, tenant in tenants if tenant["namespace"] == space]
         where = f"rows.tenants[namespace={space}]"
@@ -88,7 +88,7 @@ def _by_namespace(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Re
             yield from _amount(answer, f"namespace.{field}", f"sum({where}.{field})", mine, field, space)
 
 
-def _by_pod(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Reading]:
+def _by_pod(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Iterator[FigureReading]:
     pods: dict[tuple[str, str], list[tuple[Row, Row]]] = {}
     for row, tenant in tenants:
         pods.setdefault((tenant["namespace"], tenant["pod"]), []).append((row, tenant))
@@ -101,8 +101,8 @@ def _by_pod(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Reading]
 
 
 def _amount(
-    answer: Answer, figure: str, path: str, rows: list[tuple[Row, Row]], field: str, *subject: str
-) -> Iterator[Reading]:
+    answer: PublicAnswer, figure: str, path: str, rows: list[tuple[Row, Row]], field: str, *subject: str
+) -> Iterator[FigureReading]:
     """A sum over rows that all have the amount; if one does not, the sum is not known."""
     values = [tenant.get(field) for _, tenant in rows]
     known = [value for value in values if value is not None]
@@ -110,7 +110,7 @@ def _amount(
         yield _reading(answer, figure, path, sum(known), *subject, parts=len(known), margin=0.06 * 2**20)
 
 
-def _results(answer: Answer) -> Iterator[Reading]:
+def _results(answer: PublicAnswer) -> Iterator[FigureReading]:
     rows: Rows = answer.body
     yield _reading(answer, "fleet.gpus_or_instances", "count(rows)", len(rows))
     for field, figure in (("verdict", "fleet.by_verdict"), ("status", "fleet.by_status")):
@@ -120,31 +120,31 @@ def _results(answer: Answer) -> Iterator[Reading]:
     yield _reading(answer, "fleet.scored", "count(rows[score])", len(scored))
 
 
-def _low(answer: Answer) -> Iterator[Reading]:
+def _low(answer: PublicAnswer) -> Iterator[FigureReading]:
     yield _reading(answer, "fleet.low_or_idle", "count(gpus)", len(answer.body["gpus"]))
 
 
-def _nodes(answer: Answer) -> Iterator[Reading]:
+def _nodes(answer: PublicAnswer) -> Iterator[FigureReading]:
     if not answer.scope:
         yield _reading(answer, "fleet.nodes", "count(rows)", len(answer.body["rows"]))
 
 
-def _namespaces(answer: Answer) -> Iterator[Reading]:
+def _namespaces(answer: PublicAnswer) -> Iterator[FigureReading]:
     if not answer.scope:
         yield _reading(answer, "fleet.namespaces", "count(rows)", len(answer.body["rows"]))
 
 
-def _workloads(answer: Answer) -> Iterator[Reading]:
+def _workloads(answer: PublicAnswer) -> Iterator[FigureReading]:
     rows: Rows = answer.body["rows"]
     if answer.body["group_by"] != "pod" or answer.scope:
         return
-    yield _reading(answer, "fleet.workloads", "count(rows)", len(rows), "pod")
+    yield _reading(answer, "fleet.workloads", "count(rows)", len(rows), "pod", "24h")
     for space in sorted({row["namespace"] for row in rows}):
         running = [row for row in rows if row["namespace"] == space and row["state"] == "running"]
         yield _reading(answer, "namespace.pods", f"count(rows[namespace={space}][state=running])", len(running), space)
 
 
-def _scheduling(answer: Answer) -> Iterator[Reading]:
+def _scheduling(answer: PublicAnswer) -> Iterator[FigureReading]:
     pending: Rows = answer.body["pending"]
     if answer.body.get("pending_count") is None:
         return
@@ -153,14 +153,14 @@ def _scheduling(answer: Answer) -> Iterator[Reading]:
         yield _reading(answer, "fleet.pending_by_reason", f"count(pending[code={code}])", number, code)
 
 
-def _reclaim(answer: Answer) -> Iterator[Reading]:
+def _reclaim(answer: PublicAnswer) -> Iterator[FigureReading]:
     cases: Rows = answer.body["cases"]
     yield _reading(answer, "fleet.cases", "count(cases)", len(cases))
     for state, number in Counter(case["state"] for case in cases).items():
         yield _reading(answer, "fleet.cases_by_state", f"count(cases[state={state}])", number, state)
 
 
-_KINDS: dict[str, Callable[[Answer], Iterator[Reading]]] = {
+_KINDS: dict[str, Callable[[PublicAnswer], Iterator[FigureReading]]] = {
     "GpuList": _gpus,
     "ResultRow": _results,
     "LowBody": _low,

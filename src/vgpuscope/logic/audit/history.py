@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
 _PEAKS = ("use_max", "memory_max", "power_max")
@@ -15,7 +15,7 @@ _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the 
 _WIDEST = 0.1  # of a step: what analyses that cross its borders may stand for, or nothing follows from a sum or peak
 
 
-def steps(surfaces: Surfaces) -> Iterator[Comparison]:
+def steps(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The mean of a long step lies between the lowest and the highest mean of the short steps in it."""
     seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
@@ -25,7 +25,7 @@ def steps(surfaces: Surfaces) -> Iterator[Comparison]:
             yield from _peaks(long, short, quantity, seams)
 
 
-def energies(surfaces: Surfaces) -> Iterator[Comparison]:
+def energies(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The energy of a long step is the sum of the energies of the short steps in it."""
     seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
@@ -40,7 +40,7 @@ def energies(surfaces: Surfaces) -> Iterator[Comparison]:
             total, seam = sum(known), _seam(seams, at, long) / float(long.body["step_seconds"])
             if seam > _WIDEST:
                 continue
-            yield Comparison(
+            yield FigureComparison(
                 check="energies",
                 subject=_subject(long),
                 first=_place(long, "energy", at, value),
@@ -50,13 +50,13 @@ def energies(surfaces: Surfaces) -> Iterator[Comparison]:
             )
 
 
-def classes(surfaces: Surfaces) -> Iterator[Comparison]:
+def classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The GPUs by class of a long step lie between those of the short steps in it."""
     for long, short in _pairs(surfaces, "ClassHistory"):
         yield from _between(long, short, "gpus", _all_classes(long), _all_classes(short))
 
 
-def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
+def part_of_fleet(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """In no step of a chart does a namespace, node or pod use more than the fleet."""
     answers = [one for one in surfaces.answers if one.kind == "SeriesHistory"]
     fleets = {
@@ -77,7 +77,7 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
                 total = totals.get(at)
                 settled = growing or at + step <= newest - (_SAVED if step < _HOUR else 0)
                 if value is not None and total is not None and settled:
-                    yield Comparison(
+                    yield FigureComparison(
                         check="chart-parts",
                         subject=_subject(part),
                         first=_place(part, quantity, at, value),
@@ -87,7 +87,7 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
                     )
 
 
-def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
+def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The classes of a chart's newest whole step add up to the GPUs that the fleet has now."""
     now = next((one for one in surfaces.readings if one.figure == "fleet.gpus" and not one.scope), None)
     unlisted = next((one.value for one in surfaces.readings if one.figure == "fleet.gpus_unlisted"), 0.0)
@@ -100,10 +100,10 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
         if len(known) < 3:
             continue
         at, value = known[-2]
-        yield Comparison(
+        yield FigureComparison(
             check="chart-tile",
             subject="",
-            first=Reading(
+            first=FigureReading(
                 surface=now.surface,
                 path=now.path,
                 figure=now.figure,
@@ -117,7 +117,7 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
         )
 
 
-def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
+def stored_seconds(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """A stored hour or day of a GPU never stands for more seconds than it has, and its parts add up to it."""
     lengths = {"hour": 3600.0, "day": 86400.0}
     for answer in surfaces.answers:
@@ -128,8 +128,8 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 continue
             subject = "/".join(part for part in (point["gpu_id"], point["mig"]) if part)
 
-            def place(path: str, value: float, index: int = index, answer: Answer = answer) -> Reading:
-                return Reading(
+            def place(path: str, value: float, index: int = index, answer: PublicAnswer = answer) -> FigureReading:
+                return FigureReading(
                     surface=answer.surface,
                     path=f"[{index}].{path}",
                     figure="judged.step_seconds",
@@ -138,7 +138,7 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 )
 
             seconds, length = float(point["seconds"]), lengths[point["step"]]
-            yield Comparison(
+            yield FigureComparison(
                 check="seconds",
                 subject=subject,
                 first=place("seconds", seconds),
@@ -147,7 +147,7 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 tolerance=0.01 * length,
             )
             for field in ("by_status", "by_verdict", "by_class"):
-                yield Comparison(
+                yield FigureComparison(
                     check="seconds",
                     subject=subject,
                     first=place("seconds", seconds),
@@ -157,9 +157,9 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 )
 
 
-def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[Answer, Answer]]:
+def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[PublicAnswer, PublicAnswer]]:
     """Charts of one subject, the one with the longer steps first."""
-    charts: dict[tuple[str, str], list[Answer]] = {}
+    charts: dict[tuple[str, str], list[PublicAnswer]] = {}
     for answer in surfaces.answers:
         if answer.kind == kind and answer.body["source"] in _STORE:
             charts.setdefault((_subject(answer), answer.query.get("group_by", "")), []).append(answer)
@@ -172,12 +172,12 @@ def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[Answer, Answer]]:
 
 
 def _between(
-    long: Answer,
-    short: Answer,
+    long: PublicAnswer,
+    short: PublicAnswer,
     quantity: str,
     few: dict[int, float | None],
     many: dict[int, float | None],
-) -> Iterator[Comparison]:
+) -> Iterator[FigureComparison]:
     for at, value in few.items():
         inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
         known = [one for one in inside or () if one is not None]
@@ -189,7 +189,7 @@ def _between(
             (_place(long, quantity, at, value), _place(short, quantity, at, high), "max"),
             (_place(short, quantity, at, low), _place(long, quantity, at, value), "min"),
         ):
-            yield Comparison(
+            yield FigureComparison(
                 check="classes" if quantity == "gpus" else "steps",
                 subject=_subject(long),
                 first=_as_extreme(rule_first, path) if path == "min" else rule_first,
@@ -199,7 +199,9 @@ def _between(
             )
 
 
-def _peaks(long: Answer, short: Answer, quantity: str, seams: dict[int, float]) -> Iterator[Comparison]:
+def _peaks(
+    long: PublicAnswer, short: PublicAnswer, quantity: str, seams: dict[int, float]
+) -> Iterator[FigureComparison]:
     many = _values(short, quantity)
     for at, value in _values(long, quantity).items():
         seam = _seam(seams, at, long)
@@ -208,7 +210,7 @@ def _peaks(long: Answer, short: Answer, quantity: str, seams: dict[int, float]) 
         inside = _inside(long, short, at, many, margin=-2 * max(seam, float(short.body["step_seconds"])))
         known = [one for one in inside or () if one is not None]
         if value is not None and len(known) >= 2:
-            yield Comparison(
+            yield FigureComparison(
                 check="steps",
                 subject=_subject(long),
                 first=_as_extreme(_place(short, quantity, at, max(known)), "max"),
@@ -219,7 +221,7 @@ def _peaks(long: Answer, short: Answer, quantity: str, seams: dict[int, float]) 
 
 
 def _inside(
-    long: Answer, short: Answer, at: int, many: dict[int, float | None], *, margin: float
+    long: PublicAnswer, short: PublicAnswer, at: int, many: dict[int, float | None], *, margin: float
 ) -> list[float | None] | None:
     """The values of the short steps in one long step; None if the short ones do not cover it."""
     step = float(long.body["step_seconds"])
@@ -246,21 +248,21 @@ def _seams(surfaces: Surfaces) -> dict[int, float]:
     return found
 
 
-def _seam(seams: dict[int, float], at: int, long: Answer) -> float:
+def _seam(seams: dict[int, float], at: int, long: PublicAnswer) -> float:
     """For a long step: of its own first hour and of the hours around it; an hour if nothing is known."""
     if float(long.body["step_seconds"]) > _HOUR:
         return _HOUR
     return max(seams.get(hour, 0.0) for hour in (at - _HOUR, at, at + _HOUR)) or _HOUR
 
 
-def _values(answer: Answer, quantity: str) -> dict[int, float | None]:
+def _values(answer: PublicAnswer, quantity: str) -> dict[int, float | None]:
     for column in answer.body["columns"]:
         if column["quantity"] == quantity:
             return dict(zip(answer.body["times"], column["values"], strict=True))
     return {}
 
 
-def _all_classes(answer: Answer) -> dict[int, float | None]:
+def _all_classes(answer: PublicAnswer) -> dict[int, float | None]:
     """The sum over all classes at each time; None: nothing was analysed."""
     columns = [column["gpus"] for column in answer.body["columns"]]
     sums: dict[int, float | None] = {}
@@ -270,12 +272,12 @@ def _all_classes(answer: Answer) -> dict[int, float | None]:
     return sums
 
 
-def _fine(answer: Answer) -> bool:
+def _fine(answer: PublicAnswer) -> bool:
     times = answer.body["times"]
     return all(after > before for before, after in pairwise(times)) and float(answer.body["step_seconds"]) <= 600
 
 
-def _subject(answer: Answer) -> str:
+def _subject(answer: PublicAnswer) -> str:
     parts = ("gpu_id", "mig", "node", "namespace", "pod", "owner")
     return "/".join(answer.query[part] for part in parts if answer.query.get(part))
 
@@ -283,8 +285,8 @@ def _subject(answer: Answer) -> str:
 _FIGURES = {"gpus": "chart.by_class"}
 
 
-def _place(answer: Answer, quantity: str, at: int, value: float, *, path: str = "") -> Reading:
-    return Reading(
+def _place(answer: PublicAnswer, quantity: str, at: int, value: float, *, path: str = "") -> FigureReading:
+    return FigureReading(
         surface=answer.surface,
         path=path or f"{quantity}[time={at}]",
         figure=_FIGURES.get(quantity, f"chart.{quantity}"),
@@ -294,8 +296,8 @@ def _place(answer: Answer, quantity: str, at: int, value: float, *, path: str = 
     )
 
 
-def _as_extreme(reading: Reading, which: str) -> Reading:
-    return Reading(
+def _as_extreme(reading: FigureReading, which: str) -> FigureReading:
+    return FigureReading(
         surface=reading.surface,
         path=f"{which}({reading.path.replace('[time=', ', from ').rstrip(']')})",
         figure=reading.figure,

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 
 from vgpuscope.catalog.figure import Figure
 from vgpuscope.catalog.figures import BY_CODE
-from vgpuscope.model.consistency import Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, Surfaces
 
 # The whole is the sum of the parts in a complete list; counts by class, verdict or code add up key by key.
 SUMS: tuple[tuple[str, str], ...] = (
@@ -97,10 +97,10 @@ class _Group(Struct, frozen=True, kw_only=True):
     surface: str
     moment: str
     scope: tuple[str, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[FigureReading, ...]
 
 
-def sums(surfaces: Surfaces) -> Iterator[Comparison]:
+def sums(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """A whole is the sum of its parts, wherever both are shown."""
     by_figure = _by_figure(surfaces.readings)
     for whole, part in SUMS:
@@ -114,11 +114,11 @@ def sums(surfaces: Surfaces) -> Iterator[Comparison]:
                         yield _sum("sums", one, parts, part)
 
 
-def divisions(surfaces: Surfaces) -> Iterator[Comparison]:
+def divisions(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """What is counted by class, verdict, status or state adds up to the total of the same answer."""
     by_figure = _by_figure(surfaces.readings)
     for whole, part in DIVISIONS:
-        groups: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], list[Reading]] = {}
+        groups: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], list[FigureReading]] = {}
         for reading in by_figure.get(part, ()):
             if not reading.counted:
                 place = reading.path.rpartition("[")[0] or reading.path.partition("{")[0]
@@ -135,12 +135,12 @@ def divisions(surfaces: Surfaces) -> Iterator[Comparison]:
                     yield _sum("divisions", one, parts, part)
 
 
-def parts_of_wholes(surfaces: Surfaces) -> Iterator[Comparison]:
+def parts_of_wholes(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """A part is never larger than its whole, and a share is never above 1."""
     by_figure = _by_figure([reading for reading in surfaces.readings if not reading.counted])
     for small, large in AT_MOST:
         fleet = large.startswith("fleet.")
-        wholes: dict[tuple[tuple[str, ...], tuple[str, ...]], Reading] = {}
+        wholes: dict[tuple[tuple[str, ...], tuple[str, ...]], FigureReading] = {}
         for reading in by_figure.get(large, ()):
             wholes.setdefault((reading.scope, reading.subject), reading)
         for reading in by_figure.get(small, ()):
@@ -152,7 +152,7 @@ def parts_of_wholes(surfaces: Surfaces) -> Iterator[Comparison]:
             yield _at_most("parts", reading, structs.replace(reading, path="1", value=1.0, margin=0.0))
 
 
-def narrowed(surfaces: Surfaces) -> Iterator[Comparison]:
+def narrowed(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """What a view that is narrowed to a namespace counts is never more than the whole view counts."""
     for code, readings in _by_figure([one for one in surfaces.readings if not one.counted]).items():
         figure = BY_CODE[code]
@@ -169,8 +169,8 @@ def _adds_up(figure: Figure) -> bool:
     return figure.quantity == "count" or figure.quantity in _PLURAL
 
 
-def _at_most(check: str, first: Reading, second: Reading) -> Comparison:
-    return Comparison(
+def _at_most(check: str, first: FigureReading, second: FigureReading) -> FigureComparison:
+    return FigureComparison(
         check=check,
         subject="/".join(first.subject),
         first=first,
@@ -180,7 +180,7 @@ def _at_most(check: str, first: Reading, second: Reading) -> Comparison:
     )
 
 
-def _sum(check: str, whole: Reading, parts: list[Reading], figure: str) -> Comparison:
+def _sum(check: str, whole: FigureReading, parts: list[FigureReading], figure: str) -> FigureComparison:
     first = parts[0]
     path = f"sum({first.path.rpartition('[')[0] or first.path}, {len(parts)})"
     if first.rows:
@@ -190,23 +190,23 @@ def _sum(check: str, whole: Reading, parts: list[Reading], figure: str) -> Compa
         first, path=path, figure=figure, subject=(), value=sum(one.value for one in parts), counted=True
     )
     margin = whole.margin + sum(one.margin for one in parts)
-    return Comparison(
+    return FigureComparison(
         check=check, subject="/".join(whole.subject), first=whole, second=total, rule="sum", tolerance=margin
     )
 
 
-def _by_figure(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
-    found: dict[str, list[Reading]] = {}
+def _by_figure(readings: Iterable[FigureReading]) -> dict[str, list[FigureReading]]:
+    found: dict[str, list[FigureReading]] = {}
     for reading in readings:
         found.setdefault(reading.figure, []).append(reading)
     return found
 
 
-def _lists(readings: Iterable[Reading]) -> Iterator[_Group]:
+def _lists(readings: Iterable[FigureReading]) -> Iterator[_Group]:
     """Complete lists of one figure: no page of metrics, because those can be limited, and no list a second time."""
     listed = [one for one in readings if one.rows in _COMPLETE and not one.counted and "format=" not in one.surface]
 
-    def place(one: Reading) -> tuple[str, str, tuple[str, ...]]:
+    def place(one: FigureReading) -> tuple[str, str, tuple[str, ...]]:
         return one.surface, one.moment, one.scope
 
     for (surface, moment, scope), some in groupby(sorted(listed, key=place), key=place):
@@ -214,16 +214,16 @@ def _lists(readings: Iterable[Reading]) -> Iterator[_Group]:
 
 
 def _one_of_each_value(
-    readings: Iterable[Reading], scope: tuple[str, ...], *, subject: tuple[str, ...]
-) -> list[Reading]:
+    readings: Iterable[FigureReading], scope: tuple[str, ...], *, subject: tuple[str, ...]
+) -> list[FigureReading]:
     """Places that show the same number are compared with each other, so one of them is enough here."""
-    found: dict[tuple[float, str], Reading] = {}
+    found: dict[tuple[float, str], FigureReading] = {}
     for reading in readings:
         if reading.scope == scope and reading.subject == subject:
             found.setdefault((reading.value, reading.moment), reading)
     return list(found.values())
 
 
-def _together(first: Reading, second: Reading) -> bool:
+def _together(first: FigureReading, second: FigureReading) -> bool:
     """Whether two numbers can be of the same analysis or sample."""
     return not first.moment or not second.moment or first.moment == second.moment

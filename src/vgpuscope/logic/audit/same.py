@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vgpuscope.catalog.figures import BY_CODE
 from vgpuscope.logic.audit.counting import counted
-from vgpuscope.model.consistency import Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, Surfaces
 
 _NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
 _OTHERS = "gpu.others"  # tenants of other namespaces than those of the caller or of the view
@@ -17,14 +17,14 @@ _AGES = frozenset(  # they grow while answers are read
 )
 
 
-def same_figures(surfaces: Surfaces) -> Iterator[Comparison]:
+def same_figures(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """Places that show one figure are compared with the number that most of them show."""
     yield from _compared(surfaces.readings, check="same")
 
 
-def rows_counted(surfaces: Surfaces) -> Iterator[Comparison]:
+def rows_counted(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """A count that is shown is the number of rows that are listed."""
-    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Reading]] = {}
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[FigureReading]] = {}
     for reading in surfaces.readings:
         groups.setdefault(_key(reading), []).append(reading)
     for reading in counted(surfaces.answers):
@@ -33,8 +33,8 @@ def rows_counted(surfaces: Surfaces) -> Iterator[Comparison]:
                 yield _equal("rows", shown, reading)
 
 
-def _compared(readings: tuple[Reading, ...], *, check: str) -> Iterator[Comparison]:
-    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Reading]] = {}
+def _compared(readings: tuple[FigureReading, ...], *, check: str) -> Iterator[FigureComparison]:
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[FigureReading]] = {}
     for reading in readings:
         groups.setdefault(_key(reading), []).append(reading)
     for (figure, _, _), found in groups.items():
@@ -47,8 +47,8 @@ def _compared(readings: tuple[Reading, ...], *, check: str) -> Iterator[Comparis
                 yield _equal(check, first, other)
 
 
-def _equal(check: str, first: Reading, second: Reading) -> Comparison:
-    return Comparison(
+def _equal(check: str, first: FigureReading, second: FigureReading) -> FigureComparison:
+    return FigureComparison(
         check=check,
         subject="/".join(part for part in first.subject if part),
         first=first,
@@ -58,19 +58,19 @@ def _equal(check: str, first: Reading, second: Reading) -> Comparison:
     )
 
 
-def _key(reading: Reading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def _key(reading: FigureReading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     narrowed = BY_CODE[reading.figure].subject in _NARROWED or reading.figure.startswith(_OTHERS)
     scope = reading.scope if narrowed else ()
     return reading.figure, reading.subject, scope
 
 
-def _one_of_each_value(readings: list[Reading]) -> list[Reading]:
+def _one_of_each_value(readings: list[FigureReading]) -> list[FigureReading]:
     """Places that show the same number are compared with each other, so one of them is enough here."""
-    found: dict[tuple[float, str], Reading] = {}
+    found: dict[tuple[float, str], FigureReading] = {}
     for reading in readings:
         found.setdefault((reading.value, reading.moment), reading)
     return list(found.values())
 
 
-def _together(first: Reading, second: Reading) -> bool:
+def _together(first: FigureReading, second: FigureReading) -> bool:
     return not first.moment or not second.moment or first.moment == second.moment

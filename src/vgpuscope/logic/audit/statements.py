@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 _UNKNOWN = "SM activity is not known"
 _NEVER = re.compile(r"`([a-z-]+)` is never found there")
 
 
-def ruled_out(surfaces: Surfaces) -> Iterator[Comparison]:
+def ruled_out(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """What doctor says to be unknown or never found on a GPU or node is not shown of it elsewhere."""
     results = next((one for one in surfaces.answers if one.kind == "ResultRow[]"), None)
     gpus = next((one for one in surfaces.answers if one.kind.removeprefix("SomeOf") == "GpuList"), None)
@@ -36,12 +36,12 @@ def ruled_out(surfaces: Surfaces) -> Iterator[Comparison]:
                         yield _ruled_out(_place(gpus, path, "gpu.sm_active", float(shown)), said, row)
 
 
-def _ruled_out(shown: Reading, said: Reading, row: dict[str, Any]) -> Comparison:
+def _ruled_out(shown: FigureReading, said: FigureReading, row: dict[str, Any]) -> FigureComparison:
     name = "/".join(part for part in (row["gpu_id"], row.get("mig")) if part)
-    return Comparison(check="ruled-out", subject=name, first=shown, second=said, rule="equal")
+    return FigureComparison(check="ruled-out", subject=name, first=shown, second=said, rule="equal")
 
 
-def doctors(surfaces: Surfaces) -> Iterator[Comparison]:
+def doctors(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """Doctor counts the same on the command line and in the console."""
     reports = [one for one in surfaces.answers if one.kind == "DoctorReport"]
     if len(reports) != 2:
@@ -54,7 +54,7 @@ def doctors(surfaces: Surfaces) -> Iterator[Comparison]:
             other = second[code]["numbers"].get(name)
             if isinstance(value, int) and isinstance(other, int):
                 path = f"findings[code={code}].numbers.{name}"
-                yield Comparison(
+                yield FigureComparison(
                     check="doctors",
                     subject=code,
                     first=_place(reports[0], path, "service.checks", value),
@@ -70,7 +70,7 @@ def _named(row: dict[str, Any], places: str) -> bool:
     return not places or any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", places) for name in names)
 
 
-def fits(surfaces: Surfaces) -> Iterator[Comparison]:
+def fits(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The most whole GPUs that one pod can get include GPUs of which only the number is known."""
     shown = next((one for one in surfaces.answers if one.kind == "Scheduling"), None)
     ledgers = next((one for one in surfaces.answers if one.kind == "NodeLedger[]"), None)
@@ -80,7 +80,7 @@ def fits(surfaces: Surfaces) -> Iterator[Comparison]:
         for number, offer in enumerate(node.get("offers", ())):
             whole = offer["offer"].get("replicas") == 1 and not offer["offer"].get("profile")
             if whole and not offer.get("lost"):
-                yield Comparison(
+                yield FigureComparison(
                     check="fits",
                     subject=f"{node['name']}/{offer['offer']['resource']}",
                     first=_place(ledgers, f"[{index}].offers[{number}].free", "resource.free", offer["free"]),
@@ -91,7 +91,7 @@ def fits(surfaces: Surfaces) -> Iterator[Comparison]:
                 )
 
 
-def cases(surfaces: Surfaces) -> Iterator[Comparison]:
+def cases(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """Every idle workload has a case of reclaim."""
     listed = next((one for one in surfaces.answers if one.kind == "ReclaimList"), None)
     pods = next((one for one in surfaces.answers if one.kind == "WorkloadList" and not one.scope), None)
@@ -100,7 +100,7 @@ def cases(surfaces: Surfaces) -> Iterator[Comparison]:
     known = {(case["namespace"], case["pod"]) for case in listed.body["cases"]}
     for index, row in enumerate(pods.body["rows"]):
         if row["verdict"] == "idle" and row["state"] == "running":
-            yield Comparison(
+            yield FigureComparison(
                 check="cases",
                 subject=f"{row['namespace']}/{row['pod']}",
                 first=_place(pods, f"rows[{index}].verdict", "workload.tenants", 1),
@@ -114,14 +114,14 @@ def cases(surfaces: Surfaces) -> Iterator[Comparison]:
             )
 
 
-def populations(surfaces: Surfaces) -> Iterator[Comparison]:
+def populations(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """A list named `gpus` whose count has no other definition lists each GPU once."""
     if surfaces.defined:
         return
     for answer in surfaces.answers:
         if answer.kind.removeprefix("SomeOf") == "LowBody" and "count" in answer.body:
             gpus = {(row["gpu_id"], row["mig"]) for row in answer.body["gpus"]}
-            yield Comparison(
+            yield FigureComparison(
                 check="populations",
                 subject="",
                 first=_place(answer, "count", "fleet.low_or_idle", answer.body["count"]),
@@ -130,5 +130,7 @@ def populations(surfaces: Surfaces) -> Iterator[Comparison]:
             )
 
 
-def _place(answer: Answer, path: str, figure: str, value: float) -> Reading:
-    return Reading(surface=answer.surface, path=path, figure=figure, subject=(), value=value, moment=answer.moment)
+def _place(answer: PublicAnswer, path: str, figure: str, value: float) -> FigureReading:
+    return FigureReading(
+        surface=answer.surface, path=path, figure=figure, subject=(), value=value, moment=answer.moment
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 _HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
 _HOURS_OF_A_DAY = 24  # one period can begin up to an hour before the other one: at a whole hour
@@ -13,12 +13,12 @@ _MINUTE = 0.002  # of the hours of a day: analyses that were saved between two a
 _DIGIT = 0.00006  # hours: each row is rounded
 
 
-def hours(surfaces: Surfaces) -> Iterator[Comparison]:
+def hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """GPU-hours are held or unallocated; tenants have shares of held ones, so these are at most the held hours."""
     for answer in _answers(surfaces):
         body = answer.body
         yield _sum(answer, "gpu_hours", ("held_gpu_hours", "unallocated_gpu_hours"), body)
-        yield Comparison(
+        yield FigureComparison(
             check="waste-hours",
             subject=body["group_by"],
             first=_place(answer, "fleet.idle_gpu_hours", f"sum({', '.join(_HOURS)})", sum(map(body.get, _HOURS))),
@@ -28,7 +28,7 @@ def hours(surfaces: Surfaces) -> Iterator[Comparison]:
         )
 
 
-def rows(surfaces: Surfaces) -> Iterator[Comparison]:
+def rows(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The rows of a group add up to the totals above them."""
     for answer in _answers(surfaces):
         listed = answer.body["rows"]
@@ -39,7 +39,7 @@ def rows(surfaces: Surfaces) -> Iterator[Comparison]:
                 continue
             total = _place(answer, f"fleet.{field}", field, answer.body[field])
             parts = _place(answer, f"waste.{field}", f"sum(rows[].{field})", sum(row[field] for row in listed))
-            yield Comparison(
+            yield FigureComparison(
                 check="waste-rows",
                 subject=answer.body["group_by"],
                 first=total,
@@ -49,7 +49,7 @@ def rows(surfaces: Surfaces) -> Iterator[Comparison]:
             )
 
 
-def groups(surfaces: Surfaces) -> Iterator[Comparison]:
+def groups(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The totals are the same however the rows are grouped, and a group holds no less than any of its members."""
     answers = _answers(surfaces)
     whole = next((one for one in answers if one.body["group_by"] == "tenant"), None)
@@ -60,7 +60,7 @@ def groups(surfaces: Surfaces) -> Iterator[Comparison]:
             continue
         for field in (*_HOURS, "gpu_hours", "held_gpu_hours", "unallocated_gpu_hours"):
             first, second = whole.body[field], answer.body[field]
-            yield Comparison(
+            yield FigureComparison(
                 check="waste-groups",
                 subject=f"{whole.body['group_by']}, {answer.body['group_by']}",
                 first=_place(whole, f"fleet.{field}", field, first),
@@ -72,7 +72,7 @@ def groups(surfaces: Surfaces) -> Iterator[Comparison]:
             yield from _memory(whole, answer)
 
 
-def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
+def day_of_namespaces(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The idle hours of a namespace are the same on the page of namespaces and in the list of idle hours."""
     shown = {one.subject: one for one in surfaces.readings if one.figure == "namespace.idle_gpu_hours_day"}
     for answer in _answers(surfaces):
@@ -81,7 +81,7 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
         for index, row in enumerate(answer.body["rows"]):
             reading = shown.get((row["namespace"],))
             if reading is not None:
-                yield Comparison(
+                yield FigureComparison(
                     check="waste-groups",
                     subject=row["namespace"],
                     first=structs.replace(reading, moment=answer.moment),
@@ -93,13 +93,13 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
                 )
 
 
-def _memory(tenants: Answer, namespaces: Answer) -> Iterator[Comparison]:
+def _memory(tenants: PublicAnswer, namespaces: PublicAnswer) -> Iterator[FigureComparison]:
     held = {row["namespace"]: (index, row) for index, row in enumerate(namespaces.body["rows"])}
     for index, row in enumerate(tenants.body["rows"]):
         place, group = held.get(row["namespace"], (0, None))
         if group is None or row["memory_held"] is None or group["memory_held"] is None or row["verdict"] != "idle":
             continue
-        yield Comparison(
+        yield FigureComparison(
             check="waste-groups",
             subject=f"{row['namespace']}/{row['pod']}",
             first=_place(tenants, "waste.memory_held", f"rows[{index}].memory_held", row["memory_held"]),
@@ -109,8 +109,8 @@ def _memory(tenants: Answer, namespaces: Answer) -> Iterator[Comparison]:
         )
 
 
-def _sum(answer: Answer, whole: str, parts: tuple[str, ...], body: dict[str, Any]) -> Comparison:
-    return Comparison(
+def _sum(answer: PublicAnswer, whole: str, parts: tuple[str, ...], body: dict[str, Any]) -> FigureComparison:
+    return FigureComparison(
         check="waste-hours",
         subject=answer.body["group_by"],
         first=_place(answer, f"fleet.{whole}", whole, body[whole]),
@@ -120,8 +120,8 @@ def _sum(answer: Answer, whole: str, parts: tuple[str, ...], body: dict[str, Any
     )
 
 
-def _place(answer: Answer, figure: str, path: str, value: float) -> Reading:
-    return Reading(
+def _place(answer: PublicAnswer, figure: str, path: str, value: float) -> FigureReading:
+    return FigureReading(
         surface=answer.surface,
         path=path,
         figure=figure,
@@ -132,5 +132,5 @@ def _place(answer: Answer, figure: str, path: str, value: float) -> Reading:
     )
 
 
-def _answers(surfaces: Surfaces) -> list[Answer]:
+def _answers(surfaces: Surfaces) -> list[PublicAnswer]:
     return [one for one in surfaces.answers if one.kind == "Waste" and one.body.get("history")]

@@ -15,7 +15,7 @@ from vgpuscope.model.consistency import (
     AskedService,
     AuditReport,
     CheckCount,
-    Comparison,
+    FigureComparison,
     SkipReason,
     Surfaces,
     Unread,
@@ -53,13 +53,14 @@ class AuditTargets(Struct, frozen=True, kw_only=True):
     token: str | None = None
     within: Seconds = 120.0  # for everything
     commands: bool = True  # also run our commands, as a user would
+    pause: Seconds = PAUSE  # before differences are read again
 
 
 class _Tally(Struct, kw_only=True):
     """What the comparisons of all sittings gave."""
 
     compared: dict[str, int] = {}
-    found: dict[str, dict[tuple[str, ...], Comparison]] = {}  # sitting → place → difference
+    found: dict[str, dict[tuple[str, ...], FigureComparison]] = {}  # sitting → place → difference
     skipped: dict[str, int] = {}
     confirmed: set[str] = set()  # sittings whose differences were read often enough
     failed: dict[str, str] = {}  # sitting → why
@@ -71,7 +72,6 @@ async def audit(
     *,
     wall: Callable[[], UnixTime] = time.time,
     clock: Callable[[], Seconds] = time.monotonic,
-    pause: Seconds | None = None,
     more: Callable[[], Awaitable[Surfaces]] | None = None,
 ) -> AuditReport:
     """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console."""
@@ -88,7 +88,7 @@ async def audit(
                     for name, sitting in some.items():
                         await _first(name, sitting, tally)
                     for _ in range(ROUNDS - 1):
-                        await _again(some, tally, PAUSE if pause is None else pause)
+                        await _again(some, tally, targets.pause)
                     tally.confirmed.update(some)
         except TimeoutError:
             tally.cut = True
@@ -180,7 +180,7 @@ async def _again(looks: dict[str, Sitting], tally: _Tally, pause: Seconds) -> No
         tally.found[name] = kept
 
 
-def _moves(before: Comparison, now: Comparison) -> bool:
+def _moves(before: FigureComparison, now: FigureComparison) -> bool:
     """Whether a number changed that is not of one analysis with the other: nothing follows from a difference."""
     figure = BY_CODE[now.first.figure]
     analysed = figure.time != "now" or figure.quantity == "count"
@@ -191,7 +191,7 @@ def _moves(before: Comparison, now: Comparison) -> bool:
     return before.first.value != now.first.value or before.second.value != now.second.value
 
 
-async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[Comparison]:
+async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[FigureComparison]:
     """What one sitting compares; nothing if it cannot be read, or has another shape than we know."""
     try:
         surfaces = await sitting()
@@ -204,7 +204,7 @@ async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[Comparis
 _INDEX = re.compile(r"\[\d+\]|\d{9,}")  # of a row, or the time of a step
 
 
-def _place(comparison: Comparison) -> tuple[str, ...]:
+def _place(comparison: FigureComparison) -> tuple[str, ...]:
     """By what a difference is known again: rows can change their order."""
     first, second = comparison.first, comparison.second
     return (
@@ -219,7 +219,7 @@ def _place(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def _count(code: str, differences: list[Comparison], tally: _Tally, *, answered: bool) -> CheckCount:
+def _count(code: str, differences: list[FigureComparison], tally: _Tally, *, answered: bool) -> CheckCount:
     skipped = tally.skipped.get(code, 0)
     compared = tally.compared.get(code, 0) - skipped
     reason: SkipReason | None = None

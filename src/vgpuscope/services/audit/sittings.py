@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from vgpuscope.model.consistency import Answer, Reading, Surfaces
+from vgpuscope.model.consistency import FigureReading, PublicAnswer, Surfaces
 from vgpuscope.sources.audit.client import AuditedService, Unanswered, with_moment
 from vgpuscope.sources.audit.commands import printed
 
@@ -143,7 +143,7 @@ async def _details(analyzer: AuditedService) -> Surfaces:
     return await _steady(analyzer, requests)
 
 
-async def _namespace(analyzer: AuditedService, name: str) -> Answer:
+async def _namespace(analyzer: AuditedService, name: str) -> PublicAnswer:
     """The page of one namespace: its lists are narrowed to it."""
     return structs.replace(await analyzer.read(f"/api/v1/namespaces/{name}"), scope=(name,))
 
@@ -207,7 +207,7 @@ def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str
 
     async def look() -> Surfaces:
         body = await printed(words, within=_COMMAND_SECONDS)
-        report = Answer(service=analyzer.name, surface="vgpuscope doctor --json", kind="DoctorReport", body=body)
+        report = PublicAnswer(service=analyzer.name, surface="vgpuscope doctor --json", kind="DoctorReport", body=body)
         answers = [await analyzer.read(path) for path in ("/results", "/api/v1/gpus", "/api/v1/doctor")]
         return Surfaces(answers=(*answers, report), defined=analyzer.shapes.defined)
 
@@ -263,7 +263,7 @@ def _command(
         before = await service.read(path)
         body = shape(await printed(words, within=_COMMAND_SECONDS))
         after = await service.read(path)
-        answer = Answer(service=service.name, surface=f"vgpuscope {words[0]} --json", kind=kind, body=body)
+        answer = PublicAnswer(service=service.name, surface=f"vgpuscope {words[0]} --json", kind=kind, body=body)
         unmoved = _unmoved(service.numbers(before), service.numbers(after))
         readings = [structs.replace(one, moment="") for one in (*unmoved, *service.numbers(answer))]
         return Surfaces(answers=(), readings=tuple(readings), defined=service.shapes.defined)
@@ -286,8 +286,8 @@ async def _steady(
     analyzer: AuditedService, requests: Callable[[], list[Awaitable[Any]]], *, page: bool = False
 ) -> Surfaces:
     """Answers between two looks at the same analysis. If it never is, each answer has the moment that it states."""
-    answers: list[Answer] = []
-    readings: list[Reading] = []
+    answers: list[PublicAnswer] = []
+    readings: list[FigureReading] = []
     for _ in range(_TRIES):
         before = await _shown(analyzer)
         answers = [one for one in await _gathered(requests()) if one is not None]
@@ -330,7 +330,7 @@ async def _gathered(requests: Iterable[Awaitable[T]]) -> list[T | None]:
     return list(await asyncio.gather(*map(one, requests)))
 
 
-def _unmoved(before: Iterable[Reading], after: Iterable[Reading]) -> list[Reading]:
+def _unmoved(before: Iterable[FigureReading], after: Iterable[FigureReading]) -> list[FigureReading]:
     """The readings that are the same as some moments earlier."""
     known = {(one.figure, one.subject, one.path): one.value for one in before}
     return [one for one in after if known.get((one.figure, one.subject, one.path)) == one.value]

@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 from msgspec import structs
 
-from vgpuscope.model.consistency import Answer, Reading
+from vgpuscope.model.consistency import FigureReading, PublicAnswer
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.audit.numbers import Document, document, page_readings, readings_of
 from vgpuscope.sources.clients.served_api import ServedAnswer, ServedApi, ServiceKind
@@ -62,14 +62,16 @@ class AuditedService:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
             raise Unanswered(f"{path}: {e}") from e
 
-    async def read(self, path: str, query: dict[str, str] | None = None, *, scope: tuple[str, ...] = ()) -> Answer:
+    async def read(
+        self, path: str, query: dict[str, str] | None = None, *, scope: tuple[str, ...] = ()
+    ) -> PublicAnswer:
         """One answer with its shape. A list is read page by page, until it is complete."""
         asked = (query or {}) | ({"namespace": ",".join(scope)} if scope else {})
         body = await self.json(path, asked)
         kind = self.shapes.kind(path)
         if isinstance(body, dict) and isinstance(body.get("rows"), list) and isinstance(body.get("total"), int):
             body = await self._all_rows(path, asked, body)
-        return Answer(
+        return PublicAnswer(
             service=self.name,
             surface=f"GET {path}" + (f"?{urlencode(asked, safe=',/:')}" if asked else ""),
             kind=kind,
@@ -79,7 +81,7 @@ class AuditedService:
             moment=_moment(body),
         )
 
-    async def table(self, path: str, query: dict[str, str] | None = None) -> Answer:
+    async def table(self, path: str, query: dict[str, str] | None = None) -> PublicAnswer:
         """The CSV of a path as the rows that its JSON has."""
         asked = (query or {}) | {"format": "csv"}
         answer = await self._get(path, asked, {})
@@ -97,7 +99,7 @@ class AuditedService:
         elif kind.endswith("WorkloadList"):
             body = {"rows": rows, "group_by": asked.get("group_by", "pod")}
         stamps = {row.get("timestamp") for row in rows}
-        return Answer(
+        return PublicAnswer(
             service=self.name,
             surface=f"GET {path}?{urlencode(asked)}",
             kind=kind,
@@ -106,12 +108,12 @@ class AuditedService:
             moment=str(stamps.pop()) if len(stamps) == 1 and None not in stamps else "",
         )
 
-    async def page(self) -> list[Reading]:
+    async def page(self) -> list[FigureReading]:
         """The numbers of the page of metrics."""
         answer = await self._get("/metrics", {}, {"Accept": "text/plain"})
         return page_readings(answer.content, surface=f"GET /metrics ({self.name})", service=self.name)
 
-    def numbers(self, answer: Answer) -> list[Reading]:
+    def numbers(self, answer: PublicAnswer) -> list[FigureReading]:
         """The numbers of one of its answers."""
         return readings_of(answer, self.shapes)
 
@@ -150,7 +152,7 @@ class AuditedService:
         raise Unanswered(f"{path}: 429")
 
 
-def with_moment(answer: Answer, moment: str) -> Answer:
+def with_moment(answer: PublicAnswer, moment: str) -> PublicAnswer:
     """The answer as one of an analysis, if it does not say itself of which it is."""
     return answer if answer.moment else structs.replace(answer, moment=moment)
 

@@ -15,7 +15,7 @@ from vgpuscope.catalog.extender import METRICS as EXTENDER
 from vgpuscope.catalog.figure import Figure
 from vgpuscope.catalog.figures import BY_CODE, FIGURES, figures_of_field
 from vgpuscope.formats.prom.text import decode_labels, number
-from vgpuscope.model.consistency import Answer, Reading
+from vgpuscope.model.consistency import FigureReading, PublicAnswer
 from vgpuscope.sources.audit.shapes import (
     FORMER,
     KEYS,
@@ -29,6 +29,7 @@ from vgpuscope.sources.audit.shapes import (
 )
 
 Schema = Mapping[str, Any]
+_DAY = "24h"  # the period of sums, if none is asked for
 _REF = "#/components/schemas/"
 _LINE = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (.+)$")
 _METRICS: dict[str, Figure] = {name: figure for figure in FIGURES for name in figure.metrics}
@@ -83,14 +84,15 @@ def document(body: Any) -> Document:
     return Document(schemas=body.get("components", {}).get("schemas", {}), answers=answers)
 
 
-def readings_of(answer: Answer, shapes: Document) -> list[Reading]:
+def readings_of(answer: PublicAnswer, shapes: Document) -> list[FigureReading]:
     """Every number of an answer that has a definition. Numbers whose subject is ambiguous are left out."""
     kind, many = answer.kind.removesuffix("[]"), answer.kind.endswith("[]")
     walk = _Walk(answer, shapes)
     schema: Schema = {"$ref": f"{_REF}{kind}"}
     if many:
         schema = {"type": "array", "items": schema}
-    found = list(walk.through(answer.body, schema, "", {"service": answer.service}, ""))
+    names = {"service": answer.service, "since": answer.query.get("since", _DAY)}
+    found = list(walk.through(answer.body, schema, "", names, ""))
     return _unambiguous(found)
 
 
@@ -109,10 +111,12 @@ class _Spot(Struct, frozen=True, kw_only=True):
 class _Walk:
     """The way through one answer, along its shapes."""
 
-    def __init__(self, answer: Answer, shapes: Document) -> None:
+    def __init__(self, answer: PublicAnswer, shapes: Document) -> None:
         self._answer, self._schemas = answer, shapes.schemas
 
-    def through(self, value: Any, schema: Schema, path: str, names: dict[str, str], rows: str) -> Iterator[Reading]:
+    def through(
+        self, value: Any, schema: Schema, path: str, names: dict[str, str], rows: str
+    ) -> Iterator[FigureReading]:
         """The numbers below a value."""
         if value is None:
             return
@@ -121,13 +125,13 @@ class _Walk:
             items = schema.get("items", {})
             inside = path or "rows"
             for index, item in enumerate(value):
-                yield from self.through(item, items, f"{inside}[{index}]", names, rows or inside)
+                yield from self.through(item, items, inside + f"[{index}]", names, rows or inside)
             return
         name = _title(schema)
         if not isinstance(value, dict) or not name:
             if isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
                 for key, item in value.items():
-                    yield from self.through(item, schema["additionalProperties"], f"{path}[{key}]", names, rows)
+                    yield from self.through(item, schema["additionalProperties"], path + f"[{key}]", names, rows)
             return
         names, kind = _named(name, value, names), name.removeprefix("SomeOf")
         properties = schema.get("properties", {})
@@ -142,13 +146,13 @@ class _Walk:
             if place in NAMED and isinstance(item, dict):
                 rest = self._resolved(properties.get(field, {}), item).get("additionalProperties") or {}
                 for key, inner in item.items():
-                    yield from self.through(inner, rest, f"{below}[{key}]", names | {NAMED[place]: key}, rows or below)
+                    yield from self.through(inner, rest, below + f"[{key}]", names | {NAMED[place]: key}, rows or below)
             elif figures:
                 yield from self._numbers(figures, item, _Spot(place=place, path=below, names=names, rows=rows))
             else:
                 yield from self.through(item, properties.get(field, {}), below, names, rows)
 
-    def _numbers(self, figures: Mapping[str, Figure], item: Any, spot: "_Spot") -> Iterator[Reading]:
+    def _numbers(self, figures: Mapping[str, Figure], item: Any, spot: "_Spot") -> Iterator[FigureReading]:
         whole = figures.get("")
         if whole is not None and _is_number(item):
             yield from self._reading(whole, item, spot, ())
@@ -163,12 +167,12 @@ class _Walk:
                         if part in figures and _is_number(value):
                             yield from self._reading(figures[part], value, spot.below(f"[{key}].{part}"), (key,))
 
-    def _reading(self, figure: Figure, value: float, spot: "_Spot", parts: tuple[str, ...]) -> Iterator[Reading]:
+    def _reading(self, figure: Figure, value: float, spot: "_Spot", parts: tuple[str, ...]) -> Iterator[FigureReading]:
         subject = subject_of(figure, spot.names)
         if (figure.code, spot.place.partition(".")[0]) in _DIVIDED:
             parts = (spot.path.rpartition(".")[2], *parts)
         if subject is not None:
-            yield Reading(
+            yield FigureReading(
                 surface=self._answer.surface,
                 path=spot.path,
                 figure=figure.code,
@@ -208,9 +212,9 @@ class _Walk:
         return schema.get("type") not in {"array", "object"}
 
 
-def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") -> list[Reading]:
+def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") -> list[FigureReading]:
     """The numbers of a page of metrics; only names of ours, without the same number under other names."""
-    found: dict[tuple[str, tuple[str, ...]], Reading] = {}
+    found: dict[tuple[str, tuple[str, ...]], FigureReading] = {}
     for line in page.split(b"\n"):
         matched = _LINE.match(line)
         if matched is None or line.startswith(b"#"):
@@ -227,7 +231,7 @@ def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") 
             continue
         subject += tuple(labels[label] for label in labels if label in PARTS)
         written = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        reading = Reading(
+        reading = FigureReading(
             surface=surface,
             path=f"{name}{{{written}}}" if written else name,
             figure=figure.code,
@@ -247,7 +251,7 @@ def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") 
     return _unambiguous(list(found.values()))
 
 
-def _unambiguous(readings: list[Reading]) -> list[Reading]:
+def _unambiguous(readings: list[FigureReading]) -> list[FigureReading]:
     """Without those that one place shows with several values for one subject: its name says too little."""
     known: dict[tuple[str, str, tuple[str, ...]], set[float]] = {}
     keys = [(reading.figure, re.sub(r"\[\d+\]|\{.*\}", "[]", reading.path), reading.subject) for reading in readings]

@@ -137,13 +137,17 @@ def margin_of(figure: Figure) -> float:
 
 def subject_of(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
     """Of what a number is, from the names around it; None: they do not say it, so it cannot be compared."""
+    if figure.code in _GROUPED:
+        return (names["group"], names.get("since", "")) if names.get("group") else None
+    subject = _subject(figure, names)
+    return (*subject, names.get("since", "")) if subject is not None and figure.time == "integral" else subject
 
+
+def _subject(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
     def all_of(*parts: str) -> tuple[str, ...] | None:
         found = tuple(names.get(part, "") for part in parts)
         return found if all(found) else None
 
-    if figure.code in _GROUPED:
-        return (names["group"],) if names.get("group") else None
     match figure.subject:
         case "fleet":
             return ()

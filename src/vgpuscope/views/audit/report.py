@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from vgpuscope.catalog.figures import BY_CODE
-from vgpuscope.model.consistency import Comparison, Difference, FigurePlace, Reading
+from vgpuscope.model.consistency import Difference, FigureComparison, FigurePlace, FigureReading
 from vgpuscope.model.words import Words
 from vgpuscope.views.definitions import text_of
 
 
-def difference(comparison: Comparison, texts: Mapping[str, Words]) -> Difference:
+def difference(comparison: FigureComparison, texts: Mapping[str, Words]) -> Difference:
     """Both sides of a contradiction; `texts`: the definitions that the audited system gives."""
     return Difference(
         check=comparison.check,
@@ -20,7 +20,7 @@ def difference(comparison: Comparison, texts: Mapping[str, Words]) -> Difference
     )
 
 
-def _place(reading: Reading, texts: Mapping[str, Words]) -> FigurePlace:
+def _place(reading: FigureReading, texts: Mapping[str, Words]) -> FigurePlace:
     figure = BY_CODE.get(reading.figure)
     own = text_of(figure) if figure is not None else None
     return FigurePlace(
