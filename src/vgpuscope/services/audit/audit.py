@@ -72,6 +72,7 @@ async def audit(
     *,
     wall: Callable[[], UnixTime] = time.time,
     clock: Callable[[], Seconds] = time.monotonic,
+    pause: Seconds | None = None,
     more: Callable[[], Awaitable[Surfaces]] | None = None,
 ) -> AuditReport:
     """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console."""
@@ -88,7 +89,7 @@ async def audit(
                     for name, sitting in some.items():
                         await _first(name, sitting, tally)
                     for _ in range(ROUNDS - 1):
-                        await _again(some, tally, targets.pause)
+                        await _again(some, tally, targets.pause if pause is None else pause)
                     tally.confirmed.update(some)
         except TimeoutError:
             tally.cut = True
