@@ -11,6 +11,10 @@ _NOTE = (
     "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere. Services that "
     "are not named are found by the settings, at the default ports, in a running demo, or through the Kubernetes API."
 )
+_AUDIT_NOTE = (
+    "with --audit: 0 if no numbers contradict each other, 1 if some do, 2 if the time limit was too short, 3 if "
+    "nothing could be compared. The time limit is six times --deadline, because a difference is read three times."
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +57,26 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", metavar="FILE", help="Write an archive (.tar.gz) for a bug report, without secrets."
     )
     add_json(parser)
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="Compare the numbers of all services, and print where they contradict each other.",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.audit:
+        from vgpuscope.commands.actions import audit
+
+        return audit.main(
+            analyzer=args.analyzer,
+            cluster=args.cluster,
+            agents=tuple(args.agent or ()),
+            extender=args.extender,
+            deadline=args.deadline,
+            language=args.lang,
+            as_json=args.json,
+        )
     from vgpuscope.commands.actions import doctor
 
     return doctor.main(
@@ -89,8 +110,9 @@ COMMAND = Command(
         ("vgpuscope doctor", "this node, and the services that are found"),
         ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),
         ("vgpuscope doctor --bundle report.tar.gz", "an archive for a bug report"),
+        ("vgpuscope doctor --audit --analyzer http://analyzer:8080", "whether the numbers agree with each other"),
     ),
     arguments=_arguments,
     run=_run,
-    note=_NOTE,
+    note=f"{_NOTE}\n\n{_AUDIT_NOTE}",
 )

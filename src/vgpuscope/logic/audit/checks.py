@@ -1,0 +1,58 @@
+"""All checks of the auditor, and what they make of what was read."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from vgpuscope.logic.audit import history, laws, same, statements, waste
+from vgpuscope.model.consistency import FigureComparison, Surfaces
+
+
+class AuditCheck(Struct, frozen=True):
+    """One rule. The text of its code is in `views/audit/words.py`."""
+
+    code: str
+    compare: Callable[[Surfaces], Iterable[FigureComparison]]
+
+
+CHECKS: tuple[AuditCheck, ...] = (
+    AuditCheck("same", same.same_figures),
+    AuditCheck("rows", same.rows_counted),
+    AuditCheck("sums", laws.sums),
+    AuditCheck("divisions", laws.divisions),
+    AuditCheck("parts", laws.parts_of_wholes),
+    AuditCheck("narrowed", laws.narrowed),
+    AuditCheck("waste-hours", waste.hours),
+    AuditCheck("waste-rows", waste.rows),
+    AuditCheck("waste-groups", waste.groups),
+    AuditCheck("waste-groups", waste.day_of_namespaces),
+    AuditCheck("steps", history.steps),
+    AuditCheck("energies", history.energies),
+    AuditCheck("classes", history.classes),
+    AuditCheck("chart-parts", history.part_of_fleet),
+    AuditCheck("chart-tile", history.chart_and_tile),
+    AuditCheck("seconds", history.stored_seconds),
+    AuditCheck("fits", statements.fits),
+    AuditCheck("ruled-out", statements.ruled_out),
+    AuditCheck("doctors", statements.doctors),
+    AuditCheck("cases", statements.cases),
+    AuditCheck("populations", statements.populations),
+)
+CODES: tuple[str, ...] = tuple(dict.fromkeys(check.code for check in CHECKS))
+
+
+def comparisons(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """Every comparison that these answers allow. Of answers of another shape, such as of another version, fewer."""
+    for check in CHECKS:
+        with contextlib.suppress(KeyError, TypeError, IndexError):
+            yield from check.compare(surfaces)
+
+
+def holds(comparison: FigureComparison) -> bool:
+    """Whether two numbers obey the rule that joins them."""
+    first, second = comparison.first.value, comparison.second.value
+    slack = comparison.tolerance + 1e-9
+    if comparison.rule == "at_most":
+        return first <= second + slack
+    return abs(first - second) <= slack
