@@ -1,6 +1,9 @@
 # Every command anyone needs; `make` lists them.
 SHELL := /bin/bash
-PY    ?= python3
+# all tests run on the Python of the image, and what may differ between versions runs on the lowest one too
+IMAGE_PYTHON  := 3.12
+LOWEST_PYTHON := 3.11
+PY    ?= $(or $(shell tools/python $(IMAGE_PYTHON) 2>/dev/null),python3)
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -15,14 +18,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: site licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@echo "vgpuscope: setting up $(VENV) (once, about a minute)"
-	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vgpuscope needs Python 3.11 or newer; $(PY) is $$($(PY) -V). Say PY=python3.12 or so."; exit 1; }
-	@$(PY) -m venv $(VENV)
+	@python="$(PY)"; \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vgpuscope needs Python 3.11 or newer; $$python is $$($$python -V). Say PY=python3.12 or so."; exit 1; }; \
+	[ -x $(BIN)/python ] || $$python -m venv $(VENV)
 	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
@@ -37,7 +41,10 @@ $(CONSOLE): $(STAMP) $(CONSOLE_SOURCES)
 
 console: $(CONSOLE)  ## build the web console into the package
 
-setup: $(STAMP)  ## virtual environment with locked dependencies
+setup: environments  ## virtual environments with locked dependencies
+
+environments: $(STAMP)
+	@$(BIN)/python -m tools.testing.environments $(IMAGE_PYTHON) $(LOWEST_PYTHON)
 
 hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
 	$(BIN)/pre-commit install
@@ -81,14 +88,14 @@ programs: $(STAMP)
 
 test: programs $(CONSOLE)  ## everything that proves the product, but for the long soaks; installs what it needs
 	tools/console/run test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
+	@$(BIN)/python -m tools.testing.run --all $(IMAGE_PYTHON) --part $(LOWEST_PYTHON) -n $(WORKERS)
 
 test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
 
 coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
+	$(BIN)/coverage run -m pytest -p tools.testing.alone --again -n $(WORKERS) --dist loadgroup -m "not long"
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

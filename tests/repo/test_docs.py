@@ -161,8 +161,10 @@ _OTHER_PROGRAM = re.compile(
     r"(?<![\w/.-])(?:curl|docker|helm|kubectl|pg_dump|pip|prometheus|promtool|python3|sqlite3|uvicorn) "
     r"(?:[^`\n&]|\\\n)*"
 )
-_OTHERS = frozenset(  # flags of `python -m bench`, docker and uvicorn
+_OTHERS = frozenset(  # flags of `python -m bench`, docker, pytest and uvicorn
     [
+        "--again",
+        "--hypothesis-seed",
         "--quick",
         "--build",
         "--build-arg",

@@ -40,6 +40,19 @@ def test_everything_that_is_tested_or_shipped_is_type_checked():
     assert folders == set(settings["files"])
 
 
+def test_all_tests_run_on_the_python_of_the_image_and_some_on_the_lowest_that_is_promised():
+    versions = dict(re.findall(r"^(\w+)_PYTHON +:= (\S+)$", MAKEFILE, re.MULTILINE))
+    (image,) = re.findall(
+        r"^ARG PYTHON_IMAGE=python:(\d+\.\d+)\.", (REPOSITORY / "Dockerfile").read_text(), re.MULTILINE
+    )
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    lowest = settings["project"]["requires-python"].removeprefix(">=")
+    assert versions == {"IMAGE": image, "LOWEST": lowest}
+    assert settings["tool"]["mypy"]["python_version"] == lowest
+    assert settings["tool"]["ruff"]["target-version"] == f"py{lowest.replace('.', '')}"
+    assert "--all $(IMAGE_PYTHON) --part $(LOWEST_PYTHON)" in recipe("test")
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/testing.md", ".github/PULL_REQUEST_TEMPLATE.md"])
 def test_every_make_target_that_is_named_exists(page):
     named = set(re.findall(r"(?:`|^|    )make ([a-z][a-z-]*)", (REPOSITORY / page).read_text(), re.MULTILINE))

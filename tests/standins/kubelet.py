@@ -6,7 +6,8 @@
         kubelet.restart()
 
 As the real one, it deletes all sockets of its directory when it starts, then makes its own, calls back who registers,
-and follows the list of devices. A second registration of the resource replaces the first.
+and follows the list of devices. A second registration of the resource replaces the first. It keeps its connection to a
+plugin until it stops or is told to forget, even if the list has ended.
 """
 
 import os
@@ -41,9 +42,11 @@ class Kubelet:
         self.directory = directory
         self.registered: list[Any] = []  # the requests of all registrations
         self.lists: list[list[Any]] = []  # every list of devices that came
+        self.ends: list[str] = []  # the status with which each list of devices ended
         self.refuse = ""  # why registrations are refused; "": they are not
         self._server: grpc.Server | None = None
         self._channel: grpc.Channel | None = None
+        self._earlier: list[grpc.Channel] = []
 
     def __enter__(self) -> "Kubelet":
         self.start()
@@ -81,9 +84,9 @@ class Kubelet:
 
     def forget(self) -> None:
         """Hang up, as a kubelet does with a plugin that another one replaces."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        for channel in (*self._earlier, *([self._channel] if self._channel else [])):
+            channel.close()
+        self._earlier, self._channel = [], None
 
     # --- what the plugin told -----------------------------------------------------------------------------------------
 
@@ -135,7 +138,8 @@ class Kubelet:
             context.abort(grpc.StatusCode.UNKNOWN, self.refuse)
         if request.version != "v1beta1":
             context.abort(grpc.StatusCode.UNKNOWN, f"unsupported version {request.version}")
-        self.forget()
+        if self._channel is not None:
+            self._earlier.append(self._channel)
         self._channel = grpc.insecure_channel(f"unix://{self.directory}/{request.endpoint}")
         self.registered.append(request)  # who sees it may hang up: the channel is there
         threading.Thread(target=self._follow, args=(self._channel,), daemon=True).start()
@@ -150,5 +154,8 @@ class Kubelet:
         try:
             for answer in listed(pb.Empty(), wait_for_ready=True):
                 self.lists.append(list(answer.devices))
-        except (grpc.RpcError, ValueError):  # it or the plugin hung up
+            self.ends.append("OK")
+        except grpc.RpcError as e:
+            self.ends.append(e.code().name)
+        except ValueError:  # it hung up before the call
             return

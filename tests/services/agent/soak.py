@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from tests.blocks import blocks
 from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
 from tests.paths import TESTS
 from tools.writers.series import most_series
@@ -361,7 +362,7 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
             yield {"cycle": cycle, **_resources(world), **_remembered(sampler, world)}
         if left == 1:
             gc.collect()
-            yield {"calm": cycle, "blocks": sys.getallocatedblocks(), **_resources(world)}
+            yield {"calm": cycle, "blocks": blocks(), **_resources(world)}
     yield {"wrong": None, "corrections": snapshot.tally.corrections, "ended": snapshot.tally.ended}
 
 

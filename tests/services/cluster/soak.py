@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from tests.blocks import blocks
 from tests.contract.clusterrun import holder, quota, registered
 from tests.controlplane import pod
 from vgpuscope.config import ClusterConfig
@@ -168,7 +169,7 @@ def scrape(exporter: ClusterExporter) -> None:
 def resources() -> dict[str, int]:
     gc.collect()
     with open("/proc/self/statm") as file:
-        return {"blocks": sys.getallocatedblocks(), "resident": int(file.read().split()[1]) * 4096}
+        return {"blocks": blocks(), "resident": int(file.read().split()[1]) * 4096}
 
 
 def held(exporter: ClusterExporter) -> dict[str, int]:

@@ -184,6 +184,16 @@ def test_a_plugin_that_is_stopped_finishes_the_allocation_first(tmp_path):
         assert [event["reason"] for event in api.events] == ["DeviceAllocated"]
 
 
+def test_a_plugin_that_is_stopped_ends_the_list_of_devices_and_does_not_wait_for_the_kubelet_to_hang_up(tmp_path):
+    with plugin(tmp_path) as running:
+        kubelet = running.kubelet
+        kubelet.until(lambda: running.ready()[0] == 200)
+        running.process.terminate()
+        assert running.process.wait(60) == 0
+        kubelet.until(lambda: kubelet.ends)
+        assert kubelet.ends == ["OK"]
+
+
 def test_directories_of_pods_that_are_gone_are_removed(tmp_path):
     left = tmp_path / "vgpu" / "containers" / "uid-gone_main"
     left.mkdir(parents=True)

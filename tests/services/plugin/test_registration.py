@@ -1,12 +1,14 @@
 """The registration loop: what it does when the kubelet forgets the plugin."""
 
 import asyncio
+import logging
 from types import SimpleNamespace
 
 import pytest
 
 from tests.standins.kubelet import Kubelet, plugin_directory
 from vgpuscope.runtime.counters import Counters
+from vgpuscope.services.plugin import registration
 from vgpuscope.services.plugin.registration import Registration
 from vgpuscope.sources.plugin.kubelet import KubeletSide
 
@@ -19,7 +21,6 @@ async def world():
         side = KubeletSide(str(path), SimpleNamespace())
         made = Registration(side, str(path), ready=ready, count=Counters().count, clock=lambda: now.seconds)
         yield SimpleNamespace(registration=made, side=side, kubelet=kubelet, now=now, ready=ready)
-        kubelet.forget()
         await side.close()
 
 
@@ -64,6 +65,21 @@ async def test_a_kubelet_that_forgot_the_plugin_is_told_again_but_ever_less_ofte
     await step()
     assert len(world.kubelet.registered) == 3
     await until(lambda: world.side.followers)
+
+
+async def test_a_lost_socket_is_logged_and_replaced_although_the_kubelet_keeps_its_connection(world, caplog):
+    caplog.set_level(logging.INFO)
+    await world.registration._step()
+    await until(lambda: world.registration.up)
+    (world.kubelet.directory / world.kubelet.registered[0].endpoint).unlink()
+    async with asyncio.timeout(60):
+        await world.registration._step()
+    await until(lambda: world.registration.up)
+    assert len(world.kubelet.registered) == 2
+    await until(lambda: world.kubelet.ends == ["OK"])
+    told = [record.message for record in caplog.records if record.name == registration.__name__]
+    again = "registered with the kubelet"
+    assert told == [again, "the socket of the device plugin was removed; it is made again", again]
 
 
 async def test_without_a_kubelet_it_waits_and_then_registers(world):

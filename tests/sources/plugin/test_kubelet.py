@@ -8,6 +8,7 @@ import pytest
 
 from tests.standins.kubelet import Kubelet, plugin_directory
 from vgpuscope.model.errors import KubeletAbsent, KubeletDown
+from vgpuscope.model.plugin import Injection
 from vgpuscope.sources.plugin.kubelet import ENDPOINT, KubeletSide
 
 
@@ -105,4 +106,47 @@ async def test_an_unexpected_error_reaches_the_kubelet_as_a_code_without_details
             with pytest.raises(grpc.RpcError) as refused:
                 await asyncio.to_thread(kubelet.allocate, ["a"])
             assert refused.value.details() == "SCHED_ALLOCATE_FAILED: ValueError"
-            kubelet.forget()
+
+
+async def test_the_list_of_devices_ends_with_a_status_and_the_socket_opens_again(directory):
+    with Kubelet(directory) as kubelet:
+        async with side(directory) as plugin:
+            for _ in range(2):
+                kubelet.lists.clear()
+                async with asyncio.timeout(60):
+                    await plugin.listen()
+                await plugin.register()
+                await asyncio.to_thread(kubelet.until, lambda: kubelet.lists)
+        await asyncio.to_thread(kubelet.until, lambda: kubelet.ends == ["OK", "OK"])
+
+
+async def test_an_answer_that_is_ready_reaches_the_kubelet_before_the_server_closes(directory):
+    class Slow(Nobody):
+        async def allocate(self, ids):
+            asked.set()
+            await released.wait()
+            return Injection(envs={"ID": ids[0]}, mounts=())
+
+    asked, released = asyncio.Event(), asyncio.Event()
+    with Kubelet(directory) as kubelet:
+        plugin = KubeletSide(str(directory), Slow())
+        await plugin.listen()
+        await plugin.register()
+        await asyncio.to_thread(kubelet.until, lambda: plugin.followers)
+        answer = asyncio.create_task(asyncio.to_thread(kubelet.allocate, ["a"]))
+        await asked.wait()
+        released.set()
+        await plugin.close()
+        assert [dict(one.envs) for one in await answer] == [{"ID": "a"}]
+
+
+async def test_a_connection_that_the_kubelet_keeps_is_closed_by_the_plugin(directory):
+    async with side(directory) as plugin:
+        await plugin.listen()
+        reader, writer = await asyncio.open_unix_connection(directory / ENDPOINT)
+        settings = await reader.readexactly(9)  # the head of the first frame of HTTP/2
+        assert settings[3] == 4
+        async with asyncio.timeout(60):
+            await plugin.close()
+            await reader.read()
+        writer.close()

@@ -62,6 +62,11 @@ class Registration:
             self._patience = _UNFOLLOWED[0]
         try:
             if not self._side.listening:
+                if self._with is not None:
+                    log.warning(
+                        "the socket of the device plugin was removed; it is made again",
+                        extra=fields(directory=self._directory),
+                    )
                 self._with = None
                 await self._side.listen()
             if kubelet is not None and (kubelet != self._with or self._unfollowed()):

@@ -8,13 +8,15 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 from h2.exceptions import H2Error
 
@@ -32,6 +34,7 @@ KUBELET = "kubelet.sock"
 VERSION = "v1beta1"
 _HEALTH = {True: "Healthy", False: "Unhealthy"}
 _MOST_REQUESTS = 256  # containers of one call
+_END_WITHIN: Seconds = 2.0  # to send the last answers; then to close the connections
 _HUNG_UP = (asyncio.CancelledError, StreamTerminatedError, H2Error, OSError)
 
 
@@ -55,7 +58,7 @@ class KubeletSide:
         self._own, self._kubelet = os.path.join(directory, ENDPOINT), os.path.join(directory, KUBELET)
         self._service = _Service(allocating)
         self._timeout = timeout
-        self._server: Server | None = None
+        self._server: _Server | None = None
         self._inode: int | None = None  # of the socket that we listen on
 
     @property
@@ -81,7 +84,7 @@ class KubeletSide:
     async def listen(self) -> None:
         """Open our socket, in place of one that was lost; KubeletAbsent if the directory cannot be used."""
         await self.close()
-        server = Server([self._service])
+        server = _Server([self._service])
         try:
             await server.start(path=self._own)
             os.chmod(self._own, 0o600)
@@ -102,7 +105,11 @@ class KubeletSide:
             channel.close()
 
     async def close(self) -> None:
-        """Close our socket; a socket that another program made in its place stays."""
+        """Close our socket; a socket that another program made in its place stays.
+
+        The list of devices ends with a status, so that the kubelet sees its end, and calls in progress get their
+        answer. A kubelet keeps its connection for as long as it can: we close it, and wait for that only so long.
+        """
         server, self._server = self._server, None
         if server is None:
             return
@@ -110,9 +117,31 @@ class KubeletSide:
         if found is not None and found.st_ino == self._inode:
             with suppress(OSError):
                 os.unlink(self._own)
-        self._service.end()
+        await self._service.end(within=_END_WITHIN)
         server.close()
-        await server.wait_closed()
+        server.hang_up()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_WITHIN):
+                await server.wait_closed()
+
+
+class _Server(Server):
+    """A server that closes its connections: since Python 3.12.1 wait_closed() waits until every peer has done so."""
+
+    def __init__(self, handlers: Collection[Any]) -> None:
+        super().__init__(handlers)
+        self._accepted: WeakSet[H2Protocol] = WeakSet()
+
+    def _protocol_factory(self) -> H2Protocol:
+        protocol = super()._protocol_factory()
+        self._accepted.add(protocol)
+        return protocol
+
+    def hang_up(self) -> None:
+        """Close every connection, after what was written to it."""
+        for protocol in self._accepted:
+            if hasattr(protocol, "connection"):  # else it was not made yet
+                protocol.connection.close()
 
 
 class _Service(DevicePluginBase):
@@ -123,6 +152,7 @@ class _Service(DevicePluginBase):
         self._devices: tuple[OfferedDevice, ...] = ()
         self._generation = 0  # of the server: the streams of an earlier one end
         self._changed = asyncio.Event()
+        self._calls: set[asyncio.Task[Any]] = set()  # in progress, until their status is sent
         self.followers = 0
 
     def offer(self, devices: tuple[OfferedDevice, ...]) -> None:
@@ -130,21 +160,31 @@ class _Service(DevicePluginBase):
             self._devices = devices
             self._wake()
 
-    def end(self) -> None:
-        """Let all streams end."""
+    async def end(self, *, within: Seconds) -> None:
+        """Let all streams end, and wait until every call in progress has sent its status."""
         self._generation += 1
         self._wake()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=within)
+
+    async def _request(self, stream: Any) -> Any:
+        """The request of a call. grpclib sends the status when the call's method is left, at the end of its task."""
+        call = asyncio.current_task()
+        assert call
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await stream.recv_message()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def GetDevicePluginOptions(self, stream: Any) -> None:  # noqa: N802 - the protocol's name
-        await stream.recv_message()
+        await self._request(stream)
         await stream.send_message(pb.DevicePluginOptions(get_preferred_allocation_available=True))
 
     async def ListAndWatch(self, stream: Any) -> None:  # noqa: N802
-        await stream.recv_message()
+        await self._request(stream)
         generation = self._generation
         self.followers += 1
         try:
@@ -156,7 +196,7 @@ class _Service(DevicePluginBase):
             self.followers -= 1
 
     async def GetPreferredAllocation(self, stream: Any) -> None:  # noqa: N802
-        asked = await stream.recv_message()
+        asked = await self._request(stream)
         answers = []
         for one in _bounded(asked.container_requests):
             available, required = list(one.available_deviceIDs), list(one.must_include_deviceIDs)
@@ -165,7 +205,7 @@ class _Service(DevicePluginBase):
         await stream.send_message(pb.PreferredAllocationResponse(container_responses=answers))
 
     async def Allocate(self, stream: Any) -> None:  # noqa: N802
-        asked = await stream.recv_message()
+        asked = await self._request(stream)
         served: list[asyncio.Future[Injection]] = []
         try:
             for one in _bounded(asked.container_requests):
@@ -183,7 +223,7 @@ class _Service(DevicePluginBase):
             self._allocating.unanswered(served.result())
 
     async def PreStartContainer(self, stream: Any) -> None:  # noqa: N802
-        await stream.recv_message()
+        await self._request(stream)
         await stream.send_message(pb.PreStartContainerResponse())
 
 
