@@ -1,0 +1,60 @@
+"""Random fleets: what pages show is what the plan adds up to, for an administrator and for a caller of one namespace.
+
+Run more of them by `AUDIT_WORLDS=200 pytest tests/audit/test_worlds.py`; one of them by `AUDIT_SEED=17`.
+"""
+
+import math
+import os
+from typing import Any
+
+import pytest
+
+from tests.audit import truth
+from tests.audit.plan import plan
+from tests.audit.stage import World, world
+
+SEEDS = range(1, 11)
+if "AUDIT_SEED" in os.environ:
+    SEEDS = range(int(os.environ["AUDIT_SEED"]), int(os.environ["AUDIT_SEED"]) + 1)
+elif "AUDIT_WORLDS" in os.environ:
+    SEEDS = range(1, int(os.environ["AUDIT_WORLDS"]) + 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_random_fleet_is_shown_as_it_is(seed: int) -> None:
+    async with world(plan(seed)) as found:
+        assert await differences(found) == []
+
+
+async def differences(found: World) -> list[str]:
+    """Where the administrator's pages do not show what the plan adds up to."""
+    plan_, wrong = found.plan, list[str]()
+    overview = await found.get("/api/v1/overview")
+    wrong += _compared("fleet", truth.fleet(plan_), overview["now"])
+    wrong += _compared("overview", truth.counts(plan_), overview)
+    for path, rows in (("nodes", truth.nodes(plan_)), ("namespaces", truth.namespaces(plan_))):
+        shown = {row["name"]: row for row in (await found.get(f"/api/v1/{path}"))["rows"]}
+        if shown.keys() != rows.keys():
+            wrong.append(f"{path}: {sorted(shown)} are shown, {sorted(rows)} are there")
+        for name in shown.keys() & rows.keys():
+            wrong += _compared(f"{path[:-1]} {name}", rows[name], shown[name])
+    waste = await found.get("/api/v1/waste?since=72h&group_by=namespace&limit=1000")
+    wrong += _compared("waste", {"gpu_hours": truth.gpu_hours(plan_)}, waste, within=0.01)
+    by_namespace = {row["namespace"]: row for row in waste["rows"]}
+    for name, (held, idle) in truth.held_hours(plan_).items():
+        row = by_namespace.get(name, {"idle_gpu_hours": 0.0, "in_use_gpu_hours": 0.0, "unknown_gpu_hours": 0.0})
+        hours = {"idle": row["idle_gpu_hours"], "held": sum(row[f"{one}_gpu_hours"] for one in ("idle", "in_use", "unknown"))}
+        wrong += _compared(f"waste of {name}", {"held": held, "idle": idle}, hours, within=0.01)
+    return wrong
+
+
+def _compared(subject: str, true: dict[str, float], shown: dict[str, Any], *, within: float = 0.0) -> list[str]:
+    wrong = []
+    for name, value in true.items():
+        found = shown
+        for part in name.split("."):
+            found = found.get(part, 0 if "." in name else None)
+        same = found is not None and math.isclose(found, value, rel_tol=1e-3, abs_tol=max(within, 0.051 if name == "power" else 1e-9))
+        if not same:
+            wrong.append(f"{subject}: {name} is {found}, by the plan {value}")
+    return wrong
