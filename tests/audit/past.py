@@ -1,18 +1,28 @@
 """What an analyzer would have read of a planned fleet in an hour of the past."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
 
 from tests.audit.hardware import MIB, busy, used, watts
 from tests.audit.plan import Gpu, Node, Plan
-from vgpuscope.model.analysis import Reading, Stat, Tenant, Term, Track, Window
+from vgpuscope.model.analysis import Reading, Stat, Target, Tenant, Term, Track, Window
 
 SAMPLES = 6  # of a series in an hour
 
 
-def reading(plan: Plan, hour: int, *, end: float, seconds: float) -> Reading:
+def reading(plan: Plan, hour: int, *, end: float, seconds: float, targets: Mapping[str, str]) -> Reading:
+    """The reading of an hour; `targets` are the names of the nodes' scrape targets, all of which answered then."""
     window = Window(begin=end - seconds, end=end, interval=seconds / SAMPLES)
     tracks = tuple(track for node in plan.nodes if node.agent != "absent" for track in _node(plan, node, hour, window))
-    return Reading(window=window, tracks=tracks, schemas=("vgpuscope",), source="the planned past", own=True)
+    return Reading(
+        window=window,
+        tracks=tuple(replace(track, target=targets[track.hostname]) for track in tracks),
+        schemas=("vgpuscope",),
+        source="the planned past",
+        targets=tuple(Target(name=name, up=True) for name in targets.values()),
+        own=True,
+    )
 
 
 def _node(plan: Plan, node: Node, hour: int, window: Window) -> Iterator[Track]:
@@ -75,6 +85,5 @@ def _track(node: Node, index: int, gpu: Gpu, terms: dict[Term, float], window: W
         terms={name: Stat(mean=value, max=value, p95=value, samples=SAMPLES, holes=()) for name, value in terms.items()},
         first=window.begin + window.interval,
         last=window.end,
-        target=node.name,
         **({"health": "ok"} | more),  # type: ignore[arg-type]
     )

@@ -7,7 +7,6 @@ is right. The hours of the past are read from the plan and saved by the analyzer
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -60,12 +59,12 @@ class Node:
 
     def __init__(self, hardware: Hardware, clock: Clock) -> None:
         self.hardware, self.root = hardware, hardware.root
+        self.name, self.agent_state = hardware.node.name, hardware.node.agent
         flags = agent_flags(self.root, "127.0.0.1:0", "none")
         loaded = configuration.load(flags=flags | {"agent.driver_deadline": SOON}, environ={})
         hardware.tick(clock())
         binding = Binding(self.root / "devices.json")
         self.agent = Agent(loaded.config.agent, binding=binding, waits=PATIENT, clock=clock, wall=clock)
-        self.agent._take_dcgm = None  # type: ignore[method-assign,assignment]
         self._clock = clock
 
     async def sample(self) -> None:
@@ -94,15 +93,16 @@ class PlannedSource(ScrapeSource):
 
     hour: int | None = None  # None: the last one
 
-    def __init__(self, plan: Plan, urls: list[str], clock: Clock) -> None:
+    def __init__(self, plan: Plan, urls: dict[str, str], clock: Clock) -> None:
+        """`urls` are the addresses of the agents, by node."""
         super().__init__(
-            targets=StaticTargets(tuple(urls)),
+            targets=StaticTargets(tuple(urls.values())),
             interval=HOUR / SAMPLES,
             keep=HOUR,
             timeout=SOON,
             clock=clock,
         )
-        self._plan = plan
+        self._plan, self._urls = plan, urls
 
     @property
     def tried(self) -> bool:
@@ -126,7 +126,7 @@ class PlannedSource(ScrapeSource):
     async def read(self, *, end: float, seconds: float) -> Reading:
         if self.hour is None:
             return await super().read(end=end, seconds=seconds)
-        return reading(self._plan, self.hour, end=end, seconds=seconds)
+        return reading(self._plan, self.hour, end=end, seconds=seconds, targets=self._urls)
 
 
 async def _never(_: object) -> None:
@@ -157,8 +157,6 @@ class World:
         return answer.json()
 
 
-_SOCKETS = itertools.count()
-
 
 @contextlib.asynccontextmanager
 async def world(plan: Plan) -> AsyncIterator[World]:
@@ -168,9 +166,9 @@ async def world(plan: Plan) -> AsyncIterator[World]:
         clock = Clock()
         nodes = [Node(Hardware(_made(root / one.name), one, plan), clock) for one in plan.nodes if one.agent != "absent"]
         urls = [await stack.enter_async_context(node.serving()) for node in nodes]
-        dead = {url for url, node in zip(urls, nodes, strict=True) if node.hardware.node.agent == "dead"}
         exporter = await stack.enter_async_context(_exporter(plan, root, clock))
-        targets = ["http://127.0.0.1:9" if url in dead else url for url in urls]
+        targets = {node.name: url for node, url in zip(nodes, urls, strict=True)}
+        targets |= {node.name: f"http://127.0.0.1:9/{node.name}" for node in nodes if node.agent_state == "dead"}
         found = await stack.enter_async_context(_analyzer(plan, root, clock, targets, exporter))
         await _lived(plan, nodes, found, clock)
         yield found
@@ -192,7 +190,7 @@ async def _lived(plan: Plan, nodes: list[Node], found: World, clock: Clock) -> N
             await found.analyzer.analyse()
     source.hour = None
     await source.begin()
-    stopped = {node for node in nodes if node.hardware.node.agent == "stopped"}
+    stopped = {node for node in nodes if node.agent_state == "stopped"}
     for number in range(SAMPLES + 1):
         clock.behind = HOUR - number * HOUR / SAMPLES
         await asyncio.gather(*(node.sample() for node in nodes if number == 0 or node not in stopped))
@@ -234,7 +232,7 @@ async def _running(service: Any, config: Any) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: list[str], exporter: str) -> AsyncIterator[World]:
+async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: dict[str, str], exporter: str) -> AsyncIterator[World]:
     namespace = next(iter(plan.tenant_namespaces), "nobody")
     tokens = "".join(
         f"  - {{name: {name}, sha256: {hashlib.sha256(f'{TOKEN}-{name}'.encode()).hexdigest()}, role: admin{more}}}\n"
@@ -243,7 +241,7 @@ async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: list[str], ex
     (root / "web.yaml").write_text(f"bearer_tokens:\n{tokens}")
     flags: dict[str, object] = {
         "analyzer.listen": "127.0.0.1:0",
-        "analyzer.targets": targets,
+        "analyzer.targets": list(targets.values()),
         "analyzer.cluster_url": exporter,
         "analyzer.history": str(root / "history.db"),
         "analyzer.web_config_file": str(root / "web.yaml"),
@@ -266,7 +264,7 @@ async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: list[str], ex
                 plan=plan,
                 clock=clock,
                 analyzer=Running(analyzer, client, source, Lifecycle()),  # type: ignore[arg-type]
-                agents=targets,
+                agents=list(targets.values()),
                 cluster=exporter,
                 history=root / "history.db",
                 admin={"authorization": f"Bearer {TOKEN}-all"},

@@ -35,7 +35,7 @@ def fleet(plan: Plan) -> Figures:
         found["use"] = sum(whole) / len(whole)
         found["gpus_measured"] = len(whole)
     if all(_judged(plan, use) for _, use in tenants(plan)):
-        found["tenants_idle"] = sum(pod.sm(use, 0) == 0 and _seen(plan, use) for pod, use in tenants(plan))
+        found["tenants_idle"] = sum(_verdict(plan, pod, use) == "idle" for pod, use in tenants(plan))
     return found
 
 
@@ -85,15 +85,14 @@ def _namespace(plan: Plan, held: list[tuple[Pod, Use]]) -> Figures:
         "pods": len({pod.name for pod, _ in held}),
         "tenants": len(held),
     }
-    measured = [use for _, use in held if _seen(plan, use)]
+    measured = [use for _, use in held if _seen(plan, use) and use.used]
     if measured:
         rows["memory_used"] = sum(use.used for use in measured) * MIB
     if any(use.allocated for _, use in held) and not any(pod.init for pod, _ in held):
         rows["memory_allocated"] = sum(use.allocated or 0 for _, use in held) * MIB
     if held and all(_judged(plan, use) for _, use in held):
-        rows["by_verdict.idle"] = sum(pod.sm(use, 0) == 0 and _seen(plan, use) for pod, use in held)
-        rows["by_verdict.in_use"] = sum(pod.sm(use, 0) > 0 and _seen(plan, use) for pod, use in held)
-        rows["by_verdict.unknown"] = sum(not _seen(plan, use) for _, use in held)
+        for verdict in ("idle", "in_use", "unknown"):
+            rows[f"by_verdict.{verdict}"] = sum(_verdict(plan, pod, use) == verdict for pod, use in held)
     return rows
 
 
@@ -141,6 +140,13 @@ def _counted(plan: Plan) -> int:
 
 def _seen(plan: Plan, use: Use) -> bool:
     return plan.node(use.node).seen
+
+
+def _verdict(plan: Plan, pod: Pod, use: Use) -> str:
+    """Unknown where nothing is measured, or where the container has not started CUDA."""
+    if not _seen(plan, use) or not use.used:
+        return "unknown"
+    return "in_use" if pod.sm(use, 0) else "idle"
 
 
 def _judged(plan: Plan, use: Use) -> bool:
