@@ -71,7 +71,7 @@ def namespaces(plan: Plan) -> dict[str, Figures]:
     """The rows of /api/v1/namespaces."""
     groups: dict[str, list[tuple[Pod, Use]]] = defaultdict(list)
     for pod, use in tenants(plan):
-        groups[pod.namespace].append((pod, use))
+        groups[_namespace_of(pod)].append((pod, use))
     found = {name: _namespace(plan, groups[name]) for name in namespace_names(plan)}
     for name, rows in found.items():
         rows["pending_pods"] = sum(one.namespace == name for one in plan.waiting)
@@ -110,6 +110,8 @@ def held_hours(plan: Plan) -> dict[str, tuple[float, float]]:
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for hour in analysed_hours(plan):
         for pod, use in plan.uses(hour):
+            if not pod.listed:
+                found[pod.namespace][0] = float("nan")
             node = plan.node(use.node)
             if hour == 0 and not _seen(plan, use):
                 continue
@@ -126,7 +128,12 @@ def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
 
 
 def namespace_names(plan: Plan) -> set[str]:
-    return {pod.namespace for pod, _ in tenants(plan)} | set(plan.quotas) | {one.namespace for one in plan.waiting}
+    return {_namespace_of(pod) for pod, _ in tenants(plan)} | set(plan.quotas) | {one.namespace for one in plan.waiting}
+
+
+def _namespace_of(pod: Pod) -> str:
+    """"": a process of a pod that is in no list of pods, so that only its GPU is known."""
+    return pod.namespace if pod.listed else ""
 
 
 def _listed(plan: Plan) -> Iterator[tuple[Node, Gpu]]:
