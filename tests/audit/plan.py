@@ -157,8 +157,7 @@ class Plan:
         return sorted({pod.namespace for pod in self.pods})
 
 
-NAMESPACES = ("ml-team", "serving", "research", "batch", "team-o'hara", "空间")
-NAMESPACES = NAMESPACES[:4]  # a namespace is a DNS label
+NAMESPACES = ("ml-team", "serving", "research", "batch")
 OWNERS = ("StatefulSet", "ReplicaSet", "")
 
 
@@ -167,15 +166,21 @@ def plan(seed: int) -> Plan:
     return _Maker(seed).plan()
 
 
+def rich(seed: int, *, hours: int) -> Plan:
+    """A fleet with a node of every kind."""
+    maker = _Maker(seed)
+    maker.hours = hours
+    return maker.plan(("hami", "whole", "mig", "sliced", "mps", "registered", "counted"))
+
+
 class _Maker:
     def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, Random(f"world {seed}")
         self.pods: list[Pod] = []
         self.hours = self.random.choice(HOURS)
 
-    def plan(self) -> Plan:
-        kinds: list[NodeKind] = self.random.sample(("hami", "whole", "mig", "sliced", "mps"), self.random.randint(1, 3))
-        kinds += [kind for kind in ("registered", "counted") if self.random.random() < 0.4]  # type: ignore[misc]
+    def plan(self, kinds: tuple[NodeKind, ...] = ()) -> Plan:
+        kinds = kinds or self._kinds()
         nodes = tuple(self._node(f"{kind}-{number}", kind) for number, kind in enumerate(kinds))
         nodes = self._one_agent_is_silent(nodes)
         for node in nodes:
@@ -193,6 +198,11 @@ class _Maker:
             hours=self.hours,
             missing=frozenset(h for h in range(-self.hours, 0) if h != -self.hours and self.random.random() < 0.1),
         )
+
+    def _kinds(self) -> tuple[NodeKind, ...]:
+        kinds: list[NodeKind] = self.random.sample(("hami", "whole", "mig", "sliced", "mps"), self.random.randint(1, 3))
+        kinds += [kind for kind in ("registered", "counted") if self.random.random() < 0.4]  # type: ignore[misc]
+        return tuple(kinds)
 
     def _one_agent_is_silent(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """At most one of several agents is dead or has stopped sampling."""

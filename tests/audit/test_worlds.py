@@ -45,7 +45,24 @@ async def differences(found: World) -> list[str]:
         row = by_namespace.get(name, {"idle_gpu_hours": 0.0, "in_use_gpu_hours": 0.0, "unknown_gpu_hours": 0.0})
         hours = {"idle": row["idle_gpu_hours"], "held": sum(row[f"{one}_gpu_hours"] for one in ("idle", "in_use", "unknown"))}
         wrong += _compared(f"waste of {name}", {"held": held, "idle": idle}, hours, within=0.01)
-    return wrong
+    return wrong + await _scoped(found)
+
+
+async def _scoped(found: World) -> list[str]:
+    """Where the pages of a caller of one namespace differ from what the plan adds up to."""
+    mine, name = found.mine, found.namespace
+    overview = await found.get("/api/v1/overview", mine)
+    rows = {row["name"]: row for row in (await found.get("/api/v1/namespaces", mine))["rows"]}
+    true = truth.namespaces(found.plan).get(name)
+    if rows.keys() - {name} or (true is not None) != (name in rows):
+        return [f"caller of {name}: sees the namespaces {sorted(rows)}"]
+    if true is None:
+        return []
+    wrong = _compared(f"caller of {name}, namespace", true, rows[name])
+    totals = {part: true[part] for part in ("tenants",)}
+    wrong += _compared(f"caller of {name}, overview", totals, overview)
+    held = {"gpus": true["gpus"], "gpus_or_instances": true["gpus_or_instances"], "pending_pods": true["pending_pods"]}
+    return wrong + _compared(f"caller of {name}, fleet", held, overview["now"])
 
 
 def _compared(subject: str, true: dict[str, float], shown: dict[str, Any], *, within: float = 0.0) -> list[str]:

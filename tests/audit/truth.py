@@ -151,7 +151,8 @@ def _seen(plan: Plan, use: Use) -> bool:
 
 def _verdict(plan: Plan, pod: Pod, use: Use) -> str:
     """Unknown where nothing is measured, or where the container has not started CUDA."""
-    if not _seen(plan, use) or not use.used:
+    started = any(other.used for other in pod.uses if other.container == use.container)
+    if not _seen(plan, use) or not started:
         return "unknown"
     return "in_use" if pod.sm(use, 0) else "idle"
 
