@@ -19,6 +19,7 @@ import { SchedulingPage } from "./pages/scheduling";
 import { SettingsPage } from "./pages/settings";
 import { WorkloadPage } from "./pages/workload";
 import { WorkloadsPage } from "./pages/workloads";
+import { TipLayer } from "./parts/figures";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
 import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
@@ -90,10 +91,11 @@ export function App() {
         <TopBar />
         {offline.value && <Offline />}
         {ended.value && <SessionEnded />}
-        <main id="main" tabIndex={-1} key={path.value}>
+        <main id="main" tabIndex={-1} key={path.value} data-page={first || "overview"} data-subject={names.join("/")}>
           <Boundary>{shown(entry, names)}</Boundary>
         </main>
       </div>
+      <TipLayer />
     </div>
   );
 }

@@ -94,7 +94,15 @@ describe("a decision", () => {
     expect(messageOf(second?.[0] ?? said)).toMatchObject({ type: "code" }); // another program's words
   });
   it("is not spoken of where no extender is configured", () => {
-    const part = { at: null, age_seconds: null, code: null, message: null, hint: null, name: "extender" as const };
+    const part = {
+      at: null,
+      age_seconds: null,
+      window_seconds: null,
+      code: null,
+      message: null,
+      hint: null,
+      name: "extender" as const,
+    };
     expect(hasExtender({ parts: [{ ...part, state: "absent" }] })).toBe(false);
     expect(hasExtender({ parts: [{ ...part, state: "down" }] })).toBe(true);
     expect(hasExtender({ parts: [] })).toBe(false);

@@ -15,6 +15,7 @@ Subject: TypeAlias = Literal[  # of what one value of the figure is
     "gpu_pod",  # a GPU with one pod or none, or one pod on a shared GPU: how gpu-oour's metrics are divided
     "judged",  # a GPU, MIG instance or tenant: whatever has a verdict
     "chart",  # whatever a chart is about
+    "list",  # a list of the console
     "capacity",  # a node, a type of GPU, or the whole cluster
     "resource",  # GPUs of one kind on a node, of which only the number is known
     "quota",
@@ -126,6 +127,12 @@ Condition: TypeAlias = Literal[  # which of the population
     "queued",
     "unplaced",
     "faulty",
+    "found",  # by search and filters
+    "by_value",  # of a column
+    "in_use_with_idle",  # in use by verdict, with an idle tenant
+    "of_group_by_class",  # of one group, by class
+    "with_idle",  # at least one tenant is idle by verdict
+    "equal",
 ]
 TimeBasis: TypeAlias = Literal[
     "now",  # the last sample, or the state at the last analysis
@@ -141,6 +148,7 @@ TimeBasis: TypeAlias = Literal[
     "step_integral",  # added up over one step
     "integral",  # added up over the chosen range
     "day_integral",  # added up over the last 24 hours
+    "day_ago",  # the same figure 24 hours earlier
     "since_start",  # counted since the process started
     "since_boot",  # counted since the driver was loaded or the node started
     "once",  # of one event: a decision, a back-test, a request
@@ -160,6 +168,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()  # of the API: Struct.field, Struct.field.part of a shared shape, Struct.field[key]
     metrics: tuple[str, ...] = ()  # names
     columns: tuple[str, ...] = ()  # of commands: command.COLUMN
+    console: str = ""  # where the console shows a number that no answer has: it makes it of others
     why: str = ""  # code of the reason for which another figure has the same population, quantity and time
 
 
@@ -174,6 +183,7 @@ def row(
     fields: str = "",
     metrics: str = "",
     columns: str = "",
+    console: str = "",
     why: str = "",
 ) -> Figure:
     """A figure whose subject is the first part of its code; places are separated by spaces, columns by commas."""
@@ -188,5 +198,6 @@ def row(
         fields=tuple(fields.split()),
         metrics=tuple(metrics.split()),
         columns=tuple(column.strip() for column in columns.split(",") if column),
+        console=console,
         why=why,
     )

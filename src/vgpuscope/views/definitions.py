@@ -29,6 +29,7 @@ SUBJECTS: dict[Subject, tuple[str, str, str]] = {
     ),
     "judged": ("a GPU, MIG instance or tenant", "GPU、MIG 实例或租户上", "GPU、MIG 实例或租户"),
     "chart": ("what the chart shows", "图表对象中", "图表对象"),
+    "list": ("a list of the console", "控制台的列表中", "控制台的列表"),
     "capacity": ("a node, a GPU type or the cluster", "节点、GPU 型号或集群中", "节点、GPU 型号或集群"),
     "resource": ("a GPU resource of a node", "节点的 GPU 资源中", "节点的 GPU 资源"),
     "quota": ("a quota", "配额中", "配额"),
@@ -141,6 +142,12 @@ CONDITIONS: dict[Condition, Pair] = {
     "queued": ("waiting for their turn", "排队等待的"),
     "unplaced": ("that belong to no single node", "不属于任何单个节点的"),
     "faulty": ("that could not be read completely", "无法完整读取的"),
+    "found": ("that match search and filters", "符合搜索与筛选条件的"),
+    "by_value": ("by value of a column", "按某列的值统计的"),
+    "in_use_with_idle": ("in use, with at least one idle tenant", "使用中但至少有一个租户空闲的"),
+    "of_group_by_class": ("by group of the map and class", "按地图分组与类别统计的"),
+    "with_idle": ("with at least one idle tenant", "至少有一个租户空闲的"),
+    "equal": ("with the same outcome for the same pod", "对同一 Pod 结果相同的"),
 }
 TIMES: dict[TimeBasis, Pair] = {
     "now": ("now", "当前值"),
@@ -156,6 +163,7 @@ TIMES: dict[TimeBasis, Pair] = {
     "step_integral": ("added up over one step", "一个时间步内的累计值"),
     "integral": ("over the chosen range", "所选时间范围内"),
     "day_integral": ("over the last 24 hours", "最近 24 小时内"),
+    "day_ago": ("24 hours earlier", "24 小时前的值"),
     "since_start": ("since the process started", "自进程启动起累计"),
     "since_boot": ("since the driver, the container or the node started", "自驱动、容器或节点启动起累计"),
     "once": ("", ""),
@@ -197,6 +205,13 @@ QUANTITIES: dict[str, Pair] = {
     "memory_allocated_share": (
         "GPU memory that the scheduler allocated, as a share of what is registered",
         "调度器分配的显存占注册显存的比例",
+    ),
+    "memory_limit_share": ("GPU memory in use, as a share of the limit", "显存使用量占上限的比例"),
+    "memory_ledger_share": ("One part of the GPU memory, as a share of all", "显存的一部分占总量的比例"),
+    "kernel_age": ("Time since it last started a CUDA kernel", "距最近一次启动 CUDA kernel 的时间"),
+    "memory_held": (
+        "GPU memory that the scheduler allocated, or that is in use where no allocation is known",
+        "调度器分配的显存，分配未知时为使用量",
     ),
     "memory_capacity": ("GPU memory registered with the scheduler, perhaps scaled", "向调度器注册的显存（可能超分）"),
     "memory_limit": ("GPU memory limit that is enforced", "强制执行的显存上限"),
@@ -337,6 +352,10 @@ QUANTITIES: dict[str, Pair] = {
     "node_cpu_seconds": ("CPU time by kind, all CPUs together", "按种类统计的 CPU 时间（全部 CPU 合计）"),
     "node_iowait": ("Share of CPU time idle while a task waited for a disk", "CPU 空闲且有任务等待磁盘的时间占比"),
     "node_memory_total": ("Main memory", "内存总量"),
+    "node_memory_used": (
+        "Main memory that new programs cannot get without swapping",
+        "新程序不换页无法获得的内存",
+    ),
     "node_memory_available": ("Main memory that new programs can get without swapping", "新程序不换页即可获得的内存"),
     "load": (
         "Mean number of tasks that run, wait for a CPU or wait for a disk, by minutes",
@@ -355,7 +374,7 @@ _MEANS = {"use", "own_use", "score"}
 _OWN = {
     *("score_lowest", "score_highest", "memory_allocated_share", "cores_allocated_share", "idle_share", "busiest_use"),
     *("memory_idle", "longest_wait", "stage", "stage_mean", "stage_p50", "stage_p95", "stage_p99", "log_bytes"),
-    *("own_use_sum", "duration"),
+    *("own_use_sum", "duration", "memory_limit_share"),
 }
 _OF_POPULATION: dict[Population, Words] = {
     "gpus": Words(" A GPU divided by MIG counts once.", "被 MIG 切分的 GPU 只计一次。"),

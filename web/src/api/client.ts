@@ -39,6 +39,9 @@ export const updated = signal<number | null>(null);
 /** Whether the last request failed on the way: the analyzer is not reachable. */
 export const offline = signal(false);
 
+/** How many seconds the means of the analysis cover; null: no answer has said it yet. */
+export const analysed = signal<number | null>(null);
+
 /** Increases when a request was refused because nobody is logged in. */
 export const refused = signal(0);
 /** Whether nobody may read at this moment: what is shown stays, and is not asked for again. */
@@ -107,7 +110,14 @@ async function exchange<T>(
   if (!answer.ok) throw errorOf(answer.status, text);
   const parsed = parse<T>(text, answer.status);
   updated.value = Date.now();
+  analysed.value = windowOf(parsed) ?? analysed.peek();
   return { data: parsed, tag: answer.headers.get("etag") };
+}
+
+/** The window of the analysis that an answer was made from, if it says so. */
+function windowOf(answer: unknown): number | null {
+  const { parts } = (answer ?? {}) as { parts?: readonly { name: string; window_seconds?: number | null }[] };
+  return (Array.isArray(parts) && parts.find((one) => one.name === "analysis")?.window_seconds) || null;
 }
 
 function content(body: unknown): RequestInit {

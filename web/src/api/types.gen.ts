@@ -2586,6 +2586,8 @@ export interface components {
             name: "agents" | "analysis" | "cluster" | "extender" | "history" | "prometheus";
             /** @enum {unknown} */
             state: "absent" | "down" | "forbidden" | "ok" | "stale";
+            /** @default null */
+            window_seconds: number | null;
         };
         /**
          * PartList

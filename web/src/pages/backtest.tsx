@@ -5,6 +5,7 @@ import type { Backtest, BacktestOutcome, BacktestProgress, PolicyBody } from "..
 import { brakeText, secondsOf, settingText } from "../parts/cases";
 import { Chart, type Line } from "../parts/chart";
 import { colour } from "../parts/classes";
+import { explained, Num, NumHead, Said, tip, Value } from "../parts/figures";
 import { moment, number, percent } from "../parts/format";
 import { useDark } from "../parts/heatmap";
 import { Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
@@ -282,14 +283,14 @@ const notApplied = (code: string, sentence: string): string =>
 
 function Known({ data }: { data: Backtest }) {
   return (
-    <>
-      {t("backtest.span", {
-        begin: moment(data.begin),
-        end: moment(data.end),
-        coverage: percent(data.coverage.ratio),
-        n: number(data.coverage.analyses),
-      })}
-    </>
+    <Said
+      text="backtest.span"
+      values={{ begin: moment(data.begin), end: moment(data.end) }}
+      numbers={{
+        coverage: ["policy.coverage", percent(data.coverage.ratio)],
+        n: ["policy.analyses", number(data.coverage.analyses)],
+      }}
+    />
   );
 }
 
@@ -313,6 +314,7 @@ const SUMS: readonly (readonly [Sum, Key, number])[] = [
   ["still_idle", "backtest.still_idle", 0],
   ["unknown_gpu_hours", "backtest.unknown", 1],
 ];
+const KEYS = ["current", "proposed"] as const; // of the outcomes, for programs that read the page
 
 function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
   return (
@@ -324,7 +326,7 @@ function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
               <span class="sr">{t("col.what")}</span>
             </th>
             {outcomes.map((_, place) => (
-              <th key={NAMES[place]} scope="col" class="num">
+              <th key={NAMES[place]} scope="col" class="num" data-names="outcome">
                 {t(NAMES[place]!)}
               </th>
             ))}
@@ -333,11 +335,15 @@ function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
         <tbody>
           {SUMS.map(([sum, name, digits]) => (
             <tr key={sum}>
-              <th scope="row">{t(name)}</th>
+              <th scope="row">
+                <span class="heading" tabIndex={0} {...tip(explained(`policy.${sum}`))}>
+                  {t(name)}
+                </span>
+              </th>
               {outcomes.map((one, place) => (
-                <td key={NAMES[place]} class="num">
+                <Num key={NAMES[place]} figure={`policy.${sum}`} of={KEYS[place]}>
                   {number(one[sum], digits)}
-                </td>
+                </Num>
               ))}
             </tr>
           ))}
@@ -355,6 +361,8 @@ function Charts({ outcomes, step }: { outcomes: readonly BacktestOutcome[]; step
       <div class="half">
         <h3>{t(per, { what: t("backtest.won") })}</h3>
         <Chart
+          name="backtest-gpu-hours"
+          step={step}
           times={times}
           lines={useLines(outcomes, "gpu_hours")}
           label={t("backtest.won")}
@@ -365,6 +373,8 @@ function Charts({ outcomes, step }: { outcomes: readonly BacktestOutcome[]; step
       <div class="half">
         <h3>{t(per, { what: t("backtest.false_alarms") })}</h3>
         <Chart
+          name="backtest-false-alarms"
+          step={step}
           times={times}
           lines={useLines(outcomes, "false_alarms")}
           label={t("backtest.false_alarms")}
@@ -385,6 +395,8 @@ function useLines(outcomes: readonly BacktestOutcome[], what: "gpu_hours" | "fal
   return useMemo(
     () =>
       outcomes.map((one, place) => ({
+        key: KEYS[place]!,
+        figure: `policy.${what}`,
         name: t(NAMES[place]!),
         colour: colour(COLOURS[place]!),
         values: one.series.map((point) => point[what]),
@@ -405,27 +417,32 @@ function Namespaces({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
           <tr>
             <th scope="col">{t("col.namespace")}</th>
             {outcomes.map((_, place) => (
-              <th key={NAMES[place]} scope="col" class="num">
-                {t(NAMES[place]!)}
-              </th>
+              <NumHead key={NAMES[place]} title={NAMES[place]!} figure="policy.gpu_hours" />
             ))}
-            <th scope="col" class="num">
-              {t("col.false_alarms")}
-            </th>
+            <NumHead title="col.false_alarms" figure="policy.false_alarms" />
           </tr>
         </thead>
         <tbody>
           {names.map((name) => (
-            <tr key={name}>
+            <tr key={name} data-key={name}>
               <th scope="row">
                 <Link to={pathOf("namespaces", name)}>{name}</Link>
               </th>
               {outcomes.map((one, place) => (
-                <td key={NAMES[place]} class="num">
+                <Num key={NAMES[place]} figure="policy.gpu_hours" of={`${name}/${KEYS[place]}`}>
                   {number(rowOf(one, name)?.gpu_hours ?? 0, 1)}
-                </td>
+                </Num>
               ))}
-              <td class="num">{outcomes.map((one) => number(rowOf(one, name)?.false_alarms ?? 0)).join(" / ")}</td>
+              <td class="num">
+                {outcomes.map((one, place) => (
+                  <span key={NAMES[place]}>
+                    {place > 0 && " / "}
+                    <Value figure="policy.false_alarms" of={`${name}/${KEYS[place]}`}>
+                      {number(rowOf(one, name)?.false_alarms ?? 0)}
+                    </Value>
+                  </span>
+                ))}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -442,7 +459,13 @@ function HeldBack({ outcome }: { outcome: BacktestOutcome }) {
       <h3>{t("backtest.held")}</h3>
       <ul class="sentences">
         {held.map(([brake, times]) => (
-          <li key={brake}>{t("backtest.times", { n: number(times), what: brakeText(brake) })}</li>
+          <li key={brake} data-key={brake}>
+            <Said
+              text="backtest.times"
+              numbers={{ n: ["policy.held_back", number(times)] }}
+              values={{ what: brakeText(brake) }}
+            />
+          </li>
         ))}
       </ul>
     </>
@@ -463,14 +486,12 @@ function Listed({ outcome }: { outcome: BacktestOutcome }) {
               <th scope="col">{t("col.workload")}</th>
               <th scope="col">{t("col.when")}</th>
               <th scope="col">{t("col.after")}</th>
-              <th scope="col" class="num">
-                {t("col.gpu_hours_won")}
-              </th>
+              <NumHead title="col.gpu_hours_won" figure="policy.gpu_hours" />
             </tr>
           </thead>
           <tbody>
             {outcome.list.slice(0, LISTED).map((one) => (
-              <tr key={`${one.pod_uid}${one.at}`}>
+              <tr key={`${one.pod_uid}${one.at}`} data-key={`${one.pod_uid}/${one.at}`}>
                 <th scope="row">
                   <Link to={pathOf("workloads", one.namespace, one.pod)}>
                     {one.namespace}/{one.pod}
@@ -480,7 +501,7 @@ function Listed({ outcome }: { outcome: BacktestOutcome }) {
                 <td>
                   <Tag tone={TONES[one.end]}>{t(`backtest_end.${one.end}`)}</Tag>
                 </td>
-                <td class="num">{number(one.gpu_hours, 1)}</td>
+                <Num figure="policy.gpu_hours">{number(one.gpu_hours, 1)}</Num>
               </tr>
             ))}
           </tbody>

@@ -13,6 +13,7 @@ import {
   stateKey,
 } from "../parts/cases";
 import { idleForColumn, namespaceColumn, ownerColumn } from "../parts/columns";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { duration, moment, number, percent, shortId, shortModel, shortMoment } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
@@ -131,9 +132,10 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       filter: (one) => (one ? brakeText(one) : t("value.none")),
     },
     ...(acts ? [actions] : []),
-    idleForColumn(idleSince),
+    idleForColumn("case.idle_seconds", idleSince),
     {
       key: "gpus",
+      figure: "case.gpus",
       title: "col.gpus",
       value: (row) => row.gpu_ids.length,
       show: (row) => number(row.gpu_ids.length),
@@ -146,6 +148,7 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       value: (row) => row.since,
       show: (row) => <Age at={row.since} />,
       numeric: true,
+      names: "moment",
       oldestFirst: true,
     },
     { key: "by", title: "case.by", value: (row) => row.by, show: (row) => row.by ?? NONE },
@@ -230,8 +233,16 @@ function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; 
                 ["case.since", <Age key="since" at={row.since} />],
                 ["col.reason", row.reason ? reasonName(row.reason) : null],
                 ["case.by", row.by],
-                ["case.confirmations", t("case_next.windows", { n: row.confirmations, all: needed ?? "?" })],
-                ["col.idle_for", <Age key="idle" at={idleSince(row)} />],
+                [
+                  "case.confirmations",
+                  <Said
+                    key="windows"
+                    text="case_next.windows"
+                    numbers={{ n: ["case.confirmations", row.confirmations] }}
+                    values={{ all: needed ?? "?" }}
+                  />,
+                ],
+                ["col.idle_for", <Age key="idle" at={idleSince(row)} />, undefined, "case.idle_seconds"],
                 ["case.notified_at", row.notified_at === null ? null : moment(row.notified_at)],
                 ["case.acted_at", row.acted_at === null ? null : moment(row.acted_at)],
                 ["col.owner", row.owner],
@@ -261,7 +272,7 @@ function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; 
             <OpinionBox opinion={opinionOf(row)} />
           </Panel>
         </div>
-        <Panel title={t("case.evidence")} note={number(row.evidence.length)}>
+        <Panel title={t("case.evidence")} note={<Value figure="list.rows">{number(row.evidence.length)}</Value>}>
           <Evidence row={row} />
         </Panel>
       </div>
@@ -271,7 +282,7 @@ function OneCase({ row, needed, fault }: { row: CaseRow; needed: number | null; 
 
 function Evidence({ row }: { row: CaseRow }) {
   return (
-    <Scroll>
+    <Scroll name="evidence" rows={row.evidence.length}>
       <table>
         <thead>
           <tr>
@@ -279,20 +290,16 @@ function Evidence({ row }: { row: CaseRow }) {
             <th scope="col">{t("col.model")}</th>
             <th scope="col">{t("col.verdict")}</th>
             <th scope="col">{t("col.class")}</th>
-            <th scope="col" class="num">
-              {t("col.score")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.coverage")}
-            </th>
-            <th scope="col" class="num">
+            <NumHead title="col.score" figure="tenant.score" />
+            <NumHead title="col.coverage" figure="tenant.coverage" />
+            <th scope="col" class="num" data-names="moment">
               {t("case.idle_since")}
             </th>
           </tr>
         </thead>
         <tbody>
           {row.evidence.map((share) => (
-            <tr key={share.gpu_id + share.mig}>
+            <tr key={share.gpu_id + share.mig} data-key={share.gpu_id + (share.mig ? `/${share.mig}` : "")}>
               <th scope="row">
                 <Link to={pathOf("gpus", share.gpu_id)} {...(share.mig ? { query: { mig: share.mig } } : {})}>
                   {share.hostname ? `${share.hostname} · ` : ""}
@@ -304,8 +311,8 @@ function Evidence({ row }: { row: CaseRow }) {
               <td>
                 <ClassBadge name={share.use_class} />
               </td>
-              <td class="num">{number(share.score, 1)}</td>
-              <td class="num">{percent(share.coverage)}</td>
+              <Num figure="tenant.score">{number(share.score, 1)}</Num>
+              <Num figure="tenant.coverage">{percent(share.coverage)}</Num>
               <td class="num">{shortMoment(share.idle_since)}</td>
             </tr>
           ))}
@@ -351,7 +358,7 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
             </Panel>
           </div>
           <Notices />
-          <Panel title={t("policy.without")} note={number(data.without.length)}>
+          <Panel title={t("policy.without")} note={<Value figure="list.rows">{number(data.without.length)}</Value>}>
             <ul class="sentences">
               {data.without.map((sentence, at) => (
                 <li key={sentence}>{withoutText(sentence, data.without_codes?.[at])}</li>
@@ -371,7 +378,10 @@ function Notices() {
   const found = useApi<NoticesBody>(restricted.value ? null : "/api/v1/notices");
   if (restricted.value || isMissing(found) || isForbidden(found)) return null;
   return (
-    <Panel title={t("channels.title")} note={number(found.data?.channels.length ?? null)}>
+    <Panel
+      title={t("channels.title")}
+      note={<Value figure="list.rows">{number(found.data?.channels.length ?? null)}</Value>}
+    >
       <Shown of={found} rows={2}>
         {(data) => <Channels data={data} />}
       </Shown>
@@ -396,17 +406,19 @@ function Channels({ data }: { data: NoticesBody }) {
           </thead>
           <tbody>
             {data.channels.map((one) => (
-              <tr key={one.name}>
+              <tr key={one.name} data-key={one.name}>
                 <th scope="row">{one.name}</th>
                 <td>{one.service ?? "–"}</td>
                 <td>
                   <Tag tone={CHANNEL_TONES[one.state]}>{t(`channels.${one.state}`)}</Tag>
                 </td>
                 <td>
-                  {number(one.delivered)} {one.delivered_at && <Age at={one.delivered_at} ago />}
+                  <Value figure="service.notices_delivered">{number(one.delivered)}</Value>{" "}
+                  {one.delivered_at && <Age at={one.delivered_at} ago />}
                 </td>
                 <td>
-                  {number(one.failed)} {one.failed_at && <Age at={one.failed_at} ago />}
+                  <Value figure="service.notices_failed">{number(one.failed)}</Value>{" "}
+                  {one.failed_at && <Age at={one.failed_at} ago />}
                 </td>
                 <td>{one.error ?? "–"}</td>
               </tr>

@@ -1,8 +1,10 @@
 /** One GPU: how its memory is divided, who uses it, how it was used, and why it is judged so. */
+import type { ComponentChildren } from "preact";
 import { useApi } from "../api/client";
 import type { GpuDetail, GpuRow, MemoryLedger, TenantDetail, Timeline } from "../api/shapes";
 import { shownClass } from "../parts/classes";
 import { EventList } from "../parts/eventlist";
+import { Covers, Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
@@ -17,6 +19,7 @@ import {
   Figure,
   Link,
   Meter,
+  type Origin,
   Panel,
   Scroll,
   Shown,
@@ -87,7 +90,7 @@ function Gpu({ data }: { data: GpuDetail }) {
           <Ledger ledger={data.ledger} />
         </Panel>
         <Trends query={query} memory={gpu.memory_total} />
-        <Panel title={t("gpu.tenants")} note={number(data.tenants.length)}>
+        <Panel title={t("gpu.tenants")} note={<Value figure="gpu.tenants">{number(data.tenants.length)}</Value>}>
           <TenantTable tenants={data.tenants} gpu={gpu} />
           {data.tenants.map((one) => (
             <OpinionBox
@@ -104,7 +107,7 @@ function Gpu({ data }: { data: GpuDetail }) {
           <Score data={data} />
         </div>
         {data.instances.length > 0 && (
-          <Panel title={t("gpu.mig")} note={number(data.instances.length)}>
+          <Panel title={t("gpu.mig")} note={<Value figure="gpu.mig_instances">{number(data.instances.length)}</Value>}>
             <Instances data={data} />
           </Panel>
         )}
@@ -134,8 +137,11 @@ function Gpu({ data }: { data: GpuDetail }) {
 }
 
 function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
-  const say = (text: string, name: string, source: "analysis" | "cluster" | "agents") =>
-    definition(text, { promql: queryOf(data, name), source: t(`part.${source}`), at: data.at });
+  const say = (name: string, source: "analysis" | "cluster" | "agents"): Origin => ({
+    promql: queryOf(data, name),
+    source: t(`part.${source}`),
+    at: data.at,
+  });
   return (
     <>
       <div class="tags">
@@ -153,70 +159,81 @@ function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
       <div class="figures six">
         <Figure
           title={t("col.use")}
+          figure="gpu.use"
           value={percent(gpu.use.mean)}
-          note={highest(gpu.use)}
-          about={definition(t("about.use_gpu"), {
+          note={<Highest of="gpu.use" use={gpu.use} />}
+          origin={{
             promql: queryOf(data, "gpu_util"),
             source: gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null,
             at: data.at,
-          })}
+          }}
         />
         <Figure
           title={t("col.memory")}
+          figure="gpu.memory_used"
           value={bytes(gpu.memory_used)}
-          note={t("of", { all: bytes(gpu.memory_total) })}
-          about={say(t("about.memory"), "memory_used", "analysis")}
+          note={<Said text="of" numbers={{ all: ["gpu.memory_total", bytes(gpu.memory_total)] }} />}
+          origin={say("memory_used", "analysis")}
         />
         <Figure
           title={t("col.allocated")}
+          figure="gpu.memory_allocated_ratio"
           value={percent(gpu.allocation?.memory_ratio)}
-          note={allocation(gpu, data)}
-          about={definition(t("about.allocated_gpu"), { promql: PROMQL.gpu_allocated, source: t("part.cluster") })}
+          note={<Slots gpu={gpu} data={data} />}
+          origin={{ promql: PROMQL.gpu_allocated, source: t("part.cluster") }}
           stale={!current(data.parts, "cluster")}
         />
         <Figure
           title={t("col.power")}
+          figure="gpu.power"
           value={watts(gpu.power)}
           note={
-            gpu.power_limit
-              ? t("of", { all: watts(gpu.power_limit) })
-              : gpu.power === null
-                ? t("value.not_measured")
-                : ""
+            gpu.power_limit ? (
+              <Said text="of" numbers={{ all: ["gpu.power_limit", watts(gpu.power_limit)] }} />
+            ) : (
+              gpu.power === null && t("value.not_measured")
+            )
           }
-          about={say(t("about.power_gpu"), "power", "agents")}
+          origin={say("power", "agents")}
         />
         <Figure
           title={t("col.temperature")}
+          figure="gpu.temperature"
           value={degrees(gpu.temperature)}
           note={gpu.temperature === null ? t("value.not_measured") : ""}
-          about={say(t("about.temperature"), "temperature", "agents")}
+          origin={say("temperature", "agents")}
         />
         <Figure
           title={t("col.idle_for")}
+          figure="gpu.idle_seconds"
           value={gpu.idle_since ? <Age at={gpu.idle_since} /> : "–"}
-          note={t(`verdict.${gpu.verdict}`)}
-          about={definition(t("about.idle_for"), {
-            promql: PROMQL.tenant_idle,
-            source: t("part.analysis"),
-            at: data.at,
-          })}
+          note={t("verdict_is", { verdict: t(`verdict.${gpu.verdict}`) })}
+          origin={{ promql: PROMQL.tenant_idle, source: t("part.analysis"), at: data.at }}
         />
       </div>
     </>
   );
 }
 
-/** The 95th percentile, if it is measured, and the maximum. */
-export function highest(use: { p95: number | null; max: number | null }): string {
-  if (use.max === null) return t("value.not_measured");
-  if (use.p95 === null) return t("figure.max", { max: percent(use.max) });
-  return t("figure.p95_max", { p95: percent(use.p95), max: percent(use.max) });
+/** The 95th percentile, if it is measured, and the maximum. `of`: the code of the mean. */
+export function Highest({ of, use }: { of: string; use: { p95: number | null; max: number | null } }) {
+  if (use.max === null) return <>{t("value.not_measured")}</>;
+  const max = [`${of}_max`, percent(use.max)] as const;
+  if (use.p95 === null) return <Said text="figure.max" numbers={{ max }} />;
+  return <Said text="figure.p95_max" numbers={{ p95: [`${of}_p95`, percent(use.p95)], max }} />;
 }
 
-function allocation(gpu: GpuRow, data: GpuDetail): string {
-  if (gpu.allocation) return t("gpu.slots", { used: gpu.allocation.slots, all: gpu.allocation.slots_capacity });
-  return t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed");
+function Slots({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
+  if (!gpu.allocation) return <>{t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed")}</>;
+  return (
+    <Said
+      text="gpu.slots"
+      numbers={{
+        used: ["gpu.slots_allocated", number(gpu.allocation.slots)],
+        all: ["gpu.slots_capacity", number(gpu.allocation.slots_capacity)],
+      }}
+    />
+  );
 }
 
 const queryOf = (data: GpuDetail, name: string): string | null =>
@@ -247,25 +264,19 @@ function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
             ),
         )}
       </div>
-      <Scroll>
+      <Scroll name="ledger" rows={ledger.rows.length}>
         <table>
           <thead>
             <tr>
               <th scope="col">{t("col.who")}</th>
-              <th scope="col" class="num">
-                {t("col.memory")}
-              </th>
-              <th scope="col" class="num">
-                {t("col.share")}
-              </th>
-              <th scope="col" class="num">
-                {t("col.limit")}
-              </th>
+              <NumHead title="col.memory" figure="gpu.memory_ledger" />
+              <NumHead title="col.share" figure="gpu.memory_ledger_share" />
+              <NumHead title="col.limit" figure="tenant.memory_limit" />
             </tr>
           </thead>
           <tbody>
             {ledger.rows.map((row, place) => (
-              <tr key={nameOf(row)}>
+              <tr key={nameOf(row)} data-key={row.kind === "container" ? nameOf(row) : row.kind}>
                 <th scope="row">
                   <span class={`key ${kindOf(row, place)}`} aria-hidden="true" />
                   {row.namespace && row.pod ? (
@@ -275,11 +286,11 @@ function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
                   )}{" "}
                   {row.allocated === false && <Tag tone="warn">{t("gpu.not_allocated")}</Tag>}
                 </th>
-                <td class="num" title={exactBytes(row.memory)}>
+                <Num figure="gpu.memory_ledger" title={exactBytes(row.memory)}>
                   {bytes(row.memory)}
-                </td>
-                <td class="num">{percent(row.memory / ledger.total, 1)}</td>
-                <td class="num">
+                </Num>
+                <Num figure="gpu.memory_ledger_share">{percent(row.memory / ledger.total, 1)}</Num>
+                <Num figure="tenant.memory_limit">
                   {row.memory_limit === null ? (
                     <span class="muted">–</span>
                   ) : (
@@ -288,7 +299,7 @@ function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
                       text={bytes(row.memory_limit)}
                     />
                   )}
-                </td>
+                </Num>
               </tr>
             ))}
           </tbody>
@@ -309,38 +320,27 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
   if (tenants.length === 0)
     return <div class="empty small">{t(gpu.held ? "empty.tenants" : "empty.tenants_free")}</div>;
   return (
-    <Scroll>
+    <Scroll name="tenants" rows={tenants.length}>
       <table>
         <thead>
           <tr>
             <th scope="col">{t("col.pod")}</th>
             <th scope="col">{t("col.class")}</th>
-            <th scope="col" class="num" title={t("about.use_tenant")}>
-              {t("col.use")}
-            </th>
-            <th scope="col" class="num" title={t("about.max")}>
-              {t("col.max")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.memory")}
-            </th>
-            <th scope="col" class="num" title={t("about.limit")}>
-              {t("col.limit")}
-            </th>
-            <th scope="col" class="num" title={t("about.cores")}>
-              {t("col.cores")}
-            </th>
-            <th scope="col" class="num" title={t("about.idle_for")}>
-              {t("col.idle_for")}
-            </th>
-            <th scope="col" class="num" title={t("about.last_kernel")}>
-              {t("col.last_kernel")}
-            </th>
+            <NumHead title="col.use" figure="tenant.use" />
+            <NumHead title="col.max" figure="tenant.use_max" />
+            <NumHead title="col.memory" figure="tenant.memory_used" />
+            <NumHead title="col.limit" figure="tenant.memory_limit" />
+            <NumHead title="col.cores_limit" figure="tenant.cores_limit" />
+            <NumHead title="col.idle_for" figure="tenant.idle_seconds" />
+            <NumHead title="col.last_kernel" figure="tenant.last_kernel" />
           </tr>
         </thead>
         <tbody>
           {tenants.map(({ tenant }) => (
-            <tr key={`${tenant.pod_uid}${tenant.container}`}>
+            <tr
+              key={`${tenant.pod_uid}${tenant.container}`}
+              data-key={[gpu.gpu_id, gpu.mig, tenant.pod_uid, tenant.container].join("/")}
+            >
               <th scope="row">
                 <Link to={pathOf("workloads", tenant.namespace, tenant.pod)}>
                   {tenant.namespace}/{tenant.pod}
@@ -351,19 +351,21 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
                 <ClassBadge name={tenant.use_class} />
                 {!tenant.own_numbers && gpu.shared && <About of={t("col.class")}>{t("about.no_own_numbers")}</About>}
               </td>
-              <td class="num">
+              <Num figure="tenant.use">
                 <Meter value={tenant.use.mean} />
-              </td>
-              <td class="num">{percent(tenant.use.max)}</td>
-              <td class="num" title={exactBytes(tenant.memory_used)}>
+              </Num>
+              <Num figure="tenant.use_max">{percent(tenant.use.max)}</Num>
+              <Num figure="tenant.memory_used" title={exactBytes(tenant.memory_used)}>
                 {bytes(tenant.memory_used)}
-              </td>
-              <td class="num">{bytes(tenant.memory_limit)}</td>
-              <td class="num">{tenant.cores_limit === null ? "–" : `${number(tenant.cores_limit)} %`}</td>
-              <td class="num">{tenant.idle_since ? <Age at={tenant.idle_since} /> : "–"}</td>
-              <td class="num">
+              </Num>
+              <Num figure="tenant.memory_limit">{bytes(tenant.memory_limit)}</Num>
+              <Num figure="tenant.cores_limit">
+                {tenant.cores_limit === null ? "–" : `${number(tenant.cores_limit)} %`}
+              </Num>
+              <Num figure="tenant.idle_seconds">{tenant.idle_since ? <Age at={tenant.idle_since} /> : "–"}</Num>
+              <Num figure="tenant.last_kernel">
                 <Age at={tenant.last_kernel} ago />
-              </td>
+              </Num>
             </tr>
           ))}
         </tbody>
@@ -390,8 +392,8 @@ function Why({ data }: { data: GpuDetail }) {
       )}
       <Facts
         rows={[
-          ["col.confidence", percent(gpu.confidence), t("about.confidence")],
-          ["col.coverage", percent(gpu.coverage), t("about.coverage")],
+          ["col.confidence", percent(gpu.confidence), undefined, "gpu.confidence"],
+          ["col.coverage", percent(gpu.coverage), undefined, "gpu.coverage"],
           ["col.signal", gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null],
         ]}
       />
@@ -400,40 +402,47 @@ function Why({ data }: { data: GpuDetail }) {
   );
 }
 
+/** The score, and the status that its thresholds make of it: another question than class and verdict. */
+export function ScoreOf({ of, figure }: { of: { score: number | null; status: string }; figure: string }) {
+  return (
+    <Said
+      text="score_is"
+      numbers={{ score: [figure, number(of.score, 1)] }}
+      values={{ status: word(`status.${of.status}`, of.status) }}
+    />
+  );
+}
+
 function Score({ data }: { data: GpuDetail }) {
-  const { score, status } = data.gpu;
   return (
     <Panel
-      title={t("gpu.score", { score: number(score, 1), status: t(`status.${status}`) })}
+      title={<ScoreOf of={data.gpu} figure="gpu.score" />}
+      note={<Covers figure="gpu.score" />}
       actions={
         <About of={t("col.score")}>{definition(t("about.score"), { promql: PROMQL.gpu_score, at: data.at })}</About>
       }
     >
-      <Scroll>
+      <Scroll name="score" rows={data.score_terms.length}>
         <table>
           <thead>
             <tr>
               <th scope="col">{t("col.term")}</th>
-              <th scope="col" class="num">
-                {t("col.value")}
-              </th>
-              <th scope="col" class="num">
+              <NumHead title="col.value" figure="judged.score_term" />
+              <th scope="col" class="num" data-names="setting">
                 {t("col.weight")}
               </th>
-              <th scope="col" class="num">
-                {t("col.points")}
-              </th>
+              <NumHead title="col.points" figure="judged.score_points" />
             </tr>
           </thead>
           <tbody>
             {data.score_terms.map((term) => (
-              <tr key={term.name}>
+              <tr key={term.name} data-key={term.name}>
                 <th scope="row">{word(`term.${term.name}`, term.name)}</th>
-                <td class="num">
+                <Num figure="judged.score_term">
                   {term.value === null ? <span class="muted">{t("value.not_measured")}</span> : percent(term.value)}
-                </td>
+                </Num>
                 <td class="num">{percent(term.weight)}</td>
-                <td class="num">{number(term.points, 1)}</td>
+                <Num figure="judged.score_points">{number(term.points, 1)}</Num>
               </tr>
             ))}
           </tbody>
@@ -447,22 +456,24 @@ function Score({ data }: { data: GpuDetail }) {
 
 function Instances({ data }: { data: GpuDetail }) {
   return (
-    <Scroll>
+    <Scroll name="instances" rows={data.instances.length}>
       <table>
         <thead>
           <tr>
             <th scope="col">{t("col.profile")}</th>
             <th scope="col">{t("col.instance")}</th>
             <th scope="col">{t("col.class")}</th>
-            <th scope="col" class="num">
-              {t("col.memory")}
-            </th>
+            <NumHead title="col.memory" figure="gpu.memory_used" />
             <th scope="col">{t("col.pod")}</th>
           </tr>
         </thead>
         <tbody>
           {data.instances.map((one) => (
-            <tr key={`${one.mig}${one.gpu_instance}`} class={one.mig === data.gpu.mig ? "chosen" : ""}>
+            <tr
+              key={`${one.mig}${one.gpu_instance}`}
+              data-key={`${data.gpu.gpu_id}/${one.mig ?? ""}`}
+              class={one.mig === data.gpu.mig ? "chosen" : ""}
+            >
               <th scope="row">{one.profile ?? "–"}</th>
               <td class="mono">
                 {one.mig ? (
@@ -475,7 +486,8 @@ function Instances({ data }: { data: GpuDetail }) {
               </td>
               <td>{one.use_class ? <ClassBadge name={one.use_class} /> : "–"}</td>
               <td class="num">
-                {bytes(one.memory_used)} / {bytes(one.memory_total)}
+                <Value figure="gpu.memory_used">{bytes(one.memory_used)}</Value> /{" "}
+                <Value figure="gpu.memory_total">{bytes(one.memory_total)}</Value>
               </td>
               <td>
                 {one.namespace && one.pod ? (
@@ -499,22 +511,32 @@ function HardwareFacts({ data }: { data: GpuDetail }) {
   if (!one) return <div class="empty small">{t("empty.hardware")}</div>;
   const mega = (hertz: number | null): string | null => (hertz === null ? null : `${number(hertz / 1e6)} MHz`);
   const throttle = one.throttle.map((name) => word(`throttle.${name}`, name)).join(", ");
-  const pair = (corrected: number | null, not: number | null): string | null =>
-    not === null ? null : `${number(corrected)} / ${number(not)}`;
+  const pair = (figure: string, corrected: number | null, not: number | null): ComponentChildren =>
+    not === null ? null : (
+      <>
+        <Value figure={`${figure}_corrected`}>{number(corrected)}</Value> /{" "}
+        <Value figure={`${figure}_uncorrected`}>{number(not)}</Value>
+      </>
+    );
   return (
     <Facts
       rows={[
         ["fact.serial", one.serial],
         ["fact.pci", one.pci_bus_id],
         ["fact.driver", one.driver_version],
-        ["fact.sm_clock", mega(one.sm_clock)],
-        ["fact.memory_clock", mega(one.memory_clock)],
-        ["fact.memory_temperature", one.memory_temperature === null ? null : degrees(one.memory_temperature)],
-        ["fact.fan", one.fan === null ? null : percent(one.fan)],
+        ["fact.sm_clock", mega(one.sm_clock), undefined, "gpu.sm_clock_now"],
+        ["fact.memory_clock", mega(one.memory_clock), undefined, "gpu.memory_clock"],
+        [
+          "fact.memory_temperature",
+          one.memory_temperature === null ? null : degrees(one.memory_temperature),
+          undefined,
+          "gpu.memory_temperature",
+        ],
+        ["fact.fan", one.fan === null ? null : percent(one.fan), undefined, "gpu.fan"],
         ["fact.throttle", throttle || (one.sm_clock === null ? null : t("value.none"))],
-        ["fact.ecc", pair(one.ecc_corrected, one.ecc_uncorrected)],
-        ["fact.remapped", pair(one.remapped_corrected, one.remapped_uncorrected)],
-        ["fact.processes", one.processes === null ? null : number(one.processes)],
+        ["fact.ecc", pair("gpu.ecc", one.ecc_corrected, one.ecc_uncorrected)],
+        ["fact.remapped", pair("gpu.remapped", one.remapped_corrected, one.remapped_uncorrected)],
+        ["fact.processes", one.processes === null ? null : number(one.processes), undefined, "gpu.processes"],
       ]}
     />
   );

@@ -11,6 +11,7 @@ import {
   p95Column,
   scoreColumn,
 } from "../parts/columns";
+import { Value } from "../parts/figures";
 import { NoGpus } from "../parts/fleetmap";
 import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
@@ -59,7 +60,7 @@ export function GpuTable({ rows, name, parts, plain = false, source, without = [
       rows={rows}
       columns={columnsWithout(without)}
       sort={plain ? "index" : "node"}
-      rowKey={(row) => `${row.gpu_id}${row.mig ?? ""}`}
+      rowKey={keyOf}
       open={(row) => go(pathOf("gpus", row.gpu_id), queryOf(row))}
       empty={<NoGpus />}
       plain={plain}
@@ -68,6 +69,10 @@ export function GpuTable({ rows, name, parts, plain = false, source, without = [
     />
   );
 }
+
+/** A GPU, or a MIG instance of one, for programs that read the page. */
+export const keyOf = (row: Pick<GpuRow, "gpu_id" | "mig">): string =>
+  row.mig ? `${row.gpu_id}/${row.mig}` : row.gpu_id;
 
 /** The same list for the same names, so that a table is not sorted anew at every drawing. */
 function columnsWithout(names: readonly string[]): readonly Column<GpuRow>[] {
@@ -144,7 +149,7 @@ function TenantChip({ tenant }: { tenant: TenantRow }) {
 const COLUMNS: readonly Column<GpuRow>[] = [
   { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu_id, show: (row) => <GpuLink row={row} /> },
   nodeColumn((row) => row.node),
-  { key: "index", title: "col.index", value: (row) => row.index, numeric: true },
+  { key: "index", title: "col.index", value: (row) => row.index, numeric: true, names: "index" },
   classColumn(shownClass, PROMQL.gpu_class),
   {
     key: "tenants",
@@ -162,6 +167,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "use",
+    figure: "gpu.use",
     title: "col.use",
     about: "about.use_gpu",
     part: "analysis",
@@ -177,6 +183,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "memory_used",
+    figure: "gpu.memory_used",
     title: "col.memory",
     about: "about.memory",
     part: "analysis",
@@ -187,6 +194,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "allocated",
+    figure: "gpu.memory_allocated_ratio",
     title: "col.allocated",
     about: "about.allocated_gpu",
     part: "cluster",
@@ -195,9 +203,10 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     show: (row) => percent(row.allocation?.memory_ratio),
     numeric: true,
   },
-  idleForColumn((row) => row.idle_since),
+  idleForColumn("gpu.idle_seconds", (row) => row.idle_since),
   {
     key: "power",
+    figure: "gpu.power",
     title: "col.power",
     about: "about.power_gpu",
     promql: PROMQL.gpu_power,
@@ -208,6 +217,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "temperature",
+    figure: "gpu.temperature",
     title: "col.temperature",
     about: "about.temperature",
     part: "agents",
@@ -241,7 +251,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     show: (row) => word(`mode.${row.mode}`, row.mode ?? "–"),
     filter: (one) => word(`mode.${one}`, one),
   },
-  scoreColumn((row) => row.score, { part: "analysis", promql: PROMQL.gpu_score }),
+  scoreColumn("gpu.score", (row) => row.score, { part: "analysis", promql: PROMQL.gpu_score }),
   {
     key: "status",
     title: "col.status",
@@ -252,10 +262,11 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     filter: (one) => word(`status.${one}`, one),
     optional: true,
   },
-  p95Column((row) => row.use.p95),
-  maxColumn((row) => row.use.max, { optional: true }),
+  p95Column("gpu.use_p95", (row) => row.use.p95),
+  maxColumn("gpu.use_max", (row) => row.use.max, { optional: true }),
   {
     key: "sm_active",
+    figure: "gpu.sm_active",
     title: "col.sm",
     about: "about.sm",
     part: "analysis",
@@ -266,6 +277,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "memory_total",
+    figure: "gpu.memory_total",
     title: "col.memory_total",
     value: (row) => row.memory_total,
     show: (row) => bytes(row.memory_total),
@@ -274,6 +286,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "cores",
+    figure: "gpu.cores_allocated",
     title: "col.cores",
     about: "about.cores",
     part: "cluster",
@@ -285,16 +298,25 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   },
   {
     key: "slots",
+    figure: "gpu.slots_allocated",
     title: "col.slots",
     about: "about.slots",
     part: "cluster",
     promql: PROMQL.gpu_slots,
     value: (row) => row.allocation?.slots,
-    show: (row) => (row.allocation ? `${row.allocation.slots} / ${row.allocation.slots_capacity}` : "–"),
+    show: (row) =>
+      row.allocation ? (
+        <>
+          <Value figure="gpu.slots_allocated">{number(row.allocation.slots)}</Value> /{" "}
+          <Value figure="gpu.slots_capacity">{number(row.allocation.slots_capacity)}</Value>
+        </>
+      ) : (
+        "–"
+      ),
     numeric: true,
     optional: true,
   },
-  confidenceColumn((row) => row.confidence),
+  confidenceColumn("gpu.confidence", (row) => row.confidence),
 ];
 
 export function Memory({ used, total }: { used: number | null; total: number | null }) {

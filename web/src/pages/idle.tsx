@@ -13,6 +13,7 @@ import {
   ownerColumn,
   requestColumn,
 } from "../parts/columns";
+import { Num, NumHead } from "../parts/figures";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
@@ -108,24 +109,28 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
       <div class="figures four">
         <Figure
           title={t("idle.tenants")}
+          figure="fleet.tenants_idle"
           value={number(rows.length)}
           note={t("idle.tenants_note")}
           about={definition(t("about.idle_tenants"), { ...origin, promql: PROMQL.tenant_verdict })}
         />
         <Figure
           title={t("idle.gpus")}
+          figure="fleet.gpus_with_idle"
           value={number(gpus)}
           note={t("idle.gpus_note")}
           about={definition(t("about.idle_gpus"), origin)}
         />
         <Figure
           title={t("idle.memory")}
+          figure="fleet.memory_idle"
           value={bytes(memoryHeld(rows))}
           note={t("idle.memory_note")}
           about={definition(t("about.idle_memory"), { ...origin, promql: PROMQL.tenant_request })}
         />
         <Figure
           title={t("idle.unknown")}
+          figure="fleet.tenants_unknown"
           value={number(unknown)}
           note={t("idle.unknown_note")}
           about={definition(t("about.unknown_tenants"), origin)}
@@ -137,7 +142,7 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
         rows={rows}
         columns={COLUMNS}
         sort="idle_since"
-        rowKey={(row) => `${row.gpu.gpu_id}${row.gpu.mig}${row.tenant.pod_uid}${row.tenant.container}`}
+        rowKey={(row) => [row.gpu.gpu_id, row.gpu.mig, row.tenant.pod_uid, row.tenant.container].join("/")}
         open={(row) => go(pathOf("workloads", row.tenant.namespace, row.tenant.pod), carried())}
         empty={<Empty title={t("empty.idle")} why={t("empty.idle_why")} doctor />}
         parts={data.parts}
@@ -180,7 +185,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
       </Link>
     ),
   },
-  idleForColumn((row) => row.tenant.idle_since, { promql: PROMQL.tenant_idle }),
+  idleForColumn("tenant.idle_seconds", (row) => row.tenant.idle_since, { promql: PROMQL.tenant_idle }),
   {
     key: "case",
     title: "col.case",
@@ -204,6 +209,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
   }),
   {
     key: "memory_used",
+    figure: "tenant.memory_used",
     title: "col.memory",
     about: "about.memory",
     promql: PROMQL.tenant_memory,
@@ -211,7 +217,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     show: (row) => bytes(row.tenant.memory_used),
     numeric: true,
   },
-  requestColumn((row) => row.tenant.memory_allocated),
+  requestColumn("tenant.memory_allocated", (row) => row.tenant.memory_allocated),
   {
     key: "reason",
     title: "col.evidence",
@@ -230,9 +236,10 @@ const COLUMNS: readonly Column<IdleRow>[] = [
   nodeColumn((row) => row.gpu.node),
   ownerColumn((row) => row.tenant.owner),
   namespaceColumn((row) => row.tenant.namespace),
-  maxColumn((row) => row.tenant.use.max, { digits: 1, optional: true }),
+  maxColumn("tenant.use_max", (row) => row.tenant.use.max, { digits: 1, optional: true }),
   {
     key: "coverage",
+    figure: "tenant.coverage",
     title: "col.coverage",
     about: "about.coverage",
     part: "analysis",
@@ -242,7 +249,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     numeric: true,
     optional: true,
   },
-  confidenceColumn((row) => row.tenant.confidence),
+  confidenceColumn("tenant.confidence", (row) => row.tenant.confidence),
 ];
 
 function WasteTable() {
@@ -258,20 +265,14 @@ function WasteTable() {
           data.rows.length === 0 ? (
             <div class="empty small">{t("empty.waste")}</div>
           ) : (
-            <Scroll>
+            <Scroll name="waste" rows={data.rows.length}>
               <table>
                 <thead>
                   <tr>
                     <th scope="col">{t("col.who")}</th>
-                    <th scope="col" class="num">
-                      {t("col.idle_hours")}
-                    </th>
-                    <th scope="col" class="num">
-                      {t("col.used_hours")}
-                    </th>
-                    <th scope="col" class="num">
-                      {t("col.idle_share")}
-                    </th>
+                    <NumHead title="col.idle_hours" figure="waste.idle_gpu_hours" span={range.value} />
+                    <NumHead title="col.used_hours" figure="waste.in_use_gpu_hours" span={range.value} />
+                    <NumHead title="col.idle_share" figure="waste.idle_ratio" span={range.value} />
                     <th scope="col">{t("col.now")}</th>
                   </tr>
                 </thead>
@@ -279,7 +280,10 @@ function WasteTable() {
                   {data.rows
                     .filter((row) => scope.value.length === 0 || scope.value.includes(row.namespace ?? ""))
                     .map((row) => (
-                      <tr key={`${row.namespace}/${row.pod}/${row.node}/${row.model}`}>
+                      <tr
+                        key={`${row.namespace}/${row.pod}/${row.node}/${row.model}`}
+                        data-key={[row.namespace, row.pod, row.node, row.model].join("/")}
+                      >
                         <th scope="row">
                           {row.namespace && row.pod ? (
                             <Link to={pathOf("workloads", row.namespace, row.pod)}>
@@ -289,9 +293,9 @@ function WasteTable() {
                             t("value.several")
                           )}
                         </th>
-                        <td class="num">{number(row.idle_gpu_hours, 1)}</td>
-                        <td class="num">{number(row.in_use_gpu_hours, 1)}</td>
-                        <td class="num">{percent(row.idle_ratio)}</td>
+                        <Num figure="waste.idle_gpu_hours">{number(row.idle_gpu_hours, 1)}</Num>
+                        <Num figure="waste.in_use_gpu_hours">{number(row.in_use_gpu_hours, 1)}</Num>
+                        <Num figure="waste.idle_ratio">{percent(row.idle_ratio)}</Num>
                         <td>
                           {row.verdict === "idle" ? (
                             <Tag tone="warn">{t("verdict.idle")}</Tag>

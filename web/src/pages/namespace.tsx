@@ -3,10 +3,11 @@ import { useApi } from "../api/client";
 import type { NamespaceDetail } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { Course } from "../parts/course";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Figure, Link, Meter, Panel, Scroll, Shown } from "../parts/pieces";
+import { Copy, Figure, Link, Meter, Panel, Scroll, Shown } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { Trends } from "../parts/trend";
 import { href } from "../state/url";
@@ -47,50 +48,68 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents", "history"]} />
       <div class="tags">
-        <ClassBar counts={row.by_class} />
+        <ClassBar figure="namespace.by_class" counts={row.by_class} />
       </div>
       <div class="figures six">
         <Figure
           title={t("col.gpus")}
+          figure="namespace.gpus"
           value={number(row.gpus)}
-          note={t("node.pods", { n: number(row.pods) })}
-          about={definition(t("about.gpus_count"), { source: t("part.analysis") })}
+          note={<Said text="node.pods" numbers={{ n: ["namespace.pods", number(row.pods)] }} />}
+          origin={{ source: t("part.analysis") }}
         />
         <Figure
           title={t("col.use")}
+          figure="namespace.use"
           value={percent(row.use)}
-          about={definition(t("about.use_namespace"), { promql: PROMQL.tenant_use, source: t("part.analysis") })}
+          origin={{ promql: PROMQL.tenant_use, source: t("part.analysis") }}
         />
         <Figure
           title={t("col.memory_used")}
+          figure="namespace.memory_used"
           value={bytes(row.memory_used)}
-          about={definition(t("about.memory_namespace"), { promql: PROMQL.tenant_memory, source: t("part.analysis") })}
+          origin={{ promql: PROMQL.tenant_memory, source: t("part.analysis") }}
         />
         <Figure
           title={t("col.request")}
+          figure="namespace.memory_allocated"
           value={bytes(row.memory_allocated)}
-          note={row.cores_allocated === null ? "" : t("workload.cores", { n: number(row.cores_allocated) })}
-          about={definition(t("about.request"), { promql: PROMQL.tenant_request, source: t("part.cluster") })}
+          note={
+            row.cores_allocated !== null && (
+              <Said text="workload.cores" numbers={{ n: ["namespace.cores_allocated", number(row.cores_allocated)] }} />
+            )
+          }
+          origin={{ promql: PROMQL.tenant_request, source: t("part.cluster") }}
           stale={!hasCluster}
         />
         <Figure
           title={t("figure.waste")}
+          figure="namespace.idle_gpu_hours_day"
           value={number(row.idle_gpu_hours, 1)}
-          note={row.held_gpu_hours === null ? "" : t("namespace.held", { all: number(row.held_gpu_hours, 1) })}
-          about={definition(t("about.waste"), { source: t("part.history") })}
+          note={
+            row.held_gpu_hours !== null && (
+              <Said
+                text="namespace.held"
+                numbers={{ all: ["namespace.held_gpu_hours_day", number(row.held_gpu_hours, 1)] }}
+              />
+            )
+          }
+          about={<span>{t("about.waste")}</span>}
+          origin={{ source: t("part.history") }}
         />
         <Figure
           title={t("figure.pending")}
+          figure="namespace.pending_pods"
           value={
             <Link to="scheduling" query={{ "f.namespace": name }}>
               {number(row.pending_pods)}
             </Link>
           }
-          about={definition(t("about.pending"), { promql: PROMQL.pending, source: t("part.cluster") })}
+          origin={{ promql: PROMQL.pending, source: t("part.cluster") }}
           stale={!hasCluster}
         />
       </div>
-      <Panel title={t("nav.workloads")} note={number(data.workloads.length)}>
+      <Panel title={t("nav.workloads")} note={<Value figure="list.rows">{number(data.workloads.length)}</Value>}>
         <WorkloadTable
           rows={data.workloads}
           name="namespace-workloads"
@@ -99,7 +118,7 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
           without={["namespace"]}
         />
       </Panel>
-      <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
+      <Panel title={t("nav.gpus")} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
         <GpuTable rows={data.gpus} name="namespace-gpus" parts={data.parts} plain />
       </Panel>
       <div class="columns">
@@ -121,33 +140,27 @@ function Quotas({ data }: { data: NamespaceDetail }) {
   const { quotas } = data.namespace;
   if (quotas.length === 0) return <div class="empty small">{t("empty.quotas")}</div>;
   return (
-    <Scroll>
+    <Scroll name="quotas" rows={quotas.length}>
       <table>
         <thead>
           <tr>
             <th scope="col">{t("col.resource")}</th>
-            <th scope="col" class="num">
-              {t("col.used")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.limit")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.share")}
-            </th>
+            <NumHead title="col.used" figure="quota.used" />
+            <NumHead title="col.limit" figure="quota.limit" />
+            <NumHead title="col.share" figure="quota.ratio" />
           </tr>
         </thead>
         <tbody>
           {quotas.map((one) => (
-            <tr key={one.resource}>
+            <tr key={one.resource} data-key={one.resource}>
               <th scope="row" class="mono">
                 {one.resource}
               </th>
-              <td class="num">{number(one.used)}</td>
-              <td class="num">{one.limit === null ? t("quota.none") : number(one.limit)}</td>
-              <td class="num">
+              <Num figure="quota.used">{number(one.used)}</Num>
+              <Num figure="quota.limit">{one.limit === null ? t("quota.none") : number(one.limit)}</Num>
+              <Num figure="quota.ratio">
                 <Meter value={one.ratio} />
-              </td>
+              </Num>
             </tr>
           ))}
         </tbody>

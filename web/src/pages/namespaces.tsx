@@ -54,17 +54,19 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     show: (row) => <Link to={pathOf("namespaces", row.name)}>{row.name}</Link>,
     width: 150,
   },
-  { key: "gpus", title: "col.gpus", about: "about.gpus_namespace", value: (row) => row.gpus, numeric: true },
-  { key: "pods", title: "col.pods", value: (row) => row.pods, numeric: true },
+  { key: "gpus", title: "col.gpus", figure: "namespace.gpus", value: (row) => row.gpus, numeric: true },
+  { key: "pods", title: "col.pods", figure: "namespace.pods", value: (row) => row.pods, numeric: true },
   {
     key: "by_class",
+    figure: "namespace.by_class",
     title: "col.classes",
     value: (row) => Object.keys(row.by_class),
-    show: (row) => <ClassBar counts={row.by_class} />,
+    show: (row) => <ClassBar figure="namespace.by_class" counts={row.by_class} />,
     width: 140,
   },
   {
     key: "use",
+    figure: "namespace.use",
     title: "col.use",
     about: "about.use_namespace",
     value: (row) => row.use,
@@ -73,6 +75,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "memory_allocated",
+    figure: "namespace.memory_allocated",
     about: "about.request",
     part: "cluster",
     promql: PROMQL.tenant_request,
@@ -83,6 +86,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "memory_used",
+    figure: "namespace.memory_used",
     about: "about.memory_namespace",
     promql: PROMQL.tenant_memory,
     title: "col.memory_used",
@@ -92,6 +96,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "cores_allocated",
+    figure: "namespace.cores_allocated",
     part: "cluster",
     promql: PROMQL.tenant_cores,
     title: "col.cores",
@@ -102,6 +107,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "quota",
+    figure: "quota.ratio",
     part: "cluster",
     promql: PROMQL.quota,
     title: "col.quota",
@@ -112,6 +118,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "idle_gpu_hours",
+    figure: "namespace.idle_gpu_hours_day",
     part: "history",
     title: "col.idle_hours_day",
     about: "about.waste",
@@ -121,6 +128,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "idle_share",
+    figure: "namespace.idle_ratio_day",
     about: "about.idle_share",
     part: "history",
     title: "col.idle_share",
@@ -130,6 +138,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "power",
+    figure: "namespace.power",
     title: "col.power",
     value: (row) => row.power,
     show: (row) => watts(row.power),
@@ -138,6 +147,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "pending",
+    figure: "namespace.pending_pods",
     about: "about.pending",
     part: "cluster",
     promql: PROMQL.pending,

@@ -4,10 +4,11 @@ import type { FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
 import { NodeBesidePanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Empty, Facts, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { Copy, Empty, Facts, Figure, Link, type Origin, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -42,8 +43,10 @@ export function NodePage({ names }: { names: string[] }) {
 function Node({ data }: { data: NodeDetail }) {
   const { node } = data;
   const hasCluster = current(data.parts, "cluster");
-  const say = (text: string, promql: string, source: "analysis" | "cluster" | "agents") =>
-    definition(text, { promql, source: t(`part.${source}`) });
+  const say = (promql: string, source: "analysis" | "cluster" | "agents"): Origin => ({
+    promql,
+    source: t(`part.${source}`),
+  });
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
@@ -54,51 +57,83 @@ function Node({ data }: { data: NodeDetail }) {
         {node.models.map((one) => (
           <Tag key={one}>{shortModel(one)}</Tag>
         ))}
-        <ClassBar counts={node.by_class} />
+        <ClassBar figure="node.by_class" counts={node.by_class} />
       </div>
       <div class="figures six">
         <Figure
           title={t("col.gpus")}
+          figure="node.gpus"
           value={number(node.gpus)}
-          note={t("node.pods", { n: number(node.pods) })}
-          about={definition(t("about.gpus_count"), { source: t("part.analysis") })}
+          note={
+            <>
+              {node.mig_instances > 0 && (
+                <>
+                  <Said text="nodes.instances" numbers={{ n: ["node.mig_instances", number(node.mig_instances)] }} />
+                  {" · "}
+                </>
+              )}
+              {node.gpus_unlisted > 0 && (
+                <>
+                  <Said text="nodes.unlisted" numbers={{ n: ["node.gpus_unlisted", number(node.gpus_unlisted)] }} />
+                  {" · "}
+                </>
+              )}
+              <Said text="node.pods" numbers={{ n: ["node.pods", number(node.pods)] }} />
+            </>
+          }
+          origin={{ source: t("part.analysis") }}
         />
         <Figure
           title={t("col.allocated")}
+          figure="node.memory_allocated"
           value={bytes(node.memory_allocated)}
-          note={node.memory_capacity === null ? t("gpu.unregistered") : t("of", { all: bytes(node.memory_capacity) })}
-          about={say(t("about.allocated_node"), PROMQL.node_allocated, "cluster")}
+          note={
+            node.memory_capacity === null ? (
+              t("gpu.unregistered")
+            ) : (
+              <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+            )
+          }
+          origin={say(PROMQL.node_allocated, "cluster")}
           stale={!hasCluster}
         />
         <Figure
           title={t("col.memory_used")}
+          figure="node.memory_used"
           value={bytes(node.memory_used)}
-          note={t("of", { all: bytes(node.memory_total) })}
-          about={say(t("about.memory"), PROMQL.node_memory, "analysis")}
+          note={<Said text="of" numbers={{ all: ["node.memory_total", bytes(node.memory_total)] }} />}
+          origin={say(PROMQL.node_memory, "analysis")}
         />
         <Figure
           title={t("col.use")}
+          figure="node.use"
           value={percent(node.use)}
-          about={say(t("about.use_node"), PROMQL.node_use, "analysis")}
+          origin={say(PROMQL.node_use, "analysis")}
         />
         <Figure
           title={t("col.largest_short")}
+          figure="capacity.largest_memory"
           value={bytes(node.largest_memory)}
-          note={node.whole_gpus === null ? "" : t("node.whole", { n: number(node.whole_gpus) })}
-          about={say(t("about.largest"), PROMQL.node_largest, "cluster")}
+          note={
+            node.whole_gpus !== null && (
+              <Said text="node.whole" numbers={{ n: ["capacity.whole_gpus", number(node.whole_gpus)] }} />
+            )
+          }
+          origin={say(PROMQL.node_largest, "cluster")}
           stale={!hasCluster}
         />
         <Figure
           title={t("col.power")}
+          figure="node.power"
           value={watts(node.power)}
-          about={say(t("about.power"), PROMQL.node_power, "agents")}
+          origin={say(PROMQL.node_power, "agents")}
         />
       </div>
       <NodeBesidePanel beside={data.beside} />
-      <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
+      <Panel title={t("nav.gpus")} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
         <GpuTable rows={data.gpus} name="node-gpus" parts={data.parts} plain without={["node"]} />
       </Panel>
-      <Panel title={t("nav.workloads")} note={number(data.workloads.length)}>
+      <Panel title={t("nav.workloads")} note={<Value figure="list.rows">{number(data.workloads.length)}</Value>}>
         <WorkloadTable rows={data.workloads} name="node-workloads" parts={data.parts} plain without={["nodes"]} />
       </Panel>
       <div class="columns">
@@ -112,7 +147,11 @@ function Node({ data }: { data: NodeDetail }) {
           </Panel>
         </div>
         <div class="half">
-          <Panel title={t("node.findings")} note={number(node.findings)} stale={!hasCluster}>
+          <Panel
+            title={t("node.findings")}
+            note={<Value figure="capacity.findings">{number(node.findings)}</Value>}
+            stale={!hasCluster}
+          >
             <Findings data={data} />
           </Panel>
         </div>
@@ -196,20 +235,18 @@ function Agent({ data }: { data: NodeDetail }) {
         ]}
       />
       {agent.sources.length > 0 && (
-        <Scroll>
+        <Scroll name="sources" rows={agent.sources.length}>
           <table>
             <thead>
               <tr>
                 <th scope="col">{t("col.source")}</th>
                 <th scope="col">{t("col.state")}</th>
-                <th scope="col" class="num">
-                  {t("col.age")}
-                </th>
+                <NumHead title="col.age" figure="source.age" />
               </tr>
             </thead>
             <tbody>
               {agent.sources.map((one) => (
-                <tr key={one.source}>
+                <tr key={one.source} data-key={one.source}>
                   <th scope="row">{word(`node_source.${one.source}`, one.source)}</th>
                   <td>
                     {one.absent ? (
@@ -220,7 +257,7 @@ function Agent({ data }: { data: NodeDetail }) {
                       </Tag>
                     )}
                   </td>
-                  <td class="num">{duration(one.age_seconds)}</td>
+                  <Num figure="source.age">{duration(one.age_seconds)}</Num>
                 </tr>
               ))}
             </tbody>

@@ -2,6 +2,7 @@
 import { useApi, withQuery } from "../api/client";
 import type { NodeList, NodeRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
+import { Said, Value } from "../parts/figures";
 import { bytes, number, percent, shortModel, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
 import { PageHead } from "../parts/pagehead";
@@ -83,8 +84,15 @@ export function AgentState({ row }: { row: NodeRow }) {
   );
 }
 
-const ratio = (part: number | null, whole: number | null): number | null =>
-  part === null || !whole ? null : part / whole;
+/** An amount of memory with its share of all as a bar, if all is known. */
+function Share({ part, all }: { part: number | null; all: number | null }) {
+  if (part === null || !all) return <>{bytes(part)}</>;
+  return (
+    <span title={`${bytes(part)} / ${bytes(all)}, ${percent(part / all)}`}>
+      <Meter value={part / all} text={bytes(part)} />
+    </span>
+  );
+}
 
 const classesOf = (row: NodeRow): string[] =>
   Object.entries(row.by_class).flatMap(([name, count]) => (count ? [name] : []));
@@ -115,29 +123,42 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "gpus",
+    figure: "node.gpus",
     title: "col.gpus",
     about: "about.gpus_count",
     value: (row) => row.gpus,
     show: (row) => (
       <>
-        {number(row.gpus)}
-        {row.mig_instances > 0 && <small> {t("nodes.instances", { n: number(row.mig_instances) })}</small>}
-        {row.gpus_unlisted > 0 && <small> {t("nodes.unlisted", { n: number(row.gpus_unlisted) })}</small>}
+        <Value figure="node.gpus">{number(row.gpus)}</Value>
+        {row.mig_instances > 0 && (
+          <small>
+            {" "}
+            <Said text="nodes.instances" numbers={{ n: ["node.mig_instances", number(row.mig_instances)] }} />
+          </small>
+        )}
+        {row.gpus_unlisted > 0 && (
+          <small>
+            {" "}
+            <Said text="nodes.unlisted" numbers={{ n: ["node.gpus_unlisted", number(row.gpus_unlisted)] }} />
+          </small>
+        )}
       </>
     ),
     numeric: true,
   },
   {
     key: "by_class",
+    figure: "node.by_class",
     title: "col.classes",
     about: "about.class",
     part: "analysis",
     value: classesOf,
-    show: (row) => <ClassBar counts={row.by_class} />,
+    show: (row) => <ClassBar figure="node.by_class" counts={row.by_class} />,
     filter: className,
   },
   {
     key: "use",
+    figure: "node.use",
     title: "col.use",
     about: "about.use_node",
     part: "analysis",
@@ -148,33 +169,28 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "allocated",
+    figure: "node.memory_allocated",
     title: "col.allocated",
     about: "about.allocated_node",
     part: "cluster",
     promql: PROMQL.node_allocated,
-    value: (row) => ratio(row.memory_allocated, row.memory_capacity),
-    show: (row) => (
-      <span title={`${bytes(row.memory_allocated)} / ${bytes(row.memory_capacity)}`}>
-        <Meter value={ratio(row.memory_allocated, row.memory_capacity)} />
-      </span>
-    ),
+    value: (row) => row.memory_allocated,
+    show: (row) => <Share part={row.memory_allocated} all={row.memory_capacity} />,
     numeric: true,
   },
   {
     key: "memory_used",
+    figure: "node.memory_used",
     title: "col.memory_used",
     about: "about.memory",
     promql: PROMQL.node_memory,
-    value: (row) => ratio(row.memory_used, row.memory_total),
-    show: (row) => (
-      <span title={`${bytes(row.memory_used)} / ${bytes(row.memory_total)}`}>
-        <Meter value={ratio(row.memory_used, row.memory_total)} />
-      </span>
-    ),
+    value: (row) => row.memory_used,
+    show: (row) => <Share part={row.memory_used} all={row.memory_total} />,
     numeric: true,
   },
   {
     key: "largest_memory",
+    figure: "capacity.largest_memory",
     title: "col.largest_short",
     about: "about.largest",
     part: "cluster",
@@ -185,6 +201,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "whole_gpus",
+    figure: "capacity.whole_gpus",
     title: "col.whole",
     about: "about.whole",
     part: "cluster",
@@ -195,6 +212,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "findings",
+    figure: "capacity.findings",
     title: "col.findings",
     about: "about.findings",
     part: "cluster",
@@ -203,7 +221,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     show: (row) => (row.findings ? <Tag tone="warn">{number(row.findings)}</Tag> : number(row.findings)),
     numeric: true,
   },
-  { key: "pods", title: "col.pods", about: "about.pods", value: (row) => row.pods, numeric: true },
+  { key: "pods", title: "col.pods", figure: "node.pods", value: (row) => row.pods, numeric: true },
   {
     key: "models",
     title: "col.model",
@@ -213,16 +231,26 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "slots_free",
+    figure: "capacity.slots_free",
     title: "col.slots_free",
     about: "about.slots",
     part: "cluster",
     promql: PROMQL.node_slots,
     value: (row) => row.slots_free,
-    show: (row) => (row.slots_free === null ? "–" : `${number(row.slots_free)} / ${number(row.slots_capacity)}`),
+    show: (row) =>
+      row.slots_free === null ? (
+        "–"
+      ) : (
+        <>
+          <Value figure="capacity.slots_free">{number(row.slots_free)}</Value> /{" "}
+          <Value figure="node.slots_capacity">{number(row.slots_capacity)}</Value>
+        </>
+      ),
     numeric: true,
   },
   {
     key: "power",
+    figure: "node.power",
     title: "col.power",
     about: "about.power",
     promql: PROMQL.node_power,
@@ -232,6 +260,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   },
   {
     key: "fragmentation",
+    figure: "capacity.fragmentation",
     title: "col.fragmentation",
     about: "about.fragmentation",
     part: "cluster",

@@ -1,15 +1,15 @@
 /** How the fleet is doing: eight figures, every GPU, the course of classes, who wastes most, what needs attention. */
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type Loaded, useApi } from "../api/client";
 import type { AttentionRow, Figures, GpuList, Overview } from "../api/shapes";
 import { Course } from "../parts/course";
+import { Num, NumHead, Said, Value } from "../parts/figures";
 import { FleetMap, useFleet } from "../parts/fleetmap";
 import { bytes, number, percent, watts } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Age, definition, Figure, Link, Meter, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { Age, Figure, Link, Meter, type Origin, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { attentionText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -63,32 +63,42 @@ function Fleet({ data, fleet }: { data: Overview; fleet: Loaded<GpuList> }) {
 function AllFigures({ data }: { data: Overview }) {
   const { now, before } = data;
   const hasCluster = current(data.parts, "cluster");
-  const say = (text: string, promql: string, source: Key): ComponentChildren =>
-    definition(text, { promql, source: t(source), at: data.at });
+  const say = (promql: string, source: Key): Origin => ({ promql, source: t(source), at: data.at });
   return (
     <div class="figures eight">
       <Figure
         title={t("figure.gpus")}
-        value={<OfAll part={number(now.gpus_healthy)} all={number(now.gpus)} />}
-        note={populations(data)}
-        about={say(t("about.gpus"), PROMQL.gpus_healthy, "part.agents")}
+        figure="fleet.gpus_healthy"
+        value={number(now.gpus_healthy)}
+        beside={
+          <small>
+            {" "}
+            / <Value figure="fleet.gpus">{number(now.gpus)}</Value>
+          </small>
+        }
+        note={<Populations of={data} />}
+        origin={say(PROMQL.gpus_healthy, "part.agents")}
         tone={(now.gpus_healthy ?? 0) < (now.gpus ?? 0) ? "warn" : "plain"}
       />
       <Figure
         title={t("figure.allocated")}
+        figure={now.memory_ratio === null ? "fleet.memory_allocated" : "fleet.memory_ratio"}
         value={now.memory_ratio === null ? bytes(now.memory_allocated) : percent(now.memory_ratio)}
-        note={allocated(now, hasCluster)}
-        about={say(t("about.allocated"), PROMQL.memory_ratio, "part.cluster")}
+        note={<Allocated now={now} hasCluster={hasCluster} />}
+        origin={say(PROMQL.memory_ratio, "part.cluster")}
         stale={!hasCluster}
       />
       <Figure
         title={t("figure.use")}
+        figure="fleet.use"
         value={percent(now.use)}
-        note={<Compared now={now.use} before={before?.use} show={(value) => percent(value)} />}
-        about={say(t("about.use", { n: number(now.gpus_measured) }), PROMQL.use, "part.analysis")}
+        note={<Compared figure="fleet.use" now={now.use} before={before?.use} show={(value) => percent(value)} />}
+        about={<span>{t("about.use", { n: number(now.gpus_measured) })}</span>}
+        origin={say(PROMQL.use, "part.analysis")}
       />
       <Figure
         title={t("figure.idle")}
+        figure="fleet.idle_held"
         value={
           <Link to="gpus" query={IDLE_HELD}>
             {number(now.idle_held)}
@@ -96,42 +106,54 @@ function AllFigures({ data }: { data: Overview }) {
         }
         note={
           <>
-            {t("figure.of_instances", { n: number(now.gpus_or_instances) })} ·{" "}
-            <Link to="idle">{t("figure.tenants_idle", { n: number(now.tenants_idle) })}</Link>
+            <OfInstances now={now} /> ·{" "}
+            <Link to="idle">
+              <Said text="figure.tenants_idle" numbers={{ n: ["fleet.tenants_idle", number(now.tenants_idle)] }} />
+            </Link>
           </>
         }
-        about={say(t("about.idle"), PROMQL.idle_held, "part.analysis")}
+        origin={say(PROMQL.idle_held, "part.analysis")}
         tone={now.idle_held ? "warn" : "plain"}
       />
       <Figure
         title={t("figure.unknown")}
+        figure="fleet.unknown"
         value={
           <Link to="gpus" query={{ "f.use_class": "unknown" }}>
             {number(now.unknown)}
           </Link>
         }
-        note={t("figure.of_instances", { n: number(now.gpus_or_instances) })}
-        about={say(t("about.unknown"), PROMQL.unknown, "part.analysis")}
+        note={<OfInstances now={now} />}
+        origin={say(PROMQL.unknown, "part.analysis")}
       />
       <Figure
         title={t("figure.waste")}
+        figure="fleet.idle_gpu_hours_day"
         value={number(now.wasted_gpu_hours, 1)}
         note={
-          <Compared now={now.wasted_gpu_hours} before={before?.wasted_gpu_hours} show={(value) => number(value, 1)} />
+          <Compared
+            figure="fleet.idle_gpu_hours_day"
+            now={now.wasted_gpu_hours}
+            before={before?.wasted_gpu_hours}
+            show={(value) => number(value, 1)}
+          />
         }
-        about={say(t("about.waste"), PROMQL.waste, "part.history")}
+        about={<span>{t("about.waste")}</span>}
+        origin={say(PROMQL.waste, "part.history")}
       />
       <Figure
         title={t("figure.power")}
+        figure="fleet.power"
         value={watts(now.power)}
         note={t("figure.power_note")}
-        about={say(t("about.power"), PROMQL.power, "part.agents")}
+        origin={say(PROMQL.power, "part.agents")}
       />
       <Figure
         title={t("figure.pending")}
+        figure="fleet.pending_pods"
         value={<Link to="scheduling">{number(now.pending_pods)}</Link>}
         note={hasCluster ? t("figure.pending_note") : t("part.cluster_needed")}
-        about={say(t("about.pending"), PROMQL.pending, "part.cluster")}
+        origin={say(PROMQL.pending, "part.cluster")}
         tone={now.pending_pods ? "warn" : "plain"}
         stale={!hasCluster}
       />
@@ -143,39 +165,67 @@ function AllFigures({ data }: { data: Overview }) {
 const IDLE_HELD = ["idle", "idle-held", "idle-preparing"].map((name) => ["f.use_class", name] as const);
 
 /** What the GPUs are on, how many MIG divides, and of how many only the number is known. */
-function populations({ now, nodes, namespaces }: Overview): string {
-  const parts = [t("figure.gpus_note", { nodes: number(nodes), namespaces: number(namespaces) })];
-  if (now.gpus_divided)
-    parts.push(t("figure.gpus_mig", { divided: number(now.gpus_divided), instances: number(now.mig_instances) }));
-  if (now.gpus_unlisted) parts.push(t("figure.gpus_unlisted", { n: number(now.gpus_unlisted) }));
-  return parts.join(" · ");
-}
-
-function OfAll({ part, all }: { part: string; all: string }) {
+function Populations({ of: { now, nodes, namespaces } }: { of: Overview }) {
   return (
     <>
-      {part} <small>/ {all}</small>
+      <Said
+        text="figure.gpus_note"
+        numbers={{ nodes: ["fleet.nodes", number(nodes)], namespaces: ["fleet.namespaces", number(namespaces)] }}
+      />
+      {(now.gpus_divided ?? 0) > 0 && (
+        <>
+          {" · "}
+          <Said
+            text="figure.gpus_mig"
+            numbers={{
+              divided: ["fleet.gpus_divided", number(now.gpus_divided)],
+              instances: ["fleet.mig_instances", number(now.mig_instances)],
+            }}
+          />
+        </>
+      )}
+      {(now.gpus_unlisted ?? 0) > 0 && (
+        <>
+          {" · "}
+          <Said text="figure.gpus_unlisted" numbers={{ n: ["fleet.gpus_unlisted", number(now.gpus_unlisted)] }} />
+        </>
+      )}
     </>
   );
 }
 
-function allocated(now: Figures, hasCluster: boolean): string {
-  if (!hasCluster) return t("part.cluster_needed");
-  if (now.memory_capacity === null) return t("figure.allocated_mine");
-  return t("figure.allocated_note", { used: bytes(now.memory_allocated), all: bytes(now.memory_capacity) });
+function OfInstances({ now }: { now: Figures }) {
+  return (
+    <Said text="figure.of_instances" numbers={{ n: ["fleet.gpus_or_instances", number(now.gpus_or_instances)] }} />
+  );
+}
+
+function Allocated({ now, hasCluster }: { now: Figures; hasCluster: boolean }) {
+  if (!hasCluster) return <>{t("part.cluster_needed")}</>;
+  if (now.memory_capacity === null) return <>{t("figure.allocated_mine")}</>;
+  return (
+    <Said
+      text="figure.allocated_note"
+      numbers={{
+        used: ["fleet.memory_allocated", bytes(now.memory_allocated)],
+        all: ["fleet.memory_capacity", bytes(now.memory_capacity)],
+      }}
+    />
+  );
 }
 
 interface ComparedProps {
+  readonly figure: string;
   readonly now: number | null;
   readonly before: number | null | undefined;
   readonly show: (value: number | null) => string;
 }
 
 /** The difference to one day before, in words and with an arrow. */
-function Compared({ now, before, show }: ComparedProps) {
+function Compared({ figure, now, before, show }: ComparedProps) {
   if (now === null || before === null || before === undefined) return <>{t("compared.none")}</>;
   const arrow = now > before ? "↑" : now < before ? "↓" : "=";
-  return <>{t("compared", { arrow, value: show(before) })}</>;
+  return <Said text="compared" values={{ arrow }} numbers={{ value: [`${figure}_before`, show(before)] }} />;
 }
 
 // ── waste and attention ───────────────────────────────────────────────────────────────────────────────────────────
@@ -188,29 +238,25 @@ function TopWaste({ data }: { data: Overview }) {
       {!data.waste?.length ? (
         <div class="empty small">{t("empty.waste")}</div>
       ) : (
-        <Scroll>
+        <Scroll name="waste-by-namespace" rows={Math.min(8, data.waste.length)}>
           <table>
             <thead>
               <tr>
                 <th scope="col">{t("col.namespace")}</th>
-                <th scope="col" class="num" title={t("about.waste")}>
-                  {t("col.idle_hours")}
-                </th>
-                <th scope="col" class="num" title={t("about.idle_share")}>
-                  {t("col.share")}
-                </th>
+                <NumHead title="col.idle_hours" figure="namespace.idle_gpu_hours_day" about="about.waste" />
+                <NumHead title="col.share" figure="namespace.idle_ratio_day" />
               </tr>
             </thead>
             <tbody>
               {data.waste.slice(0, 8).map((one) => (
-                <tr key={one.namespace}>
+                <tr key={one.namespace} data-key={one.namespace}>
                   <th scope="row">
                     <Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link>
                   </th>
-                  <td class="num">
+                  <Num figure="namespace.idle_gpu_hours_day">
                     <Meter value={one.idle_gpu_hours / most} text={number(one.idle_gpu_hours, 1)} />
-                  </td>
-                  <td class="num">{percent(one.idle_ratio)}</td>
+                  </Num>
+                  <Num figure="namespace.idle_ratio_day">{percent(one.idle_ratio)}</Num>
                 </tr>
               ))}
             </tbody>
@@ -227,7 +273,10 @@ function Attention({ data }: { data: Overview }) {
   const [all, setAll] = useState(false);
   const rows = all ? data.attention : data.attention.slice(0, FIRST);
   return (
-    <Panel title={t("overview.attention")} note={number(data.attention_total)}>
+    <Panel
+      title={t("overview.attention")}
+      note={<Value figure="fleet.attention">{number(data.attention_total)}</Value>}
+    >
       {rows.length === 0 ? (
         <div class="empty small">{t("empty.attention")}</div>
       ) : (

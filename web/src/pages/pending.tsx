@@ -1,7 +1,9 @@
 /** Why one pod waits: each reason in words, the numbers behind it, and what would make it fit. */
+import type { ComponentChildren } from "preact";
 import { useApi } from "../api/client";
 import type { PendingDetail, PendingRow, PodDecisions } from "../api/shapes";
 import { hasExtender, OfPod } from "../parts/decisions";
+import { Said, Value } from "../parts/figures";
 import { FitOfPod } from "../parts/fit";
 import { duration, number } from "../parts/format";
 import { PartNotes } from "../parts/partnote";
@@ -40,9 +42,10 @@ function Pending({ data, explained }: { data: PendingDetail; explained: Readonly
       <PartNotes parts={data.parts} names={["cluster"]} />
       <Panel
         title={
-          data.pod.outcome === "waiting"
-            ? t("pending.waits", { time: duration(data.pod.waited_seconds) })
-            : t("pending.waited", { time: duration(data.pod.waited_seconds) })
+          <Said
+            text={data.pod.outcome === "waiting" ? "pending.waits" : "pending.waited"}
+            numbers={{ time: ["pod.waited", duration(data.pod.waited_seconds)] }}
+          />
         }
       >
         <PendingFacts row={data.pod} />
@@ -79,7 +82,7 @@ function Pending({ data, explained }: { data: PendingDetail; explained: Readonly
               ],
               ["col.stage", named("stage", one.stage)],
               ["col.scheduler", one.component],
-              ["col.count", number(one.count)],
+              ["col.count", number(one.count), undefined, "pod.reason_count"],
               ["col.last", <Age key="last" at={one.last} ago />],
               ["col.nodes", nodesOf(one)],
             ]}
@@ -100,10 +103,14 @@ export function reasonsOf(
 }
 
 /** How many nodes the reason is reported for, and which. */
-function nodesOf({ node_count, nodes }: PendingDetail["reasons"][number]): string | null {
+function nodesOf({ node_count, nodes }: PendingDetail["reasons"][number]): ComponentChildren {
   if (node_count === null) return null;
   const named = nodes.slice(0, 8).join(", ") + (nodes.length > 8 ? " …" : "");
-  return named ? `${number(node_count)} (${named})` : number(node_count);
+  return (
+    <>
+      <Value figure="pod.reason_nodes">{number(node_count)}</Value> {named && `(${named})`}
+    </>
+  );
 }
 
 export function PendingFacts({ row }: { row: PendingRow }) {
@@ -126,7 +133,7 @@ export function PendingFacts({ row }: { row: PendingRow }) {
         rows={[
           ["col.asks", asks(row)],
           ["col.scheduler", row.scheduler],
-          ["col.attempts", number(row.attempts)],
+          ["col.attempts", number(row.attempts), undefined, "pod.attempts"],
           ["col.owner", row.owner],
           ["col.created", <Age key="created" at={row.created} ago />],
           [

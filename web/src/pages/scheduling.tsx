@@ -3,12 +3,13 @@ import { useState } from "preact/hooks";
 import { useApi, withQuery } from "../api/client";
 import type { DecisionList, PendingRow, Scheduling } from "../api/shapes";
 import { Decisions, hasExtender } from "../parts/decisions";
+import { Num, NumHead, Said } from "../parts/figures";
 import { WhatIfPanel } from "../parts/fit";
 import { bytes, duration, number, percent } from "../parts/format";
 import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes, part } from "../parts/partnote";
-import { Age, definition, Empty, Figure, Link, Meter, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { Age, Empty, Figure, Link, Meter, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { asks } from "../parts/sentences";
 import { type Column, Table } from "../parts/table";
@@ -63,37 +64,59 @@ function All({ data }: { data: Scheduling }) {
       <div class="figures six">
         <Figure
           title={t("figure.pending")}
+          figure="fleet.pending_pods"
           value={number(data.pending_count)}
-          note={data.oldest_seconds === null ? "" : t("scheduling.oldest", { time: duration(data.oldest_seconds) })}
-          about={definition(t("about.pending"), say(PROMQL.pending))}
+          note={
+            data.oldest_seconds !== null && (
+              <Said
+                text="scheduling.oldest"
+                numbers={{ time: ["fleet.pending_oldest", duration(data.oldest_seconds)] }}
+              />
+            )
+          }
+          origin={say(PROMQL.pending)}
           tone={data.pending_count ? "warn" : "plain"}
         />
         <Figure
           title={t("scheduling.bound")}
+          figure="fleet.bound"
           value={number(data.bound)}
-          note={data.failed === null ? "" : t("scheduling.failed", { n: number(data.failed) })}
-          about={definition(t("about.bound"), say(PROMQL.bound))}
+          note={
+            data.failed !== null && (
+              <Said text="scheduling.failed" numbers={{ n: ["fleet.bind_failures", number(data.failed)] }} />
+            )
+          }
+          origin={say(PROMQL.bound)}
         />
         <Figure
           title={t("col.free")}
+          figure="capacity.memory_free"
           value={bytes(data.capacity?.free.memory)}
-          note={data.capacity ? t("of", { all: bytes(data.capacity.total.memory) }) : ""}
-          about={definition(t("about.free"), say(PROMQL.free))}
+          note={
+            data.capacity && (
+              <Said text="of" numbers={{ all: ["capacity.memory_registered", bytes(data.capacity.total.memory)] }} />
+            )
+          }
+          about={<span>{t("about.free")}</span>}
+          origin={say(PROMQL.free)}
         />
         <Figure
           title={t("col.largest_short")}
+          figure="capacity.largest_memory"
           value={bytes(data.capacity?.largest_memory)}
-          about={definition(t("about.largest"), say(PROMQL.largest))}
+          origin={say(PROMQL.largest)}
         />
         <Figure
           title={t("col.whole")}
+          figure="capacity.whole_gpus"
           value={number(data.capacity?.whole_gpus)}
-          about={definition(t("about.whole"), say(PROMQL.whole))}
+          origin={say(PROMQL.whole)}
         />
         <Figure
           title={t("col.fragmentation")}
+          figure="capacity.fragmentation"
           value={percent(data.capacity?.fragmentation)}
-          about={definition(t("about.fragmentation"), say(PROMQL.fragmentation))}
+          origin={say(PROMQL.fragmentation)}
         />
       </div>
       <Table
@@ -146,6 +169,7 @@ const COLUMNS: readonly Column<PendingRow>[] = [
   },
   {
     key: "waited",
+    figure: "pod.waited",
     title: "col.waited",
     part: "cluster",
     promql: PROMQL.pending_oldest,
@@ -174,7 +198,7 @@ const COLUMNS: readonly Column<PendingRow>[] = [
   },
   { key: "requests", title: "col.asks", value: asks, wrap: true, width: 120 },
   { key: "scheduler", title: "col.scheduler", value: (row) => row.scheduler, filter: (one) => one },
-  { key: "attempts", title: "col.attempts", value: (row) => row.attempts, numeric: true },
+  { key: "attempts", title: "col.attempts", figure: "pod.attempts", value: (row) => row.attempts, numeric: true },
   {
     key: "namespace",
     title: "col.namespace",
@@ -189,35 +213,27 @@ const COLUMNS: readonly Column<PendingRow>[] = [
 function Stages({ data }: { data: Scheduling }) {
   if (data.stages.length === 0) return <div class="empty small">{t("empty.stages")}</div>;
   return (
-    <Scroll>
+    <Scroll name="stages" rows={data.stages.length}>
       <table>
         <thead>
           <tr>
             <th scope="col">{t("col.scheduler")}</th>
             <th scope="col">{t("col.stage")}</th>
-            <th scope="col" class="num">
-              p50
-            </th>
-            <th scope="col" class="num">
-              p95
-            </th>
-            <th scope="col" class="num">
-              p99
-            </th>
-            <th scope="col" class="num">
-              {t("col.count")}
-            </th>
+            <NumHead title="col.p50" figure="scheduler.stage_p50" />
+            <NumHead title="col.p95" figure="scheduler.stage_p95" />
+            <NumHead title="col.p99" figure="scheduler.stage_p99" />
+            <NumHead title="col.count" figure="scheduler.stage_pods" />
           </tr>
         </thead>
         <tbody>
           {data.stages.map((one) => (
-            <tr key={`${one.scheduler}${one.stage}`}>
+            <tr key={`${one.scheduler}${one.stage}`} data-key={`${one.scheduler}/${one.stage}`}>
               <th scope="row">{one.scheduler}</th>
               <td>{named("step", one.stage)}</td>
-              <td class="num">{seconds(one.p50)}</td>
-              <td class="num">{seconds(one.p95)}</td>
-              <td class="num">{seconds(one.p99)}</td>
-              <td class="num">{number(one.count)}</td>
+              <Num figure="scheduler.stage_p50">{seconds(one.p50)}</Num>
+              <Num figure="scheduler.stage_p95">{seconds(one.p95)}</Num>
+              <Num figure="scheduler.stage_p99">{seconds(one.p99)}</Num>
+              <Num figure="scheduler.stage_pods">{number(one.count)}</Num>
             </tr>
           ))}
         </tbody>
@@ -234,27 +250,25 @@ function Codes({ data }: { data: Scheduling }) {
   const codes = Object.entries(data.by_code).sort((a, b) => b[1] - a[1]);
   const most = Math.max(...codes.map(([, count]) => count), 1);
   return (
-    <Scroll>
+    <Scroll name="reasons" rows={codes.length + data.failures.length}>
       {codes.length === 0 && data.failures.length === 0 && <div class="empty small">{t("empty.codes")}</div>}
       {codes.length > 0 && (
         <table class="reasons">
           <thead>
             <tr>
               <th scope="col">{t("col.why")}</th>
-              <th scope="col" class="num">
-                {t("col.pods")}
-              </th>
+              <NumHead title="col.pods" figure="fleet.pending_by_reason" />
             </tr>
           </thead>
           <tbody>
             {codes.map(([code, count]) => (
-              <tr key={code}>
+              <tr key={code} data-key={code}>
                 <th scope="row" title={code}>
                   {named("scheduling", code)}
                 </th>
-                <td class="num">
+                <Num figure="fleet.pending_by_reason">
                   <Meter value={count / most} text={number(count)} />
-                </td>
+                </Num>
               </tr>
             ))}
           </tbody>
@@ -266,19 +280,17 @@ function Codes({ data }: { data: Scheduling }) {
             <tr>
               <th scope="col">{t("scheduling.failures")}</th>
               <th scope="col">{t("col.scheduler")}</th>
-              <th scope="col" class="num">
-                {t("col.count")}
-              </th>
+              <NumHead title="col.count" figure="scheduler.failures" />
             </tr>
           </thead>
           <tbody>
             {data.failures.map((one) => (
-              <tr key={`${one.scheduler}${one.code}`}>
+              <tr key={`${one.scheduler}${one.code}`} data-key={`${one.scheduler}/${one.code}`}>
                 <th scope="row" title={one.code}>
                   {named("scheduling", one.code)}
                 </th>
                 <td>{one.scheduler}</td>
-                <td class="num">{number(one.count)}</td>
+                <Num figure="scheduler.failures">{number(one.count)}</Num>
               </tr>
             ))}
           </tbody>
@@ -303,7 +315,9 @@ function Ended({ rows }: { rows: readonly PendingRow[] }) {
               <Link to={pathOf("scheduling", row.namespace, row.pod)}>
                 {row.namespace}/{row.pod}
               </Link>{" "}
-              <span class="muted">{t("pending.waited", { time: duration(row.waited_seconds) })}</span>{" "}
+              <span class="muted" data-key={row.pod_uid}>
+                <Said text="pending.waited" numbers={{ time: ["pod.waited", duration(row.waited_seconds)] }} />
+              </span>{" "}
               {row.outcome !== "scheduled" && <span class="muted">· {meaningOf(row)}</span>}
             </span>
             <span class="muted when">

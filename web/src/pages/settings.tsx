@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { ApiError, revision, send, useApi } from "../api/client";
 import type { Preview, SettingList, SettingRow } from "../api/shapes";
+import { Said } from "../parts/figures";
 import { number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
@@ -12,6 +13,7 @@ import { may, restricted, session } from "../state/session";
 import { base, pathOf } from "../state/url";
 import { t, word } from "../words";
 import { DEFAULTS_ZH, SETTINGS_ZH } from "../words/settings.zh";
+import { ScoreOf } from "./gpu";
 
 const TRIED = new Set(["scoring", "thresholds", "verdict"]);
 
@@ -322,12 +324,15 @@ function PreviewTable({ preview }: { preview: Preview }) {
   return (
     <>
       <p>
-        {t("settings.preview_result", {
-          gpus: number(preview.gpus_changed),
-          all: number(preview.gpus),
-          tenants: number(preview.tenants_changed),
-          all_tenants: number(preview.tenants),
-        })}
+        <Said
+          text="settings.preview_result"
+          numbers={{
+            gpus: ["preview.gpus_changed", number(preview.gpus_changed)],
+            all: ["preview.gpus", number(preview.gpus)],
+            tenants: ["preview.tenants_changed", number(preview.tenants_changed)],
+            all_tenants: ["preview.tenants", number(preview.tenants)],
+          }}
+        />
       </p>
       {preview.rows.length > 0 && (
         <Scroll>
@@ -341,7 +346,10 @@ function PreviewTable({ preview }: { preview: Preview }) {
             </thead>
             <tbody>
               {preview.rows.map((row) => (
-                <tr key={`${row.gpu_id}${row.mig}${row.pod}${row.container}`}>
+                <tr
+                  key={`${row.gpu_id}${row.mig}${row.pod}${row.container}`}
+                  data-key={[row.gpu_id, row.mig, row.namespace, row.pod, row.container].join("/")}
+                >
                   <th scope="row">
                     {row.namespace && row.pod ? (
                       <Link to={pathOf("workloads", row.namespace, row.pod)}>
@@ -370,7 +378,7 @@ function PreviewTable({ preview }: { preview: Preview }) {
 function Judged({ of }: { of: Preview["rows"][number]["before"] }) {
   return (
     <>
-      {t(`status.${of.status}`)} · <ClassBadge name={of.use_class} /> · {number(of.score, 1)}
+      <ClassBadge name={of.use_class} /> <ScoreOf of={of} figure="judged.score" />
     </>
   );
 }

@@ -4,17 +4,18 @@ import type { Timeline, WorkloadDetail } from "../api/shapes";
 import { certainty, PodBesidePanel, ProcessesPanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
+import { Said } from "../parts/figures";
 import { bytes, number, percent, watts } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { realOwner } from "../parts/owner";
 import { current, PartNotes, part } from "../parts/partnote";
-import { About, Age, ClassBadge, definition, Facts, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
+import { About, Age, ClassBadge, Facts, Figure, Link, Meter, type Origin, Panel, Shown, Tag } from "../parts/pieces";
 import { PodPage, Sentences } from "../parts/podpage";
 import { PROMQL } from "../parts/promql";
 import { Trends } from "../parts/trend";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
-import { highest } from "./gpu";
+import { Highest, ScoreOf } from "./gpu";
 import { GpuLink } from "./gpus";
 import { PendingFacts } from "./pending";
 
@@ -28,13 +29,20 @@ export function WorkloadPage({ names }: { names: string[] }) {
 
 function Workload({ data }: { data: WorkloadDetail }) {
   const { workload } = data;
-  const say = (text: string, promql: string, source: "analysis" | "cluster" | "agents") =>
-    definition(text, { promql, source: t(`part.${source}`), at: part(data.parts, source)?.at });
+  const say = (promql: string, source: "analysis" | "cluster" | "agents"): Origin => ({
+    promql,
+    source: t(`part.${source}`),
+    at: part(data.parts, source)?.at,
+  });
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
       <div class="tags">
-        {workload.use_class ? <ClassBadge name={workload.use_class} /> : <ClassBar counts={workload.by_class} />}
+        {workload.use_class ? (
+          <ClassBadge name={workload.use_class} />
+        ) : (
+          <ClassBar figure="workload.by_class" counts={workload.by_class} />
+        )}
         {workload.state === "pending" && <Tag tone="warn">{t("workload.pending")}</Tag>}
         {workload.blocked && (
           <Tag tone="warn" title={t("workload.blocked_why")}>
@@ -51,46 +59,64 @@ function Workload({ data }: { data: WorkloadDetail }) {
       <div class="figures six">
         <Figure
           title={t("col.use")}
+          figure="workload.use"
           value={percent(workload.use.mean)}
-          note={highest(workload.use)}
-          about={say(t("about.use_tenant"), PROMQL.tenant_use, "analysis")}
+          note={<Highest of="workload.use" use={workload.use} />}
+          origin={say(PROMQL.tenant_use, "analysis")}
         />
         <Figure
           title={t("col.memory")}
+          figure="workload.memory_used"
           value={bytes(workload.memory_used)}
-          note={nearest(workload)}
-          about={say(t("about.near"), PROMQL.tenant_memory, "agents")}
+          note={<Nearest of={workload} />}
+          origin={say(PROMQL.tenant_memory, "agents")}
         />
         <Figure
           title={t("col.request")}
+          figure="workload.memory_allocated"
           value={bytes(workload.memory_allocated)}
-          note={workload.cores_allocated === null ? "" : t("workload.cores", { n: number(workload.cores_allocated) })}
-          about={say(t("about.request"), PROMQL.tenant_request, "cluster")}
+          note={
+            workload.cores_allocated !== null && (
+              <Said
+                text="workload.cores"
+                numbers={{ n: ["workload.cores_allocated", number(workload.cores_allocated)] }}
+              />
+            )
+          }
+          origin={say(PROMQL.tenant_request, "cluster")}
           stale={!current(data.parts, "cluster")}
         />
         <Figure
           title={t("col.limit")}
+          figure="workload.memory_limit"
           value={bytes(workload.memory_limit)}
-          note={workload.cores_limit === null ? "" : t("workload.cores", { n: number(workload.cores_limit) })}
-          about={say(t("about.limit"), PROMQL.tenant_limit, "agents")}
+          note={
+            workload.cores_limit !== null && (
+              <Said text="workload.cores" numbers={{ n: ["workload.cores_limit", number(workload.cores_limit)] }} />
+            )
+          }
+          origin={say(PROMQL.tenant_limit, "agents")}
         />
         <Figure
           title={t("col.last_kernel")}
+          figure="tenant.last_kernel"
           value={<Age at={workload.last_kernel} ago />}
           note={workload.priority === null ? "" : t(workload.priority === 0 ? "workload.high" : "workload.low")}
-          about={say(t("about.last_kernel"), PROMQL.last_kernel, "agents")}
+          origin={say(PROMQL.last_kernel, "agents")}
         />
         <Figure
           title={t("col.idle_for")}
+          figure="tenant.idle_seconds"
           value={workload.idle_since ? <Age at={workload.idle_since} /> : "–"}
-          note={t(`verdict.${workload.verdict}`)}
-          about={say(t("about.idle_for"), PROMQL.tenant_idle, "analysis")}
+          note={t("verdict_is", { verdict: t(`verdict.${workload.verdict}`) })}
+          origin={say(PROMQL.tenant_idle, "analysis")}
         />
       </div>
       {workload.state === "running" && <PodBesidePanel beside={data.beside} />}
       {data.gpus.map((one) => (
         <Panel
           key={`${one.gpu_id}${one.mig}${one.detail.tenant.container}`}
+          of={[one.gpu_id, one.mig, one.detail.tenant.pod_uid, one.detail.tenant.container].join("/")}
           title={
             <>
               <GpuLink row={{ ...one, profile: null }} /> <span class="muted">{one.detail.tenant.container}</span>
@@ -115,25 +141,28 @@ function Workload({ data }: { data: WorkloadDetail }) {
             <div class="half">
               <Facts
                 rows={[
-                  ["col.use", <Meter key="use" value={one.detail.tenant.use.mean} />],
-                  ["col.p95", percent(one.detail.tenant.use.p95)],
-                  ["col.max", percent(one.detail.tenant.use.max)],
+                  ["col.use", <Meter key="use" value={one.detail.tenant.use.mean} />, undefined, "tenant.use"],
+                  ["col.p95", percent(one.detail.tenant.use.p95), undefined, "tenant.use_p95"],
+                  ["col.max", percent(one.detail.tenant.use.max), undefined, "tenant.use_max"],
                   ["certainty.sm", sure(data, one, "sm"), t("about.certainty")],
-                  ["col.memory", bytes(one.detail.tenant.memory_used)],
+                  ["col.memory", bytes(one.detail.tenant.memory_used), undefined, "tenant.memory_used"],
                   ["certainty.memory", sure(data, one, "memory"), t("about.certainty")],
-                  ["col.limit", bytes(one.detail.tenant.memory_limit)],
+                  ["col.limit", bytes(one.detail.tenant.memory_limit), undefined, "tenant.memory_limit"],
                   [
-                    "col.cores",
+                    "col.cores_limit",
                     one.detail.tenant.cores_limit === null ? null : `${number(one.detail.tenant.cores_limit)} %`,
+                    undefined,
+                    "tenant.cores_limit",
                   ],
-                  ["col.power", watts(one.detail.tenant.power)],
+                  ["col.power", watts(one.detail.tenant.power), undefined, "tenant.power"],
                   [
                     "col.state",
                     one.detail.tenant.state
                       ? word(`container_state.${one.detail.tenant.state}`, one.detail.tenant.state)
                       : null,
                   ],
-                  ["col.confidence", percent(one.detail.tenant.confidence)],
+                  ["col.confidence", percent(one.detail.tenant.confidence), undefined, "tenant.confidence"],
+                  ["col.score", <ScoreOf key="score" of={one.detail.tenant} figure="tenant.score" />, t("about.score")],
                 ]}
               />
             </div>
@@ -176,9 +205,14 @@ function sure(data: WorkloadDetail, one: WorkloadDetail["gpus"][number], resourc
 }
 
 /** How near the pod came to its limit. */
-function nearest({ memory_max, memory_limit }: WorkloadDetail["workload"]): string {
-  if (memory_max === null || !memory_limit) return "";
-  return t("workload.nearest", { share: percent(memory_max / memory_limit) });
+function Nearest({ of: { memory_max, memory_limit } }: { of: WorkloadDetail["workload"] }) {
+  if (memory_max === null || !memory_limit) return null;
+  return (
+    <Said
+      text="workload.nearest"
+      numbers={{ share: ["workload.memory_max_share", percent(memory_max / memory_limit)] }}
+    />
+  );
 }
 
 function PodEvents({ namespace, pod }: { namespace: string; pod: string }) {

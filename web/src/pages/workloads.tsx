@@ -168,7 +168,11 @@ function classNamed(one: string): string {
 
 function Class({ row }: { row: WorkloadRow }) {
   if (row.use_class) return <ClassBadge name={row.use_class} />;
-  return row.state === "pending" ? <Tag tone="warn">{t("workload.pending")}</Tag> : <ClassBar counts={row.by_class} />;
+  return row.state === "pending" ? (
+    <Tag tone="warn">{t("workload.pending")}</Tag>
+  ) : (
+    <ClassBar figure="workload.by_class" counts={row.by_class} />
+  );
 }
 
 /** How long a pod is idle, or how long it waits. */
@@ -181,14 +185,13 @@ function Lasts({ row }: { row: WorkloadRow }) {
   );
 }
 
-const cores = (row: WorkloadRow): number | null => row.cores_limit ?? row.cores_allocated;
-
 const ALL: readonly Column<WorkloadRow>[] = [
   { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} /> },
   classColumn(classText, PROMQL.tenant_class, { show: (row) => <Class row={row} />, filter: classNamed }),
-  { key: "pods", title: "col.pods", about: "about.pods", value: (row) => row.pods, numeric: true },
+  { key: "pods", title: "col.pods", figure: "workload.pods", value: (row) => row.pods, numeric: true },
   {
     key: "gpus",
+    figure: "workload.gpus_or_instances",
     title: "col.gpus",
     about: "about.gpus_count",
     value: (row) => row.gpus.length,
@@ -197,6 +200,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   },
   {
     key: "use",
+    figure: "workload.use",
     title: "col.use",
     about: "about.use_tenant",
     part: "analysis",
@@ -207,6 +211,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   },
   {
     key: "memory_used",
+    figure: "workload.memory_used",
     title: "col.memory",
     about: "about.near",
     part: "agents",
@@ -215,9 +220,10 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => <NearLimit row={row} />,
     numeric: true,
   },
-  requestColumn((row) => row.memory_allocated),
+  requestColumn("workload.memory_allocated", (row) => row.memory_allocated),
   {
     key: "memory_limit",
+    figure: "workload.memory_limit",
     title: "col.limit",
     about: "about.limit",
     promql: PROMQL.tenant_limit,
@@ -225,7 +231,10 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => bytes(row.memory_limit),
     numeric: true,
   },
-  idleForColumn((row) => row.idle_since, { promql: PROMQL.tenant_idle, show: (row) => <Lasts row={row} /> }),
+  idleForColumn("tenant.idle_seconds", (row) => row.idle_since, {
+    promql: PROMQL.tenant_idle,
+    show: (row) => <Lasts row={row} />,
+  }),
   {
     key: "last_kernel",
     title: "col.last_kernel",
@@ -235,6 +244,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     value: (row) => row.last_kernel,
     show: (row) => <Age at={row.last_kernel} ago />,
     numeric: true,
+    names: "moment",
   },
   {
     key: "nodes",
@@ -246,15 +256,25 @@ const ALL: readonly Column<WorkloadRow>[] = [
   ownerColumn((row) => row.owner),
   {
     key: "cores_limit",
-    title: "col.cores",
-    about: "about.cores",
+    figure: "workload.cores_limit",
+    title: "col.cores_limit",
     promql: PROMQL.tenant_cores,
-    value: cores,
-    show: (row) => (cores(row) === null ? "–" : `${number(cores(row))} %`),
+    value: (row) => row.cores_limit,
+    show: (row) => (row.cores_limit === null ? "–" : `${number(row.cores_limit)} %`),
     numeric: true,
   },
-  p95Column((row) => row.use.p95),
-  maxColumn((row) => row.use.max),
+  {
+    key: "cores_allocated",
+    figure: "workload.cores_allocated",
+    title: "col.cores",
+    promql: PROMQL.tenant_cores,
+    value: (row) => row.cores_allocated,
+    show: (row) => (row.cores_allocated === null ? "–" : `${number(row.cores_allocated)} %`),
+    numeric: true,
+    optional: true,
+  },
+  p95Column("workload.use_p95", (row) => row.use.p95),
+  maxColumn("workload.use_max", (row) => row.use.max),
   namespaceColumn((row) => row.namespace),
   {
     key: "state",
@@ -276,6 +296,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   },
   {
     key: "memory_max",
+    figure: "workload.memory_max",
     title: "col.memory_max",
     value: (row) => row.memory_max,
     show: (row) => bytes(row.memory_max),
@@ -284,6 +305,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   },
   {
     key: "power",
+    figure: "workload.power",
     title: "col.power",
     promql: PROMQL.tenant_power,
     value: (row) => row.power,
@@ -291,7 +313,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     numeric: true,
     optional: true,
   },
-  scoreColumn((row) => row.score, { optional: true }),
+  scoreColumn("workload.score", (row) => row.score, { optional: true }),
 ];
 
 const COLUMNS: Record<Group, readonly Column<WorkloadRow>[]> = {

@@ -1,15 +1,19 @@
 /** What a pod and a node use beside the GPUs: CPU, memory, I/O, network, load; how sure figures are; processes. */
 import type { FigureRow, HostRow, NodeBeside, PodBeside } from "../api/shapes";
 import { t, word } from "../words";
+import { Num, NumHead, Said, Value } from "./figures";
 import { bytes, number, percent, rate } from "./format";
-import { Age, definition, Empty, Figure, Panel, Scroll } from "./pieces";
+import { Age, Empty, Figure, Panel, Scroll } from "./pieces";
 import { PROMQL } from "./promql";
 
 type Origin = Pick<PodBeside, "at" | "seconds" | "source">;
 
-function about(text: string, promql: string, { at, seconds, source }: Origin, mean = true) {
-  const over = mean && seconds !== null ? ` ${t("beside.over", { n: number(seconds) })}` : "";
-  return definition(text + over, { promql, at, source: t(source === "agent" ? "part.agents" : "part.prometheus") });
+/** What a figure covers, and where it comes from. */
+function from(promql: string, { at, seconds, source }: Origin) {
+  return {
+    span: seconds,
+    origin: { promql, at, source: t(source === "agent" ? "part.agents" : "part.prometheus") },
+  };
 }
 
 export function PodBesidePanel({ beside }: { beside: PodBeside | null }) {
@@ -18,7 +22,7 @@ export function PodBesidePanel({ beside }: { beside: PodBeside | null }) {
     <Panel title={t("beside.title")} note={t("beside.about")}>
       {known ? (
         (beside.containers.length ? beside.containers : [NOTHING]).map((row) => (
-          <div key={row.container} class="beside">
+          <div key={row.container} class="beside" data-key={row.container ?? undefined}>
             {beside.containers.length > 1 && <h3>{row.container}</h3>}
             <HostFigures row={row} of={beside} />
           </div>
@@ -47,36 +51,60 @@ function HostFigures({ row, of }: { row: HostRow; of: PodBeside }) {
       <Figure
         title={t("beside.cpu")}
         value={number(row.cpu_cores, 2)}
-        note={row.cpu_limit === null ? t("beside.no_limit") : t("beside.of_cores", { n: number(row.cpu_limit, 2) })}
-        about={about(t("about.host_cpu"), PROMQL.host_cpu, of)}
+        note={
+          row.cpu_limit === null ? (
+            t("beside.no_limit")
+          ) : (
+            <Said text="beside.of_cores" numbers={{ n: ["tenant.host_cpu_limit", number(row.cpu_limit, 2)] }} />
+          )
+        }
+        figure="tenant.host_cpu"
+        {...from(PROMQL.host_cpu, of)}
       />
       <Figure
         title={t("beside.throttled")}
         value={percent(row.throttled)}
-        about={about(t("about.host_throttled"), PROMQL.host_throttled, of)}
+        figure="tenant.host_throttled"
+        {...from(PROMQL.host_throttled, of)}
         {...(row.throttled !== null && row.throttled >= 0.25 ? { tone: "warn" as const } : {})}
       />
       <Figure
         title={t("beside.memory")}
         value={bytes(row.memory)}
-        note={row.memory_limit === null ? t("beside.no_limit") : t("of", { all: bytes(row.memory_limit) })}
-        about={about(t("about.host_memory"), PROMQL.host_memory, of, false)}
+        note={
+          row.memory_limit === null ? (
+            t("beside.no_limit")
+          ) : (
+            <Said text="of" numbers={{ all: ["tenant.host_memory_limit", bytes(row.memory_limit)] }} />
+          )
+        }
+        figure="tenant.host_memory"
+        {...from(PROMQL.host_memory, of)}
       />
       <Figure
         title={t("beside.read")}
         value={rate(row.read_rate)}
-        about={about(t("about.host_read"), PROMQL.host_read, of)}
+        figure="tenant.host_read"
+        {...from(PROMQL.host_read, of)}
       />
       <Figure
         title={t("beside.written")}
         value={rate(row.written_rate)}
-        about={about(t("about.host_written"), PROMQL.host_written, of)}
+        figure="tenant.host_written"
+        {...from(PROMQL.host_written, of)}
       />
       <Figure
         title={t("beside.network")}
         value={rate(of.received_rate)}
-        note={of.sent_rate === null ? t("beside.host_network") : t("beside.sent", { rate: rate(of.sent_rate) })}
-        about={about(t("about.host_network"), PROMQL.host_network, of)}
+        note={
+          of.sent_rate === null ? (
+            t("beside.host_network")
+          ) : (
+            <Said text="beside.sent" numbers={{ rate: ["pod.host_sent", rate(of.sent_rate)] }} />
+          )
+        }
+        figure="pod.host_received"
+        {...from(PROMQL.host_network, of)}
       />
     </div>
   );
@@ -101,25 +129,38 @@ export function NodeBesidePanel({ beside }: { beside: NodeBeside | null }) {
         <Figure
           title={t("beside.cpu_used")}
           value={percent(beside.cpu_used)}
-          note={t("beside.of_cpus", { n: number(beside.cpus) })}
-          about={about(t("about.node_cpu"), PROMQL.node_cpu, beside)}
+          note={<Said text="beside.of_cpus" numbers={{ n: ["node.cpus", number(beside.cpus)] }} />}
+          figure="node.cpu_used"
+          {...from(PROMQL.node_cpu, beside)}
         />
         <Figure
           title={t("beside.iowait")}
           value={percent(beside.iowait)}
-          about={about(t("about.node_iowait"), PROMQL.node_iowait, beside)}
+          figure="node.iowait"
+          {...from(PROMQL.node_iowait, beside)}
         />
         <Figure
           title={t("beside.memory")}
           value={bytes(used)}
-          note={t("of", { all: bytes(beside.memory_total) })}
-          about={about(t("about.node_host_memory"), PROMQL.node_host_memory, beside, false)}
+          note={<Said text="of" numbers={{ all: ["node.host_memory_total", bytes(beside.memory_total)] }} />}
+          figure="node.host_memory_used"
+          {...from(PROMQL.node_host_memory, beside)}
         />
         <Figure
           title={t("beside.load")}
           value={number(one, 2)}
-          note={t("beside.load_note", { five: number(five, 2), fifteen: number(fifteen, 2) })}
-          about={about(t("about.node_load"), PROMQL.node_load, beside, false)}
+          note={
+            <Said
+              text="beside.load_note"
+              numbers={{
+                five: ["node.load", number(five, 2), "5 min"],
+                fifteen: ["node.load", number(fifteen, 2), "15 min"],
+              }}
+            />
+          }
+          figure="node.load"
+          of="1 min"
+          {...from(PROMQL.node_load, beside)}
         />
       </div>
     </Panel>
@@ -153,42 +194,38 @@ export function ProcessesPanel({ beside }: { beside: PodBeside | null }) {
   const rows = beside?.processes ?? null;
   if (rows === null) return null;
   return (
-    <Panel title={t("beside.processes")} note={number(rows.length)}>
+    <Panel title={t("beside.processes")} note={<Value figure="pod.processes">{number(rows.length)}</Value>}>
       {rows.length === 0 ? (
         <div class="empty small">{t("beside.no_processes")}</div>
       ) : (
-        <Scroll>
+        <Scroll name="processes" rows={rows.length}>
           <table>
             <thead>
               <tr>
-                <th scope="col" class="num" title={t("about.pid")}>
+                <th scope="col" class="num" data-names="process" title={t("about.pid")}>
                   {t("col.pid")}
                 </th>
                 <th scope="col">{t("col.command")}</th>
-                <th scope="col" class="num" title={t("about.user")}>
+                <th scope="col" class="num" data-names="user" title={t("about.user")}>
                   {t("col.user")}
                 </th>
-                <th scope="col" class="num">
-                  {t("col.memory")}
-                </th>
-                <th scope="col" class="num">
-                  {t("col.use")}
-                </th>
-                <th scope="col" class="num">
+                <NumHead title="col.memory" figure="process.memory" />
+                <NumHead title="col.use" figure="process.use" />
+                <th scope="col" class="num" data-names="moment">
                   {t("col.started")}
                 </th>
               </tr>
             </thead>
             <tbody>
               {rows.map((one) => (
-                <tr key={`${one.gpu_id}${one.mig}${one.pid}`}>
+                <tr key={`${one.gpu_id}${one.mig}${one.pid}`} data-key={[one.gpu_id, one.mig, one.pid].join("/")}>
                   <th scope="row" class="num">
                     {one.pid}
                   </th>
                   <td class="mono">{one.command ?? "–"}</td>
                   <td class="num">{one.user ?? "–"}</td>
-                  <td class="num">{bytes(one.memory)}</td>
-                  <td class="num">{percent(one.sm)}</td>
+                  <Num figure="process.memory">{bytes(one.memory)}</Num>
+                  <Num figure="process.use">{percent(one.sm)}</Num>
                   <td class="num">
                     <Age at={one.started} ago />
                   </td>

@@ -2,13 +2,17 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { now } from "../state/clock";
 import { language } from "../state/preferences";
 import { t } from "../words";
 import { ink } from "./classes";
-import { moment, shortMoment } from "./format";
+import { explained, tip } from "./figures";
+import { moment, stretch } from "./format";
 import { useDark } from "./heatmap";
 
 export interface Line {
+  readonly key: string;
+  readonly figure: string; // code of the definition of its values
   readonly name: string;
   readonly colour: string;
   readonly values: readonly (number | null)[];
@@ -16,6 +20,8 @@ export interface Line {
 }
 
 interface Props {
+  readonly name: string; // for programs that read the page
+  readonly step: number; // seconds that a point covers, from its time on
   readonly times: readonly number[]; // Unix seconds
   readonly lines: readonly Line[];
   readonly label: string;
@@ -50,7 +56,13 @@ export function Chart(props: Props) {
   useEffect(() => plot.current?.setData(data(times, lines, stacked)), [times, lines, stacked]);
   if (times.length === 0) return <div class="empty small">{t("chart.nothing")}</div>;
   return (
-    <figure class="chart">
+    <figure
+      class="chart"
+      data-chart={props.name}
+      data-times={JSON.stringify(times)}
+      data-step={props.step}
+      data-stacked={stacked ? "" : undefined}
+    >
       <figcaption class="sr">{summary(props)}</figcaption>
       <div ref={box} aria-hidden="true" style={{ minHeight: `${height}px` }} />
       <ChartLegend {...props} at={at} />
@@ -59,13 +71,24 @@ export function Chart(props: Props) {
 }
 
 /** The values under the pointer; without one, the last values. */
-function ChartLegend({ times, lines, show, at }: Props & { at: number | null }) {
+function ChartLegend({ times, lines, show, at, step }: Props & { at: number | null }) {
   const shown = at ?? lastMeasured(times, lines);
+  const time = shown === null ? null : times[shown]!;
+  const covered = time === null ? "" : stretch(time, time + step, now.value / 1000);
   return (
-    <div class="chart-legend" aria-hidden="true">
-      <span class="muted">{at === null ? t("chart.latest") : shortMoment(times[at])}</span>
+    <div class="chart-legend">
+      <span class="muted">{at === null ? t("chart.latest", { time: covered }) : covered}</span>
       {lines.map((line) => (
-        <span key={line.name}>
+        <span
+          key={line.key}
+          class="value"
+          tabIndex={0}
+          data-series={line.key}
+          data-figure={line.figure}
+          data-values={JSON.stringify(line.values)}
+          data-at={time}
+          {...tip(explained(line.figure, covered))}
+        >
           <i class={line.dashed ? "line dashed" : "line"} style={{ background: line.colour }} />
           {line.name} <b>{show(shown === null ? null : (line.values[shown] ?? null))}</b>
         </span>

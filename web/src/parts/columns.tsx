@@ -9,7 +9,7 @@ import { PROMQL } from "./promql";
 import type { Column } from "./table";
 
 type Read<R, V> = (row: R) => V | null | undefined;
-type More<R> = Partial<Column<R>>;
+type More<R> = Partial<Omit<Column<R>, "numeric" | "figure" | "names">>;
 const NOTHING = <span class="muted">–</span>;
 
 export const classColumn = <R,>(of: Read<R, string>, promql: string, more: More<R> = {}): Column<R> => ({
@@ -24,8 +24,9 @@ export const classColumn = <R,>(of: Read<R, string>, promql: string, more: More<
   ...more,
 });
 
-export const idleForColumn = <R,>(of: Read<R, string | number>, more: More<R> = {}): Column<R> => ({
+export const idleForColumn = <R,>(figure: string, of: Read<R, string | number>, more: More<R> = {}): Column<R> => ({
   key: "idle_since",
+  figure,
   title: "col.idle_for",
   about: "about.idle_for",
   part: "analysis",
@@ -63,8 +64,9 @@ export const namespaceColumn = <R,>(of: Read<R, string>): Column<R> => ({
   optional: true,
 });
 
-export const requestColumn = <R,>(of: Read<R, number>): Column<R> => ({
+export const requestColumn = <R,>(figure: string, of: Read<R, number>): Column<R> => ({
   key: "memory_allocated",
+  figure,
   title: "col.request",
   about: "about.request",
   part: "cluster",
@@ -74,10 +76,15 @@ export const requestColumn = <R,>(of: Read<R, number>): Column<R> => ({
   numeric: true,
 });
 
-export const maxColumn = <R,>(of: Read<R, number>, more: More<R> & { digits?: number } = {}): Column<R> => {
+export const maxColumn = <R,>(
+  figure: string,
+  of: Read<R, number>,
+  more: More<R> & { digits?: number } = {},
+): Column<R> => {
   const { digits, ...rest } = more;
   return {
     key: "use_max",
+    figure,
     title: "col.max",
     about: "about.max",
     part: "analysis",
@@ -88,8 +95,9 @@ export const maxColumn = <R,>(of: Read<R, number>, more: More<R> & { digits?: nu
   };
 };
 
-export const p95Column = <R,>(of: Read<R, number>): Column<R> => ({
+export const p95Column = <R,>(figure: string, of: Read<R, number>): Column<R> => ({
   key: "use_p95",
+  figure,
   title: "col.p95",
   about: "about.p95",
   part: "analysis",
@@ -99,8 +107,9 @@ export const p95Column = <R,>(of: Read<R, number>): Column<R> => ({
   optional: true,
 });
 
-export const confidenceColumn = <R,>(of: Read<R, number>): Column<R> => ({
+export const confidenceColumn = <R,>(figure: string, of: Read<R, number>): Column<R> => ({
   key: "confidence",
+  figure,
   title: "col.confidence",
   about: "about.confidence",
   part: "analysis",
@@ -111,8 +120,9 @@ export const confidenceColumn = <R,>(of: Read<R, number>): Column<R> => ({
   optional: true,
 });
 
-export const scoreColumn = <R,>(of: Read<R, number>, more: More<R> = {}): Column<R> => ({
+export const scoreColumn = <R,>(figure: string, of: Read<R, number>, more: More<R> = {}): Column<R> => ({
   key: "score",
+  figure,
   title: "col.score",
   about: "about.score",
   value: of,

@@ -30,7 +30,9 @@ function CourseOf({ data }: { data: ClassHistory }) {
     () =>
       CLASSES.flatMap((name) => {
         const column = data.columns.find((one) => one.use_class === name);
-        return column ? [{ name: className(name), colour: colour(name), values: column.gpus }] : [];
+        return column
+          ? [{ key: name, figure: "chart.by_class", name: className(name), colour: colour(name), values: column.gpus }]
+          : [];
       }),
     [data, dark],
   );
@@ -42,6 +44,8 @@ function CourseOf({ data }: { data: ClassHistory }) {
         <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
       ) : (
         <Chart
+          name="classes"
+          step={data.step_seconds}
           times={data.times}
           lines={lines}
           stacked

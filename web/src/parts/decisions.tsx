@@ -6,9 +6,10 @@ import { language } from "../state/preferences";
 import { pathOf } from "../state/url";
 import { named } from "../state/vocabulary";
 import { type Key, t, word } from "../words";
+import { Num, NumHead, Said, Value } from "./figures";
 import { bytes, NONE, number, shortId } from "./format";
 import { current, PartNotes, part } from "./partnote";
-import { Age, Facts, Link, Panel, Prose, Scroll, Tag } from "./pieces";
+import { Age, type FactRow, Facts, Link, Panel, Prose, Scroll, Tag } from "./pieces";
 
 const FIRST = 10; // rows that are shown before more are asked for
 const MIB = 1024 * 1024;
@@ -101,7 +102,7 @@ function DecisionTable({ rows, pods = false }: { rows: readonly Repeated[]; pods
   const placed = rows.some(({ row }) => row.node !== null);
   const refused = rows.some(({ row }) => mainReason(row) !== "");
   return (
-    <Scroll>
+    <Scroll name="decisions" rows={rows.length}>
       <table class="decisions">
         <thead>
           <tr>
@@ -110,26 +111,26 @@ function DecisionTable({ rows, pods = false }: { rows: readonly Repeated[]; pods
             {placed && (
               <>
                 <th scope="col">{t("col.node")}</th>
-                <th scope="col" class="num wide">
-                  {t("col.gpus")}
-                </th>
-                <th scope="col" class="num wide">
-                  {t("col.score")}
-                </th>
+                <NumHead title="col.gpus" figure="decision.gpus" class="wide" />
+                <NumHead title="col.node_score" figure="decision.node_score" class="wide" />
               </>
             )}
             {refused && <th scope="col">{t("col.why")}</th>}
-            <th scope="col" class="num">
+            <th scope="col" class="num" data-names="moment">
               {t("col.when")}
             </th>
           </tr>
         </thead>
         <tbody>
           {rows.map(({ row, times }) => (
-            <tr key={row.id}>
+            <tr key={row.id} data-key={row.id}>
               <td>
                 <Outcome of={row.outcome} />{" "}
-                {times > 1 && <span class="muted">{t("decided.times", { n: number(times) })}</span>}
+                {times > 1 && (
+                  <span class="muted">
+                    <Said text="decided.times" numbers={{ n: ["decision.times", number(times)] }} />
+                  </span>
+                )}
               </td>
               {pods && (
                 <th scope="row">
@@ -141,10 +142,12 @@ function DecisionTable({ rows, pods = false }: { rows: readonly Repeated[]; pods
               {placed && (
                 <>
                   <td>{row.node ? <Link to={pathOf("nodes", row.node)}>{row.node}</Link> : NONE}</td>
-                  <td class="num wide">{row.gpus.length ? number(row.gpus.length) : NONE}</td>
-                  <td class="num wide" title={scoreText(row) ?? undefined}>
+                  <Num figure="decision.gpus" class="wide">
+                    {row.gpus.length ? number(row.gpus.length) : NONE}
+                  </Num>
+                  <Num figure="decision.node_score" class="wide" title={scoreText(row) ?? undefined}>
                     {number(row.score, 2)}
-                  </td>
+                  </Num>
                 </>
               )}
               {refused && <td class="wrap">{mainReason(row)}</td>}
@@ -196,7 +199,7 @@ export function OfPod({ data, children }: { data: PodDecisions; children?: Compo
 }
 
 /** What is known of a decision; a refusal has neither GPUs nor a score. */
-function factsOf(row: DecisionRow, data: PodDecisions): (readonly [Key, ComponentChildren])[] {
+function factsOf(row: DecisionRow, data: PodDecisions): FactRow[] {
   const chosen: (readonly [Key, ComponentChildren])[] = [
     ["col.gpus", gpusOf(row)],
     ["col.score", scoreText(row)],
@@ -207,7 +210,7 @@ function factsOf(row: DecisionRow, data: PodDecisions): (readonly [Key, Componen
     ["col.asks", asksText(row.asks)],
     ...(row.constraints.length ? [["decided.constraints", row.constraints.join(" ")] as const] : []),
     ...chosen.filter(([, value]) => value !== null),
-    ["decided.took", took(row.seconds)],
+    ["decided.took", took(row.seconds), undefined, "decision.seconds"],
   ];
 }
 
@@ -226,7 +229,9 @@ function gpusOf(row: DecisionRow): ComponentChildren {
           <Link to={pathOf("gpus", one.uuid)} title={one.uuid}>
             <span class="mono">{shortId(one.uuid)}</span>
           </Link>{" "}
-          {bytes(one.memory * MIB)}
+          <Value figure="decision.memory" of={one.uuid}>
+            {bytes(one.memory * MIB)}
+          </Value>
           {one.cores ? `${t("comma")}${t("asks.cores", { n: number(one.cores) })}` : ""}
         </li>
       ))}
@@ -267,7 +272,8 @@ function Refused({ code, stale, names }: { code: CodeRow; stale: boolean; names:
   return (
     <Panel
       title={code.meaning?.[language.value] ?? named("scheduling", code.code)}
-      note={t("decided.nodes", { n: number(code.count) })}
+      of={code.code}
+      note={<Said text="decided.nodes" numbers={{ n: ["decision.refused_by_code", number(code.count)] }} />}
       stale={stale}
     >
       {code.advice && (

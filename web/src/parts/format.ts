@@ -97,6 +97,21 @@ export function shortMoment(at: Maybe<string | number>): string {
   return date.toLocaleString(locale(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 }
 
+/** The time from one moment to another, to the minute: 14:00–15:00, with the day if it is not today. */
+export function stretch(from: number, to: number, today: number): string {
+  const day = (at: number): string =>
+    new Date(at * 1000).toLocaleDateString(locale(), { month: "short", day: "numeric" });
+  const clock = (at: number): string =>
+    new Date(at * 1000).toLocaleTimeString(locale(), {
+      hour: "2-digit",
+      minute: "2-digit",
+      ...(to - from < 60 ? { second: "2-digit" } : {}),
+    });
+  if (to - from >= 86_400) return day(from) === day(to - 1) ? day(from) : `${day(from)} – ${day(to - 1)}`;
+  const times = `${clock(from)}–${clock(to)}`;
+  return day(from) === day(today) ? times : `${day(from)}, ${times}`;
+}
+
 /** A moment to the second, without its year: for logs. */
 export function logMoment(at: Maybe<string | number>): string {
   const date = dateOf(at);

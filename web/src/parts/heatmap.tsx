@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { language, theme } from "../state/preferences";
 import { t, word } from "../words";
 import { CLASSES, colour, ink, SIGNS, signInk, type UseClass } from "./classes";
+import { explained, Num, NumHead, tip, Value } from "./figures";
 import { number } from "./format";
 import { autoZoom, cellAt, type Layout, layout, moved, type Zoom } from "./heatlayout";
 import { Scroll } from "./pieces";
@@ -90,14 +91,20 @@ export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (na
             <span class={`swatch c-${name}`} aria-hidden="true">
               {SIGNS[name]}
             </span>
-            {className(name)} <b>{number(counts.get(name))}</b>
+            {className(name)}{" "}
+            <b data-figure="fleet.by_class" data-key={name} {...tip(explained("fleet.by_class"))}>
+              {number(counts.get(name))}
+            </b>
           </button>
         </li>
       ))}
       {mixed > 0 && (
         <li class="mixed">
           <span class="swatch corner" aria-hidden="true" />
-          {t("heat.mixed")} <b>{number(mixed)}</b>
+          {t("heat.mixed")}{" "}
+          <b>
+            <Value figure="fleet.in_use_with_idle">{number(mixed)}</Value>
+          </b>
         </li>
       )}
     </ul>
@@ -118,26 +125,24 @@ export function HeatTable({ cells, head }: { cells: readonly Cell[]; head: strin
 function Counts({ cells, head }: { cells: readonly Cell[]; head: string }) {
   const present = CLASSES.filter((name) => cells.some((cell) => cell.useClass === name));
   return (
-    <Scroll>
+    <Scroll name="map" rows={grouped(cells).length}>
       <table>
         <thead>
           <tr>
             <th scope="col">{head}</th>
             {present.map((name) => (
-              <th key={name} scope="col" class="num">
-                {className(name)}
-              </th>
+              <NumHead key={name} title={`class.${name}`} figure="fleet.group_by_class" />
             ))}
           </tr>
         </thead>
         <tbody>
           {grouped(cells).map(([name, items]) => (
-            <tr key={name}>
+            <tr key={name} data-key={name}>
               <th scope="row">{name || t("value.none")}</th>
               {present.map((one) => (
-                <td key={one} class="num">
+                <Num key={one} figure="fleet.group_by_class" of={`${name}/${one}`}>
                   {number(items.filter((cell) => cell.useClass === one).length)}
-                </td>
+                </Num>
               ))}
             </tr>
           ))}

@@ -4,6 +4,7 @@ import type { Opinion, WithOpinion } from "../api/shapes";
 import { now } from "../state/clock";
 import { named } from "../state/vocabulary";
 import { t } from "../words";
+import { Said } from "./figures";
 import { ageOf, duration, number, percent } from "./format";
 import { About, Tag } from "./pieces";
 
@@ -18,12 +19,12 @@ export function OpinionBox({ opinion, of }: { opinion: Opinion | null; of?: stri
         {t("opinion.title")}
         {of && t("join") + of} <About of={t("opinion.title")}>{t("opinion.about")}</About>
       </h3>
-      <Said opinion={opinion} />
+      <Body opinion={opinion} />
     </section>
   );
 }
 
-function Said({ opinion }: { opinion: Opinion }) {
+function Body({ opinion }: { opinion: Opinion }) {
   if (opinion.state === "pending") return <p class="muted">{t("opinion.pending")}</p>;
   if (opinion.state === "failed" || opinion.status === null) {
     return <p class="muted">{t("opinion.failed", { code: named("error", opinion.error) })}</p>;
@@ -33,8 +34,18 @@ function Said({ opinion }: { opinion: Opinion }) {
     <>
       <div class="tags">
         <Tag tone={opinion.applied ? "warn" : "plain"}>{t(`opinion.${opinion.status}`)}</Tag>
-        <span class="muted small">{t("opinion.confidence", { share: percent(opinion.confidence) })}</span>
-        <span class="muted small">{t("opinion.score", { score: number(opinion.ai_adjusted_score, 1) })}</span>
+        <span class="muted small">
+          <Said
+            text="opinion.confidence"
+            numbers={{ share: ["tenant.opinion_confidence", percent(opinion.confidence)] }}
+          />
+        </span>
+        <span class="muted small">
+          <Said
+            text="opinion.score"
+            numbers={{ score: ["tenant.opinion_score", number(opinion.ai_adjusted_score, 1)] }}
+          />
+        </span>
         <Tag tone={opinion.applied ? "warn" : "plain"}>{t(opinion.applied ? "opinion.vetoes" : "opinion.shown")}</Tag>
       </div>
       <dl class="opinion-texts">

@@ -4,13 +4,14 @@ import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
-import { defined } from "../state/definitions";
+import { defined, type Span } from "../state/definitions";
 import { language } from "../state/preferences";
 import { carried, go, href } from "../state/url";
 import { named } from "../state/vocabulary";
 import { type Key, t, word } from "../words";
 import { classOf, SIGNS } from "./classes";
 import { copyText } from "./clipboard";
+import { Covers, explained, tip } from "./figures";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
 import { Icon } from "./icon";
 import { markMore } from "./more";
@@ -145,19 +146,32 @@ export function Meter({
   );
 }
 
-/** A term with its value, for lists of facts. */
-export function Facts({ rows }: { rows: readonly (readonly [Key, ComponentChildren, string?])[] }) {
+/** Terms with their values. A value that is a number has the code of its definition. */
+export function Facts({ rows }: { rows: readonly FactRow[] }) {
   return (
     <dl class="facts">
-      {rows.map(([name, value, about]) => (
+      {rows.map(([name, value, about, figure]) => (
         <div key={name}>
-          <dt title={about}>{t(name)}</dt>
-          <dd>{value === null || value === undefined || value === "" ? <span class="muted">{NONE}</span> : value}</dd>
+          <dt>
+            {figure || about ? (
+              <span class="heading" tabIndex={0} {...tip([explained(figure), about].filter(Boolean).join("\n"))}>
+                {t(name)}
+              </span>
+            ) : (
+              t(name)
+            )}
+            <Covers figure={figure} />
+          </dt>
+          <dd data-figure={figure}>
+            {value === null || value === undefined || value === "" ? <span class="muted">{NONE}</span> : value}
+          </dd>
         </div>
       ))}
     </dl>
   );
 }
+
+export type FactRow = readonly [term: Key, value: ComponentChildren, about?: string | undefined, figure?: string];
 
 // ── blocks ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -167,11 +181,12 @@ interface PanelProps {
   readonly actions?: ComponentChildren;
   readonly children: ComponentChildren;
   readonly stale?: boolean; // the values are old: they are greyed
+  readonly of?: string; // key: of what the numbers are, if not of the subject of the page
 }
 
-export function Panel({ title, note, actions, children, stale }: PanelProps) {
+export function Panel({ title, note, actions, children, stale, of }: PanelProps) {
   return (
-    <section class={stale ? "panel stale" : "panel"}>
+    <section class={stale ? "panel stale" : "panel"} data-key={of}>
       <header>
         <h2>{title}</h2>
         {note && <span class="muted small">{note}</span>}
@@ -184,42 +199,38 @@ export function Panel({ title, note, actions, children, stale }: PanelProps) {
 
 interface FigureProps {
   readonly title: string;
+  readonly figure: string; // code of its definition
   readonly value: ComponentChildren;
+  readonly beside?: ComponentChildren; // a second number, such as the whole
   readonly note?: ComponentChildren;
-  readonly figure?: string; // code of its definition
+  readonly of?: string | undefined; // key: of what it is the number, if not of the subject of the page
+  readonly span?: Span; // what it covers, if not the window of the analysis
   readonly origin?: Origin; // source, query and age, below the definition
   readonly about?: ComponentChildren; // what else there is to say; on hover and by keyboard
   readonly tone?: Tone;
   readonly stale?: boolean;
 }
 
-/** One large number. */
-export function Figure({ title, value, note, figure, origin, about, tone, stale }: FigureProps) {
+/** One large number, with its definition and the time that it covers. */
+export function Figure({ title, figure, value, beside, note, of, span, origin, about, tone, stale }: FigureProps) {
   return (
     <div class={`figure ${tone ?? ""}${stale ? " stale" : ""}`}>
       <span class="figure-title">
         {title}
-        {(figure || about) && (
-          <About of={title}>
-            {figure && definition(defined(figure), origin)}
-            {about}
-          </About>
-        )}
+        <About of={title}>
+          {definition(defined(figure), origin)}
+          {about}
+        </About>
       </span>
-      <span class="figure-value" data-figure={figure}>
-        {value}
+      <Covers figure={figure} span={span} />
+      <span class="figure-value">
+        <span data-figure={figure} data-key={of}>
+          {value}
+        </span>
+        {beside}
       </span>
       {note && <span class="figure-note">{note}</span>}
     </div>
-  );
-}
-
-/** A number within a text, with the code of its definition. */
-export function Value({ figure, children }: { figure: string; children: ComponentChildren }) {
-  return (
-    <span data-figure={figure} title={defined(figure) || undefined}>
-      {children}
-    </span>
   );
 }
 
@@ -279,8 +290,15 @@ export function Prose({ text, names = {} }: { text: string; names?: Record<strin
   );
 }
 
+interface ScrollProps {
+  readonly all?: boolean;
+  readonly name?: string; // of the table in it
+  readonly rows?: number; // of the table
+  readonly children: ComponentChildren;
+}
+
 /** A box that scrolls if its content is larger; then it can be reached and scrolled by keyboard. */
-export function Scroll({ all = false, children }: { all?: boolean; children: ComponentChildren }) {
+export function Scroll({ all = false, name, rows, children }: ScrollProps) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const root = box.current;
@@ -301,7 +319,7 @@ export function Scroll({ all = false, children }: { all?: boolean; children: Com
     };
   });
   return (
-    <div class={all ? "scroll all" : "scroll"} ref={box}>
+    <div class={all ? "scroll all" : "scroll"} ref={box} data-table={name} data-rows={name && rows}>
       {children}
     </div>
   );

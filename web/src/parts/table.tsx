@@ -2,12 +2,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Part } from "../api/shapes";
-import { defined } from "../state/definitions";
+import type { Span } from "../state/definitions";
 import { hiddenColumns, hideColumns } from "../state/preferences";
 import { apiRoot, place, setQuery } from "../state/url";
 import { type Key, t } from "../words";
 import { copyText, curl } from "./clipboard";
 import { csv, download } from "./csv";
+import { Covers, explained, Said, tip } from "./figures";
 import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
@@ -16,13 +17,12 @@ import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable, toggled } from "./rows";
 import { reused, type Part as Stretch, visible } from "./visible";
 
-export interface Column<R> extends Readable<R> {
+interface ColumnOf<R> extends Readable<R> {
   readonly title: Key;
-  readonly figure?: string; // code of the definition of its numbers, on hover
-  readonly about?: Key; // what else there is to say, on hover
+  readonly span?: Span; // what the numbers cover, if not the window of the analysis
+  readonly about?: Key; // what else there is to say
   readonly show?: (row: R) => ComponentChildren;
   readonly filter?: (value: string) => string; // makes the column filterable; returns the name of a value
-  readonly numeric?: boolean;
   readonly optional?: boolean; // hidden until it is chosen
   readonly width?: number; // in px
   readonly wrap?: boolean; // long text, shown in two lines in a tall table
@@ -30,6 +30,14 @@ export interface Column<R> extends Readable<R> {
   readonly promql?: string; // the metric behind the values, on hover
   readonly oldestFirst?: boolean; // moments that are shown as ages: the first click puts the longest first
 }
+
+/** A column of numbers has the code of their definition, unless they are names or moments. */
+export type Column<R> = ColumnOf<R> &
+  (
+    | { readonly numeric: true; readonly figure: string }
+    | { readonly numeric: true; readonly figure?: undefined; readonly names: "index" | "moment" }
+    | { readonly numeric?: undefined; readonly figure?: string }
+  );
 
 interface Props<R> {
   readonly name: string; // of the file and of the remembered columns
@@ -199,9 +207,14 @@ function Toolbar<R>(props: ToolbarProps<R>) {
       </div>
       <div class="tools">
         <span class="count" aria-live="polite">
-          {found.length === rows.length
-            ? t("table.rows", { n: number(rows.length) })
-            : t("table.rows_of", { n: number(found.length), all: number(rows.length) })}
+          {found.length === rows.length ? (
+            <Said text="table.rows" numbers={{ n: ["list.rows", number(rows.length)] }} />
+          ) : (
+            <Said
+              text="table.rows_of"
+              numbers={{ n: ["list.rows_found", number(found.length)], all: ["list.rows", number(rows.length)] }}
+            />
+          )}
         </span>
         <Columns columns={columns} hidden={hidden} hide={props.hide} />
         <Export {...props} />
@@ -289,7 +302,9 @@ function Choices<R>({ column, rows, wanted, set }: ChoicesProps<R>) {
             onChange={(event) => set(toggled(wanted, value, event.currentTarget.checked))}
           />
           <span class="grow">{column.filter!(value) || t("value.none")}</span>
-          <span class="muted num">{number(count)}</span>
+          <span class="muted num" data-figure="list.rows_by_value" data-key={value}>
+            {number(count)}
+          </span>
         </label>
       ))}
       {wanted.size > 0 && (
@@ -410,6 +425,8 @@ function Body<R>(props: BodyProps<R>) {
       tabIndex={0}
       role="region"
       aria-label={props.label}
+      data-table={props.name}
+      data-rows={found.length}
     >
       <table aria-rowcount={found.length + 1}>
         <thead>
@@ -477,27 +494,35 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
     <th
       scope="col"
       class={column.numeric ? "num" : ""}
+      data-figure={column.figure}
       style={column.width ? { minWidth: `${column.width}px` } : {}}
       aria-sort={sorted ? (falling ? "descending" : "ascending") : "none"}
     >
       {plain ? (
-        <span title={explained(column)}>{t(column.title)}</span>
+        <span class="heading" tabIndex={0} {...tip(explanation(column))}>
+          {t(column.title)}
+        </span>
       ) : (
-        <button type="button" title={explained(column)} onClick={() => setQuery({ sort: next }, { replace: false })}>
+        <button
+          type="button"
+          onClick={() => setQuery({ sort: next }, { replace: false })}
+          {...tip(explanation(column))}
+        >
           {t(column.title)}
           <span class="arrow" aria-hidden="true">
             {sorted ? (falling ? "↓" : "↑") : ""}
           </span>
         </button>
       )}
+      <Covers figure={column.figure} span={column.span} />
     </th>
   );
 }
 
 /** Definition, source and metric of a column. */
-function explained<R>({ figure, about, part, promql }: Column<R>): string | undefined {
+function explanation<R>({ figure, span, about, part, promql }: Column<R>): string | undefined {
   const lines = [
-    defined(figure),
+    explained(figure, span),
     about && t(about),
     part && t("about.source", { source: t(`part.${part}`) }),
     promql && `${t("about.promql")}: ${promql}`,

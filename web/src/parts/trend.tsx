@@ -6,6 +6,7 @@ import { span } from "../state/scope";
 import { type Key, t } from "../words";
 import { Chart } from "./chart";
 import { ink } from "./classes";
+import { Value } from "./figures";
 import { bytes, duration, energy, number, percent, watts } from "./format";
 import { useDark } from "./heatmap";
 import { PartNotes } from "./partnote";
@@ -20,10 +21,14 @@ interface Props {
   readonly memory?: number | null; // the axis of memory reaches at least to here
 }
 
-const CHARTS: readonly { readonly title: Key; readonly quantities: readonly Quantity[] }[] = [
-  { title: "gpu.use", quantities: ["use", "use_max", "cores_allocated"] },
-  { title: "gpu.memory", quantities: ["memory_used", "memory_allocated"] },
-  { title: "gpu.power", quantities: ["power", "power_max"] },
+const CHARTS: readonly {
+  readonly title: Key;
+  readonly name: string;
+  readonly quantities: readonly Quantity[];
+}[] = [
+  { title: "gpu.use", name: "use", quantities: ["use", "use_max", "cores_allocated"] },
+  { title: "gpu.memory", name: "memory", quantities: ["memory_used", "memory_allocated"] },
+  { title: "gpu.power", name: "power", quantities: ["power", "power_max"] },
 ];
 const WANTED: readonly Quantity[] = [...CHARTS.flatMap((one) => one.quantities), "energy"];
 
@@ -37,17 +42,18 @@ export function Trends({ query, memory = 0 }: Props) {
   });
   return (
     <>
-      {CHARTS.map(({ title, quantities }) => (
+      {CHARTS.map(({ title, name, quantities }) => (
         <div key={title} class="third">
           <Panel
             title={t(title)}
-            note={title === "gpu.power" ? powerNote(found.data) : rangeText()}
+            note={name === "power" ? <PowerNote data={found.data} /> : rangeText()}
             actions={found.data && <Origin data={found.data} quantities={quantities} />}
           >
             <Shown of={found} rows={5}>
               {(data) => (
                 <TrendOf
                   data={data}
+                  name={name}
                   quantities={quantities}
                   title={t(title)}
                   top={title === "gpu.memory" ? memory : 0}
@@ -62,12 +68,19 @@ export function Trends({ query, memory = 0 }: Props) {
 }
 
 /** The energy of all steps together. */
-function powerNote(data: SeriesHistory | null | undefined): string {
+function PowerNote({ data }: { data: SeriesHistory | null | undefined }) {
   const steps = data?.columns.find((one) => one.quantity === "energy")?.values ?? [];
   const known = steps.filter((value) => value !== null);
-  if (known.length === 0) return rangeText();
+  if (known.length === 0) return <>{rangeText()}</>;
   const all = known.reduce((sum, value) => sum + value, 0);
-  return `${rangeText()} · ${energy(all)}`;
+  return (
+    <>
+      {rangeText()} ·{" "}
+      <Value figure="chart.energy_sum" span={rangeText()}>
+        {energy(all)}
+      </Value>
+    </>
+  );
 }
 
 /** Where the points come from, and their PromQL if it is Prometheus. */
@@ -96,11 +109,13 @@ const SECOND: Partial<Record<Quantity, { readonly colour: "ink-3" | "warn"; read
 
 function TrendOf({
   data,
+  name,
   quantities,
   title,
   top,
 }: {
   data: SeriesHistory;
+  name: string;
   quantities: readonly Quantity[];
   title: string;
   top: number | null;
@@ -111,6 +126,8 @@ function TrendOf({
   const lines = useMemo(
     () =>
       columns.map((one) => ({
+        key: one.quantity,
+        figure: `chart.${one.quantity}`,
         name: t(`quantity.${one.quantity}`),
         colour: ink(SECOND[one.quantity]?.colour ?? "accent"),
         values: one.values,
@@ -129,6 +146,8 @@ function TrendOf({
   }
   return (
     <Chart
+      name={name}
+      step={data.step_seconds}
       times={data.times}
       lines={lines}
       label={title}

@@ -6,13 +6,13 @@ definition. The text of a definition is made from its codes, in `views/definitio
 """
 
 from vgpuscope.catalog.figure import Figure, Subject
-from vgpuscope.catalog.figures import analysis, cluster, node, service
+from vgpuscope.catalog.figures import analysis, cluster, node, page, service
 from vgpuscope.catalog.figures.not_figures import NOT_FIGURES, STATES
 from vgpuscope.catalog.metric import Metric, Scope
 
 __all__ = ["BY_CODE", "FIGURES", "NOT_FIGURES", "STATES", "figure_of_metric", "figures_of_field"]
 
-FIGURES: tuple[Figure, ...] = (*analysis.FIGURES, *cluster.FIGURES, *node.FIGURES, *service.FIGURES)
+FIGURES: tuple[Figure, ...] = (*analysis.FIGURES, *cluster.FIGURES, *node.FIGURES, *service.FIGURES, *page.FIGURES)
 BY_CODE: dict[str, Figure] = {figure.code: figure for figure in FIGURES}
 _BY_METRIC: dict[str, Figure] = {name: figure for figure in FIGURES for name in figure.metrics}
 _BY_FIELD: dict[str, dict[str, Figure]] = {}  # Struct.field → part or key, or "" for the field itself → figure

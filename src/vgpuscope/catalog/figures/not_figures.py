@@ -37,7 +37,7 @@ NOT_FIGURES: dict[Reason, str] = {
     "layout": "HeldInstance.start HeldInstance.size MigProfile.slices MigProfile.placements InstanceRow.start "
     "InstanceRow.size MigInstance.slices MigInstance.start MigInstance.size ChosenGpu.start ChosenGpu.size",
     "window": "ClassHistory.step_seconds SeriesHistory.step_seconds PodBeside.seconds NodeBeside.seconds HostUse.over "
-    "NodeHost.over",
+    "NodeHost.over Part.window_seconds",
     "weight": "HistoryPoint.scored HistoryPoint.util_samples HistoryPoint.memory_samples HistoryPoint.power_samples "
     "HistoryPoint.allocated_samples HistoryPoint.cores_samples HistoryPoint.coverage_samples",
     "mixed": "AttentionRow.number TimelineEvent.number DoctorFinding.numbers",

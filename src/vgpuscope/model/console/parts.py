@@ -21,6 +21,7 @@ class Part(Struct, frozen=True, kw_only=True):
     state: PartState
     at: str | None = None  # when its values were read
     age_seconds: Seconds | None = None
+    window_seconds: Seconds | None = None  # of the analysis: the time that its means and peaks cover
     code: str | None = None
     message: str | None = None
     hint: str | None = None

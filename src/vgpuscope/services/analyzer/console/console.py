@@ -387,6 +387,7 @@ class Console:
             state="stale" if stale else "ok",
             at=iso(analysis.window.end),
             age_seconds=round(max(0.0, now - analysis.window.end), 1),
+            window_seconds=round(analysis.window.end - analysis.window.begin, 1),
             code=error.code if stale and error else None,
             message=stale.reason if stale else None,
             hint=error.advice if stale and error else None,
