@@ -1,0 +1,172 @@
+"""Rows of a list → the counts and amounts that other places must show about them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from vgpuscope.model.consistency import Answer, Reading
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+def counted(answers: Iterable[Answer]) -> Iterator[Reading]:
+    """What can be counted in answers that are lists, as readings of the figures that show the same."""
+    for answer in answers:
+        count = _KINDS.get(answer.kind.removesuffix("[]").removeprefix("SomeOf"))
+        if count is not None:
+            yield from count(answer)
+
+
+def _reading(
+    answer: Answer, figure: str, path: str, value: float, *subject: str, parts: int = 0, margin: float = 0.0
+) -> Reading:
+    return Reading(
+        surface=answer.surface,
+        path=path,
+        figure=figure,
+        subject=subject,
+        value=value,
+        margin=margin * max(1, parts),
+        scope=answer.scope,
+        moment=answer.moment,
+        counted=True,
+    )
+
+
+def _gpus(answer: Answer) -> Iterator[Reading]:
+    rows: Rows = answer.body["rows"]
+    tenants = [(row, tenant) for row in rows for tenant in row.get("tenants") or ()]
+    if not answer.scope:
+        yield _reading(answer, "fleet.gpus_or_instances", "count(rows)", len(rows))
+        yield _reading(answer, "fleet.mig_instances", "count(rows[mig])", sum(bool(row.get("mig")) for row in rows))
+        held = {row["gpu_id"] for row in rows if row.get("held")}
+        yield _reading(answer, "fleet.gpus", "count(rows.gpu_id)", len({row["gpu_id"] for row in rows}))
+        yield _reading(answer, "fleet.gpus_held", "count(rows[held].gpu_id)", len(held))
+        yield from _by_node(answer, rows)
+    idle = [row for row in rows if row.get("held") and row["verdict"] == "idle"]
+    yield _reading(answer, "fleet.idle_held", "count(rows[held][verdict=idle])", len(idle))
+    unknown = [row for row in rows if row["verdict"] == "unknown"]
+    yield _reading(answer, "fleet.unknown", "count(rows[verdict=unknown])", len(unknown))
+    yield _reading(answer, "fleet.tenants", "count(rows.tenants)", len(tenants))
+    idle_tenants = sum(tenant["verdict"] == "idle" for _, tenant in tenants)
+    yield _reading(answer, "fleet.tenants_idle", "count(rows.tenants[verdict=idle])", idle_tenants)
+    for name, number in Counter(tenant["use_class"] for _, tenant in tenants).items():
+        yield _reading(answer, "fleet.tenants_by_class", f"count(rows.tenants[use_class={name}])", number, name)
+    if not answer.scope:
+        yield from _by_namespace(answer, tenants)
+        yield from _by_pod(answer, tenants)
+
+
+def _by_node(answer: Answer, rows: Rows) -> Iterator[Reading]:
+    for node in sorted({row["node"] for row in rows if row.get("node")}):
+        mine = [row for row in rows if row["node"] == node]
+        where = f"rows[node={node}]"
+        yield _reading(answer, "node.gpus_or_instances", f"count({where})", len(mine), node)
+        gpus = {row["gpu_id"] for row in mine}
+        yield _reading(answer, "node.gpus", f"count({where}.gpu_id)", len(gpus), node)
+        instances = sum(bool(row.get("mig")) for row in mine)
+        yield _reading(answer, "node.mig_instances", f"count({where}[mig])", instances, node)
+        tenants = sum(len(row.get("tenants") or ()) for row in mine)
+        yield _reading(answer, "node.tenants", f"count({where}.tenants)", tenants, node)
+
+
+def _by_namespace(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Reading]:
+    for space in sorted({tenant["namespace"] for _, tenant in tenants}):
+        mine = [(row, tenant) for row, tenant in tenants if tenant["namespace"] == space]
+        where = f"rows.tenants[namespace={space}]"
+        gpus = {row["gpu_id"] for row, _ in mine}
+        yield _reading(answer, "namespace.gpus", f"count({where}.gpu_id)", len(gpus), space)
+        instances = {(row["gpu_id"], row.get("mig")) for row, _ in mine}
+        yield _reading(answer, "namespace.gpus_or_instances", f"count({where}.mig)", len(instances), space)
+        yield _reading(answer, "namespace.tenants", f"count({where})", len(mine), space)
+        for name, number in Counter(tenant["use_class"] for _, tenant in mine).items():
+            yield _reading(answer, "namespace.by_class", f"count({where}[use_class={name}])", number, space, name)
+        for name, number in Counter(tenant["verdict"] for _, tenant in mine).items():
+            yield _reading(answer, "namespace.by_verdict", f"count({where}[verdict={name}])", number, space, name)
+        for field in ("memory_used", "memory_limit"):
+            yield from _amount(answer, f"namespace.{field}", f"sum({where}.{field})", mine, field, space)
+
+
+def _by_pod(answer: Answer, tenants: list[tuple[Row, Row]]) -> Iterator[Reading]:
+    pods: dict[tuple[str, str], list[tuple[Row, Row]]] = {}
+    for row, tenant in tenants:
+        pods.setdefault((tenant["namespace"], tenant["pod"]), []).append((row, tenant))
+    for (space, pod), mine in sorted(pods.items()):
+        where = f"rows.tenants[pod={space}/{pod}]"
+        subject = ("pod", space, pod)
+        yield _reading(answer, "workload.tenants", f"count({where})", len(mine), *subject)
+        for field in ("memory_used", "memory_limit", "memory_max"):
+            yield from _amount(answer, f"workload.{field}", f"sum({where}.{field})", mine, field, *subject)
+
+
+def _amount(
+    answer: Answer, figure: str, path: str, rows: list[tuple[Row, Row]], field: str, *subject: str
+) -> Iterator[Reading]:
+    """A sum over rows that all have the amount; if one does not, the sum is not known."""
+    values = [tenant.get(field) for _, tenant in rows]
+    known = [value for value in values if value is not None]
+    if known and len(known) == len(values):
+        yield _reading(answer, figure, path, sum(known), *subject, parts=len(known), margin=0.06 * 2**20)
+
+
+def _results(answer: Answer) -> Iterator[Reading]:
+    rows: Rows = answer.body
+    yield _reading(answer, "fleet.gpus_or_instances", "count(rows)", len(rows))
+    for field, figure in (("verdict", "fleet.by_verdict"), ("status", "fleet.by_status")):
+        for name, number in Counter(row[field] for row in rows).items():
+            yield _reading(answer, figure, f"count(rows[{field}={name}])", number, name)
+    scored = [row["score"] for row in rows if row["score"] is not None]
+    yield _reading(answer, "fleet.scored", "count(rows[score])", len(scored))
+
+
+def _low(answer: Answer) -> Iterator[Reading]:
+    yield _reading(answer, "fleet.low_or_idle", "count(gpus)", len(answer.body["gpus"]))
+
+
+def _nodes(answer: Answer) -> Iterator[Reading]:
+    if not answer.scope:
+        yield _reading(answer, "fleet.nodes", "count(rows)", len(answer.body["rows"]))
+
+
+def _namespaces(answer: Answer) -> Iterator[Reading]:
+    if not answer.scope:
+        yield _reading(answer, "fleet.namespaces", "count(rows)", len(answer.body["rows"]))
+
+
+def _workloads(answer: Answer) -> Iterator[Reading]:
+    rows: Rows = answer.body["rows"]
+    if answer.body["group_by"] != "pod" or answer.scope:
+        return
+    yield _reading(answer, "fleet.workloads", "count(rows)", len(rows))
+    for space in sorted({row["namespace"] for row in rows}):
+        running = [row for row in rows if row["namespace"] == space and row["state"] == "running"]
+        yield _reading(answer, "namespace.pods", f"count(rows[namespace={space}][state=running])", len(running), space)
+
+
+def _scheduling(answer: Answer) -> Iterator[Reading]:
+    pending: Rows = answer.body["pending"]
+    if answer.body.get("pending_count") is None:
+        return
+    yield _reading(answer, "fleet.pending_pods", "count(pending)", len(pending))
+    for code, number in Counter(row["code"] for row in pending).items():
+        yield _reading(answer, "fleet.pending_by_reason", f"count(pending[code={code}])", number, code)
+
+
+def _reclaim(answer: Answer) -> Iterator[Reading]:
+    cases: Rows = answer.body["cases"]
+    yield _reading(answer, "fleet.cases", "count(cases)", len(cases))
+    for state, number in Counter(case["state"] for case in cases).items():
+        yield _reading(answer, "fleet.cases_by_state", f"count(cases[state={state}])", number, state)
+
+
+_KINDS: dict[str, Callable[[Answer], Iterator[Reading]]] = {
+    "GpuList": _gpus,
+    "ResultRow": _results,
+    "LowBody": _low,
+    "NodeList": _nodes,
+    "NamespaceList": _namespaces,
+    "WorkloadList": _workloads,
+    "Scheduling": _scheduling,
+    "ReclaimList": _reclaim,
+}

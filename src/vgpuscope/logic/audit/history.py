@@ -1,0 +1,269 @@
+"""Charts and stored hours: the same hour has the same mean and the same energy in every range."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+
+from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+
+_MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
+_PEAKS = ("use_max", "memory_max", "power_max")
+_STORE = frozenset({"analyses", "hours", "days"})
+_NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
+_SEAM = 0.05  # of the energy of a step: the same
+
+
+def steps(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The mean of a long step lies between the lowest and the highest mean of the short steps in it."""
+    for long, short in _pairs(surfaces, "SeriesHistory"):
+        for quantity in _MEANS:
+            yield from _between(long, short, quantity, _values(long, quantity), _values(short, quantity))
+        for quantity in _PEAKS:
+            yield from _peaks(long, short, quantity)
+
+
+def energies(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The energy of a long step is the sum of the energies of the short steps in it."""
+    for long, short in _pairs(surfaces, "SeriesHistory"):
+        many, few = _values(short, "energy"), _values(long, "energy")
+        for at, value in few.items():
+            inside = _inside(long, short, at, many, margin=0.0)
+            if inside is None or value is None:
+                continue
+            known = [one for one in inside if one is not None]
+            if len(known) < 2:
+                continue
+            total = sum(known)
+            yield Comparison(
+                check="energies",
+                subject=_subject(long),
+                first=_place(long, "energy", at, value),
+                second=_place(short, "energy", at, total, path=f"sum(energy, {len(known)})"),
+                rule="sum",
+                tolerance=_SEAM * max(total, value) + 2 * max(known),
+            )
+
+
+def classes(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The GPUs by class of a long step lie between those of the short steps in it."""
+    for long, short in _pairs(surfaces, "ClassHistory"):
+        yield from _between(long, short, "gpus", _all_classes(long), _all_classes(short))
+
+
+def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
+    """In no step of a chart does a namespace, node or pod use more than the fleet."""
+    answers = [one for one in surfaces.answers if one.kind == "SeriesHistory"]
+    fleets = {
+        (one.body["step_seconds"], one.body["source"], one.query.get("end", "")): one
+        for one in answers
+        if not _subject(one)
+    }
+    for part in answers:
+        whole = fleets.get((part.body["step_seconds"], part.body["source"], part.query.get("end", "")))
+        if not _subject(part) or whole is None or part.body["source"] not in _STORE:
+            continue
+        for quantity in ("memory_used", "memory_allocated", "power", "energy"):
+            totals = _values(whole, quantity)
+            for at, value in _values(part, quantity).items():
+                total = totals.get(at)
+                if value is not None and total is not None:
+                    yield Comparison(
+                        check="chart-parts",
+                        subject=_subject(part),
+                        first=_place(part, quantity, at, value),
+                        second=_place(whole, quantity, at, total),
+                        rule="at_most",
+                        tolerance=_NOISE * total,
+                    )
+
+
+def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The classes of a chart's newest whole step add up to the GPUs that the fleet has now."""
+    now = next((one for one in surfaces.readings if one.figure == "fleet.gpus" and not one.scope), None)
+    unlisted = next((one.value for one in surfaces.readings if one.figure == "fleet.gpus_unlisted"), 0.0)
+    if now is None:
+        return
+    for answer in surfaces.answers:
+        if answer.kind != "ClassHistory" or answer.scope or answer.query.get("end") or not _fine(answer):
+            continue
+        known = [(at, value) for at, value in _all_classes(answer).items() if value is not None]
+        if len(known) < 3:
+            continue
+        at, value = known[-2]
+        yield Comparison(
+            check="chart-tile",
+            subject="",
+            first=Reading(
+                surface=now.surface, path=now.path, figure=now.figure, subject=(), value=now.value - unlisted
+            ),
+            second=_place(answer, "gpus", at, value),
+            rule="equal",
+            tolerance=0.02 * now.value + 0.05,
+        )
+
+
+def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
+    """A stored hour or day of a GPU never stands for more seconds than it has, and its parts add up to it."""
+    lengths = {"hour": 3600.0, "day": 86400.0}
+    for answer in surfaces.answers:
+        if answer.kind != "HistoryPoint[]":
+            continue
+        for index, point in enumerate(answer.body):
+            if point["pod"] or point["step"] not in lengths:
+                continue
+            subject = "/".join(part for part in (point["gpu_id"], point["mig"]) if part)
+
+            def place(path: str, value: float, index: int = index, answer: Answer = answer) -> Reading:
+                return Reading(
+                    surface=answer.surface,
+                    path=f"[{index}].{path}",
+                    figure="judged.step_seconds",
+                    subject=(),
+                    value=value,
+                )
+
+            seconds, length = float(point["seconds"]), lengths[point["step"]]
+            yield Comparison(
+                check="seconds",
+                subject=subject,
+                first=place("seconds", seconds),
+                second=place(f"length of the {point['step']}", length),
+                rule="at_most",
+                tolerance=0.01 * length,
+            )
+            for field in ("by_status", "by_verdict", "by_class"):
+                yield Comparison(
+                    check="seconds",
+                    subject=subject,
+                    first=place("seconds", seconds),
+                    second=place(f"sum({field})", sum(point[field].values())),
+                    rule="sum",
+                    tolerance=0.001 * length + 1,
+                )
+
+
+def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[Answer, Answer]]:
+    """Charts of one subject, the one with the longer steps first."""
+    charts: dict[tuple[str, str], list[Answer]] = {}
+    for answer in surfaces.answers:
+        if answer.kind == kind and answer.body["source"] in _STORE:
+            charts.setdefault((_subject(answer), answer.query.get("group_by", "")), []).append(answer)
+    for some in charts.values():
+        for long in some:
+            for short in some:
+                if long.body["step_seconds"] > short.body["step_seconds"] and long.moment == short.moment:
+                    yield long, short
+
+
+def _between(
+    long: Answer,
+    short: Answer,
+    quantity: str,
+    few: dict[int, float | None],
+    many: dict[int, float | None],
+) -> Iterator[Comparison]:
+    for at, value in few.items():
+        inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
+        known = [one for one in inside or () if one is not None]
+        if value is None or len(known) < 2:
+            continue
+        low, high = min(known), max(known)
+        noise = _NOISE * max(abs(high), abs(value)) + 1e-6
+        for rule_first, rule_second, path in (
+            (_place(long, quantity, at, value), _place(short, quantity, at, high), "max"),
+            (_place(short, quantity, at, low), _place(long, quantity, at, value), "min"),
+        ):
+            yield Comparison(
+                check="classes" if quantity == "gpus" else "steps",
+                subject=_subject(long),
+                first=_as_extreme(rule_first, path) if path == "min" else rule_first,
+                second=_as_extreme(rule_second, path) if path == "max" else rule_second,
+                rule="at_most",
+                tolerance=noise,
+            )
+
+
+def _peaks(long: Answer, short: Answer, quantity: str) -> Iterator[Comparison]:
+    many = _values(short, quantity)
+    for at, value in _values(long, quantity).items():
+        inside = _inside(long, short, at, many, margin=0.0)
+        known = [one for one in inside or () if one is not None]
+        if value is not None and len(known) >= 2:
+            yield Comparison(
+                check="steps",
+                subject=_subject(long),
+                first=_as_extreme(_place(short, quantity, at, max(known)), "max"),
+                second=_place(long, quantity, at, value),
+                rule="at_most",
+                tolerance=_NOISE * abs(value) + 1e-6,
+            )
+
+
+def _inside(
+    long: Answer, short: Answer, at: int, many: dict[int, float | None], *, margin: float
+) -> list[float | None] | None:
+    """The values of the short steps in one long step; None if the short ones do not cover it."""
+    step = float(long.body["step_seconds"])
+    times = list(many)
+    if not times or times[0] > at or len(times) < 2:
+        return None
+    newest = max((one for one, value in many.items() if value is not None), default=0)
+    end = times[-1] + float(short.body["step_seconds"])
+    open_step = at == max(long.body["times"], default=0)
+    if end < at + step and not (open_step and newest >= end - 3 * float(short.body["step_seconds"])):
+        return None
+    return [value for one, value in many.items() if at - margin <= one < at + step + margin]
+
+
+def _values(answer: Answer, quantity: str) -> dict[int, float | None]:
+    for column in answer.body["columns"]:
+        if column["quantity"] == quantity:
+            return dict(zip(answer.body["times"], column["values"], strict=True))
+    return {}
+
+
+def _all_classes(answer: Answer) -> dict[int, float | None]:
+    """The sum over all classes at each time; None: nothing was analysed."""
+    columns = [column["gpus"] for column in answer.body["columns"]]
+    sums: dict[int, float | None] = {}
+    for index, at in enumerate(answer.body["times"]):
+        known = [column[index] for column in columns if column[index] is not None]
+        sums[at] = sum(known) if known else None
+    return sums
+
+
+def _fine(answer: Answer) -> bool:
+    times = answer.body["times"]
+    return all(after > before for before, after in pairwise(times)) and float(answer.body["step_seconds"]) <= 600
+
+
+def _subject(answer: Answer) -> str:
+    parts = ("gpu_id", "mig", "node", "namespace", "pod", "owner")
+    return "/".join(answer.query[part] for part in parts if answer.query.get(part))
+
+
+_FIGURES = {"gpus": "chart.by_class"}
+
+
+def _place(answer: Answer, quantity: str, at: int, value: float, *, path: str = "") -> Reading:
+    return Reading(
+        surface=answer.surface,
+        path=path or f"{quantity}[time={at}]",
+        figure=_FIGURES.get(quantity, f"chart.{quantity}"),
+        subject=(),
+        value=value,
+        moment=answer.moment,
+    )
+
+
+def _as_extreme(reading: Reading, which: str) -> Reading:
+    return Reading(
+        surface=reading.surface,
+        path=f"{which}({reading.path.replace('[time=', ', from ').rstrip(']')})",
+        figure=reading.figure,
+        subject=reading.subject,
+        value=reading.value,
+        moment=reading.moment,
+    )
+
+

@@ -1,0 +1,68 @@
+"""Every two places of one figure and one subject show the same number."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from vgpuscope.catalog.figures import BY_CODE
+from vgpuscope.logic.audit.counting import counted
+from vgpuscope.model.consistency import Comparison, Reading, Surfaces
+
+_NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
+_DIFFERS_WITH_TIME = frozenset({"since_start", "since_boot"})
+
+
+def same_figures(surfaces: Surfaces) -> Iterator[Comparison]:
+    """Places that show one figure are compared with the number that most of them show."""
+    yield from _compared(surfaces.readings, check="same")
+
+
+def rows_counted(surfaces: Surfaces) -> Iterator[Comparison]:
+    """A count that is shown is the number of rows that are listed."""
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Reading]] = {}
+    for reading in surfaces.readings:
+        groups.setdefault(_key(reading), []).append(reading)
+    for reading in counted(surfaces.answers):
+        for shown in _one_of_each_surface(groups.get(_key(reading), [])):
+            if _together(shown, reading):
+                yield _equal("rows", shown, reading)
+
+
+def _compared(readings: tuple[Reading, ...], *, check: str) -> Iterator[Comparison]:
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Reading]] = {}
+    for reading in readings:
+        groups.setdefault(_key(reading), []).append(reading)
+    for (figure, _, _), found in groups.items():
+        if len(found) < 2 or BY_CODE[figure].time in _DIFFERS_WITH_TIME:
+            continue
+        usual = Counter(round(one.value, 6) for one in found).most_common(1)[0][0]
+        first = next(one for one in found if round(one.value, 6) == usual)
+        for other in found:
+            if other is not first and _together(first, other):
+                yield _equal(check, first, other)
+
+
+def _equal(check: str, first: Reading, second: Reading) -> Comparison:
+    return Comparison(
+        check=check,
+        subject="/".join(part for part in first.subject if part),
+        first=first,
+        second=second,
+        rule="equal",
+        tolerance=first.margin + second.margin,
+    )
+
+
+def _key(reading: Reading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    scope = reading.scope if BY_CODE[reading.figure].subject in _NARROWED else ()
+    return reading.figure, reading.subject, scope
+
+
+def _one_of_each_surface(readings: list[Reading]) -> list[Reading]:
+    found: dict[str, Reading] = {}
+    for reading in readings:
+        found.setdefault(reading.surface, reading)
+    return list(found.values())
+
+
+def _together(first: Reading, second: Reading) -> bool:
+    return not first.moment or not second.moment or first.moment == second.moment

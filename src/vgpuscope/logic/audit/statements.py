@@ -1,0 +1,103 @@
+"""What one page states and another one shows: what doctor rules out, what still fits, what has a case."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+
+_NEVER = re.compile(r"`([a-z-]+)` is never found there")
+
+
+def ruled_out(surfaces: Surfaces) -> Iterator[Comparison]:
+    """A class of which doctor says that it is never found somewhere is not found there."""
+    rows = next((one for one in surfaces.answers if one.kind == "ResultRow[]"), None)
+    if rows is None:
+        return
+    for report in surfaces.answers:
+        if report.kind != "DoctorReport":
+            continue
+        for finding in report.body["findings"]:
+            cause = (finding.get("cause") or {}).get("en", "")
+            said = _NEVER.search(cause) if finding["status"] in {"warn", "fail"} else None
+            if said is None:
+                continue
+            places = " ".join(finding.get("examples", ()))
+            found = [row for row in rows.body if row["use_class"] == said[1] and _named(row, places)]
+            yield Comparison(
+                check="ruled-out",
+                subject=finding["code"],
+                first=_place(rows, f"count(rows[use_class={said[1]}])", "fleet.by_class", len(found)),
+                second=_place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0),
+                rule="equal",
+            )
+
+
+def _named(row: dict[str, Any], places: str) -> bool:
+    """Whether a row is of a GPU or node that the examples name; without examples, any is."""
+    names = [name for name in (row["gpu_id"], row["hostname"]) if name]
+    return not places or any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", places) for name in names)
+
+
+def fits(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The most whole GPUs that one pod can get include GPUs of which only the number is known."""
+    shown = next((one for one in surfaces.answers if one.kind == "Scheduling"), None)
+    ledgers = next((one for one in surfaces.answers if one.kind == "NodeLedger[]"), None)
+    if shown is None or ledgers is None or shown.body.get("capacity") is None or "offers" in shown.body:
+        return
+    for index, node in enumerate(ledgers.body):
+        for number, offer in enumerate(node.get("offers", ())):
+            whole = offer["offer"].get("replicas") == 1 and not offer["offer"].get("profile")
+            if whole and not offer.get("lost"):
+                yield Comparison(
+                    check="fits",
+                    subject=f"{node['name']}/{offer['offer']['resource']}",
+                    first=_place(ledgers, f"[{index}].offers[{number}].free", "resource.free", offer["free"]),
+                    second=_place(
+                        shown, "capacity.whole_gpus", "capacity.whole_gpus", shown.body["capacity"]["whole_gpus"]
+                    ),
+                    rule="at_most",
+                )
+
+
+def cases(surfaces: Surfaces) -> Iterator[Comparison]:
+    """Every idle workload has a case of reclaim."""
+    listed = next((one for one in surfaces.answers if one.kind == "ReclaimList"), None)
+    pods = next((one for one in surfaces.answers if one.kind == "WorkloadList" and not one.scope), None)
+    if listed is None or pods is None or listed.body["mode"] == "off" or pods.body["group_by"] != "pod":
+        return
+    known = {(case["namespace"], case["pod"]) for case in listed.body["cases"]}
+    for index, row in enumerate(pods.body["rows"]):
+        if row["verdict"] == "idle" and row["state"] == "running":
+            yield Comparison(
+                check="cases",
+                subject=f"{row['namespace']}/{row['pod']}",
+                first=_place(pods, f"rows[{index}].verdict", "workload.tenants", 1),
+                second=_place(
+                    listed,
+                    f"count(cases[pod={row['namespace']}/{row['pod']}])",
+                    "fleet.cases",
+                    float((row["namespace"], row["pod"]) in known),
+                ),
+                rule="equal",
+            )
+
+
+def populations(surfaces: Surfaces) -> Iterator[Comparison]:
+    """A list named `gpus` whose count has no other definition lists each GPU once."""
+    if surfaces.defined:
+        return
+    for answer in surfaces.answers:
+        if answer.kind.removeprefix("SomeOf") == "LowBody" and isinstance(answer.body, dict):
+            gpus = {(row["gpu_id"], row["mig"]) for row in answer.body["gpus"]}
+            yield Comparison(
+                check="populations",
+                subject="",
+                first=_place(answer, "count", "fleet.low_or_idle", answer.body["count"]),
+                second=_place(answer, "count(gpus[].gpu_id)", "fleet.gpus_or_instances", len(gpus)),
+                rule="equal",
+            )
+
+
+def _place(answer: Answer, path: str, figure: str, value: float) -> Reading:
+    return Reading(surface=answer.surface, path=path, figure=figure, subject=(), value=value, moment=answer.moment)

@@ -1,0 +1,118 @@
+"""Idle GPU-hours: rows add up to the totals, whatever they are grouped by."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+
+_HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
+_DIGIT = 0.00006  # hours: each row is rounded
+
+
+def hours(surfaces: Surfaces) -> Iterator[Comparison]:
+    """GPU-hours are held or unallocated; held ones are idle, in use or unknown."""
+    for answer in _answers(surfaces):
+        body = answer.body
+        yield _sum(answer, "gpu_hours", ("held_gpu_hours", "unallocated_gpu_hours"), body)
+        yield _sum(answer, "held_gpu_hours", _HOURS, body)
+
+
+def rows(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The rows of a group add up to the totals above them."""
+    for answer in _answers(surfaces):
+        listed = answer.body["rows"]
+        if answer.body["count"] != len(listed):
+            continue
+        for field in _HOURS:
+            total = _place(answer, f"fleet.{field}", field, answer.body[field])
+            parts = _place(answer, f"waste.{field}", f"sum(rows[].{field})", sum(row[field] for row in listed))
+            yield Comparison(
+                check="waste-rows",
+                subject=answer.body["group_by"],
+                first=total,
+                second=parts,
+                rule="sum",
+                tolerance=_DIGIT * (len(listed) + 1) + 1e-4 * answer.body[field],
+            )
+
+
+def groups(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The totals are the same however the rows are grouped, and a group holds no less than any of its members."""
+    answers = _answers(surfaces)
+    whole = next((one for one in answers if one.body["group_by"] == "tenant"), None)
+    if whole is None:
+        return
+    for answer in answers:
+        if answer is whole or answer.query.get("since") != whole.query.get("since"):
+            continue
+        for field in (*_HOURS, "gpu_hours", "held_gpu_hours", "unallocated_gpu_hours"):
+            first, second = whole.body[field], answer.body[field]
+            yield Comparison(
+                check="waste-groups",
+                subject=f"{whole.body['group_by']}, {answer.body['group_by']}",
+                first=_place(whole, f"fleet.{field}", field, first),
+                second=_place(answer, f"fleet.{field}", field, second),
+                rule="equal",
+                tolerance=0.001 * max(first, second) + 0.05,  # the analyses of a minute
+            )
+        if answer.body["group_by"] == "namespace":
+            yield from _memory(whole, answer)
+
+
+def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
+    """The idle hours of a namespace are the same on the page of namespaces and in the list of idle hours."""
+    shown = {one.subject: one for one in surfaces.readings if one.figure == "namespace.idle_gpu_hours_day"}
+    for answer in _answers(surfaces):
+        if answer.body["group_by"] != "namespace" or answer.query.get("since", "24h") != "24h":
+            continue
+        for index, row in enumerate(answer.body["rows"]):
+            reading = shown.get((row["namespace"],))
+            if reading is not None:
+                yield Comparison(
+                    check="waste-groups",
+                    subject=row["namespace"],
+                    first=reading,
+                    second=_place(
+                        answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
+                    ),
+                    rule="equal",
+                    tolerance=0.001 * row["idle_gpu_hours"] + 0.05,
+                )
+
+
+def _memory(tenants: Answer, namespaces: Answer) -> Iterator[Comparison]:
+    held = {row["namespace"]: (index, row) for index, row in enumerate(namespaces.body["rows"])}
+    for index, row in enumerate(tenants.body["rows"]):
+        place, group = held.get(row["namespace"], (0, None))
+        if group is None or row["memory_held"] is None or group["memory_held"] is None or row["verdict"] != "idle":
+            continue
+        yield Comparison(
+            check="waste-groups",
+            subject=f"{row['namespace']}/{row['pod']}",
+            first=_place(tenants, "waste.memory_held", f"rows[{index}].memory_held", row["memory_held"]),
+            second=_place(namespaces, "waste.memory_held", f"rows[{place}].memory_held", group["memory_held"]),
+            rule="at_most",
+            tolerance=0.01 * group["memory_held"],
+        )
+
+
+def _sum(answer: Answer, whole: str, parts: tuple[str, ...], body: dict[str, Any]) -> Comparison:
+    return Comparison(
+        check="waste-hours",
+        subject=answer.body["group_by"],
+        first=_place(answer, f"fleet.{whole}", whole, body[whole]),
+        second=_place(answer, f"fleet.{parts[0]}", f"sum({', '.join(parts)})", sum(body[part] for part in parts)),
+        rule="sum",
+        tolerance=_DIGIT * (len(parts) + 1) + 1e-6 * body[whole],
+    )
+
+
+def _place(answer: Answer, figure: str, path: str, value: float) -> Reading:
+    return Reading(
+        surface=answer.surface, path=path, figure=figure, subject=(), value=value, scope=answer.scope,
+        moment=answer.moment,
+    )
+
+
+def _answers(surfaces: Surfaces) -> list[Answer]:
+    return [one for one in surfaces.answers if one.kind == "Waste" and one.body.get("history")]
