@@ -22,6 +22,7 @@ _READ = """() => {
       row: one.closest('tr[data-key]')?.getAttribute('data-key') ?? null,
       value: one.getAttribute('data-value'),
       text: text(one),
+      beside: one.closest('section, .panel')?.querySelector('[data-table]')?.getAttribute('data-rows') ?? null,
       where: one.closest('section, .panel, table, header')?.querySelector('h1, h2, h3, caption, .figure-title')
         ?.textContent?.trim() ?? '',
     }));
@@ -74,11 +75,18 @@ class Shown:
     value: float | None
     margin: float
     where: str
+    beside: int | None  # rows of the table in the same panel
 
-    def shows(self, value: float | None) -> bool:
+    def shows(self, value: float | None, *, unit: str = "", slack: float = 0.0) -> bool:
+        """Whether it is this number, in the unit of its definition."""
         if value is None or self.value is None:
             return value is self.value
-        return abs(self.value - value) <= self.margin + 1e-9 * abs(value)
+        scale = 1.0
+        if unit == "percent" and "%" in self.text:
+            scale = 100.0
+        elif unit == "gpu_hours" and re.search(r"h|小时|时", self.text):
+            scale = 1 / 3600
+        return abs(self.value * scale - value) <= self.margin * scale + slack + 1e-9 * abs(value)
 
     def __str__(self) -> str:
         of = f" of {self.keys[0]}" if self.keys else ""
@@ -126,7 +134,8 @@ async def read(page: Any) -> Page:
             continue
         keys = tuple(dict.fromkeys(one["keys"]))
         numbers.append(
-            Shown(one["figure"], keys, one["table"], one["row"], one["text"], value, margin, one["where"])
+            Shown(one["figure"], keys, one["table"], one["row"], one["text"], value, margin, one["where"],
+                  int(one["beside"]) if one["beside"] else None)
         )
     return Page(
         page=found["page"] or "",
@@ -174,10 +183,11 @@ _PART = re.compile(r"([−-]?\d[\d,\u00a0\u202f]*(?:\.\d+)?)\s*([^\d\s,.−-][^\
 
 def parsed(text: str) -> tuple[float | None, float]:
     """The number in base units, and how far rounding can have moved it; ValueError if it cannot be read."""
-    if text in {"–", "-", "—"}:
-        return None, 0.0
-    parts = _PART.findall(text.strip())
-    if not parts or _PART.sub("", text).strip(" ~≈≥≤<>+/"):
+    if not re.search(r"\d", text):
+        return None, 0.0  # a dash, or words such as "no limit"
+    text = re.sub(r"^[^\d−-]*(?=[\d−-])", "", text)  # words in front of it: "waits 3 h"
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).strip():
         raise ValueError(f"no number: {text!r}")
     total, margin = 0.0, 0.0
     for digits, unit_text in parts:
