@@ -98,6 +98,7 @@ describe("a decision", () => {
       at: null,
       age_seconds: null,
       window_seconds: null,
+      low_score: null,
       code: null,
       message: null,
       hint: null,

@@ -93,6 +93,7 @@ Condition: TypeAlias = Literal[  # which of the population
     "lost",  # accepts no new allocation
     "allocated",
     "free",
+    "free_on_one",  # on the node that has most of them
     "stranded",  # free, and no request can use it
     "mig_only",  # free, and whether a request gets it depends on a MIG placement
     "whole",  # free, on GPUs that nobody holds

@@ -109,6 +109,24 @@ class OfferLedger(Struct, frozen=True, kw_only=True):
         replicas = self.offer.replicas
         return None if replicas is None else -(-self.offer.allocatable // replicas)
 
+    @property
+    def whole(self) -> int:
+        """How many whole GPUs a new pod can get of this resource."""
+        return self.free if self.offer.mode == "whole" else 0
+
+    @property
+    def largest_memory(self) -> Bytes | None:
+        """The memory of one GPU or instance that a new pod can get; None: not known, or shares without a limit."""
+        if not self.free:
+            return 0
+        return self.offer.memory if self.offer.mode in {"whole", "mig"} else None
+
+    @property
+    def memory_free(self) -> Bytes | None:
+        """Memory of the GPUs or instances that new pods can get; None: not known, or shares without a limit."""
+        largest = self.largest_memory
+        return None if largest is None else self.free * largest
+
 
 class Finding(Struct, frozen=True, kw_only=True, gc=False):
     """A contradiction, with the objects that it is about; "" for a kind of object that is not involved.
@@ -206,6 +224,19 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     types: tuple[Capacity, ...] = ()  # the same, for each type of GPU
     findings: tuple[Finding, ...] = ()
     finding_counts: tuple[FindingCount, ...] = ()
+
+    @property
+    def whole_gpus(self) -> int | None:
+        """The most whole GPUs that one pod can still get, of one resource; None: the node offers no GPUs."""
+        found = [one.whole for one in self.offers] + ([self.capacity.whole_cards] if self.devices else [])
+        return max(found, default=None)
+
+    @property
+    def largest_memory(self) -> Bytes | None:
+        """The most memory of one GPU or MIG instance that a request can still get; None: not known."""
+        found = [one.largest_memory for one in self.offers] + ([self.capacity.largest_memory] if self.devices else [])
+        known = [one for one in found if one is not None]
+        return max(known, default=None) if len(known) == len(found) or any(known) else None
 
 
 class QuotaLimit(Struct, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ CONDITIONS: dict[Condition, Pair] = {
     "lost": ("closed to new allocations", "不接受新分配的"),
     "allocated": ("allocated", "已分配的"),
     "free": ("free for a request", "可供申请的"),
+    "free_on_one": ("free for a request on the node with most of them", "空闲最多的节点上可供申请的"),
     "stranded": ("free, but of use to no request", "空闲但无法满足任何申请的"),
     "mig_only": ("free if a MIG placement allows it", "空闲但取决于 MIG 布局的"),
     "whole": ("free on GPUs without a holder", "位于无持有者的 GPU 上的空闲"),
@@ -233,9 +234,27 @@ QUANTITIES: dict[str, Pair] = {
     "cores_limit": ("Compute limit that is enforced, 100 % for a whole GPU", "强制执行的算力上限（整卡为 100%）"),
     "profile_memory": ("GPU memory of a MIG profile", "MIG 规格的显存"),
     "profile_cores": ("Compute of a MIG profile, 100 % for a whole GPU", "MIG 规格的算力（整卡为 100%）"),
-    "largest_memory": ("Largest request for memory of one GPU that still fits", "单张 GPU 上仍能满足的最大显存申请"),
+    "largest_memory": (
+        "Most memory of one GPU or MIG instance that a request still gets, registered with HAMi or counted by kubelets",
+        "一次申请仍能获得的单张 GPU 或单个 MIG 实例的最大显存（HAMi 注册或 kubelet 计数）",
+    ),
+    "largest_memory_registered": (
+        "Largest request for memory of one GPU registered with HAMi that still fits",
+        "HAMi 注册的单张 GPU 上仍能满足的最大显存申请",
+    ),
+    "memory_free_counted": (
+        "GPU memory that new pods can get, of GPUs or MIG instances that kubelets only count",
+        "仅由 kubelet 计数的 GPU 或 MIG 实例中新 Pod 可获得的显存",
+    ),
     "largest_cores": ("Largest request for compute of one GPU that still fits", "单张 GPU 上仍能满足的最大算力申请"),
-    "whole_gpus": ("Most whole GPUs that one pod can still get", "单个 Pod 仍可获得的整卡数量上限"),
+    "whole_gpus": (
+        "Most whole GPUs that one pod can still get of one resource, registered with HAMi or counted by the kubelet",
+        "单个 Pod 仍可获得的同一资源的整卡数量上限（HAMi 注册或 kubelet 计数）",
+    ),
+    "whole_gpus_registered": (
+        "Most whole GPUs registered with HAMi that one pod can still get",
+        "单个 Pod 仍可获得的、HAMi 注册的整卡数量上限",
+    ),
     "fragmentation": ("Share of the free memory that is on GPUs with a holder", "位于部分已分配 GPU 上的空闲显存占比"),
     "power": ("Power draw", "功耗"),
     "own_power": ("Own part of the GPU's power draw", "GPU 功耗中自身的部分"),

@@ -39,8 +39,13 @@ export const updated = signal<number | null>(null);
 /** Whether the last request failed on the way: the analyzer is not reachable. */
 export const offline = signal(false);
 
-/** How many seconds the means of the analysis cover; null: no answer has said it yet. */
-export const analysed = signal<number | null>(null);
+/** How the analysis was made: the seconds that its means cover, and the score below which a GPU is low. */
+export interface Made {
+  readonly window_seconds: number | null;
+  readonly low_score: number | null;
+}
+/** Of the last answer that said it. */
+export const analysed = signal<Made>({ window_seconds: null, low_score: null });
 
 /** Increases when a request was refused because nobody is logged in. */
 export const refused = signal(0);
@@ -110,14 +115,17 @@ async function exchange<T>(
   if (!answer.ok) throw errorOf(answer.status, text);
   const parsed = parse<T>(text, answer.status);
   updated.value = Date.now();
-  analysed.value = windowOf(parsed) ?? analysed.peek();
+  const made = madeOf(parsed);
+  if (made && (made.window_seconds !== analysed.peek().window_seconds || made.low_score !== analysed.peek().low_score))
+    analysed.value = made;
   return { data: parsed, tag: answer.headers.get("etag") };
 }
 
-/** The window of the analysis that an answer was made from, if it says so. */
-function windowOf(answer: unknown): number | null {
-  const { parts } = (answer ?? {}) as { parts?: readonly { name: string; window_seconds?: number | null }[] };
-  return (Array.isArray(parts) && parts.find((one) => one.name === "analysis")?.window_seconds) || null;
+/** The part of an answer that says how the analysis was made, if it has one. */
+function madeOf(answer: unknown): Made | null {
+  const { parts } = (answer ?? {}) as { parts?: readonly ({ name: string } & Partial<Made>)[] };
+  const found = Array.isArray(parts) ? parts.find((one) => one.name === "analysis") : null;
+  return found?.window_seconds ? { window_seconds: found.window_seconds, low_score: found.low_score ?? null } : null;
 }
 
 function content(body: unknown): RequestInit {

@@ -31,6 +31,7 @@ export type CodeRow = Schemas["CodeRow"];
 export type FitAnswer = Schemas["FitAnswer"];
 export type WhatIf = Schemas["WhatIf"];
 export type AskedGpus = Schemas["AskedGpus"];
+export type CountedCapacity = Schemas["CountedCapacity"];
 export type FreeCapacity = Schemas["FreeCapacity"];
 export type NamespaceList = Schemas["NamespaceList"];
 export type NamespaceRow = Schemas["NamespaceRow"];

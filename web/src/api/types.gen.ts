@@ -1337,6 +1337,23 @@ export interface components {
             stage: ("admit" | "allocate" | "bind" | "filter") | null;
         };
         /**
+         * CountedCapacity
+         * @description What is left of one resource of which kubelets offer only a number: GPUs, MIG instances or shares of GPUs.
+         */
+        CountedCapacity: {
+            capacity: number;
+            free: number;
+            free_on_one: number;
+            memory: number | null;
+            memory_free: number | null;
+            /** @enum {unknown} */
+            mode: "mig" | "mps" | "shared" | "time-slicing" | "whole";
+            profile: string | null;
+            resource: string;
+            type: string | null;
+            whole_gpus: number;
+        };
+        /**
          * DecidedGpu
          * @description A GPU in the log of decisions.
          */
@@ -2385,6 +2402,7 @@ export interface components {
             };
             cores_allocated: number | null;
             cores_capacity: number | null;
+            counted: components["schemas"]["CountedCapacity"][];
             findings: number | null;
             fragmentation: number | null;
             gpus: number | null;
@@ -2580,6 +2598,8 @@ export interface components {
             code: string | null;
             /** @default null */
             hint: string | null;
+            /** @default null */
+            low_score: number | null;
             /** @default null */
             message: string | null;
             /** @enum {unknown} */
@@ -3024,6 +3044,7 @@ export interface components {
                 [key: string]: number;
             };
             capacity: components["schemas"]["FreeCapacity"] | null;
+            counted: components["schemas"]["CountedCapacity"][];
             ended: components["schemas"]["PendingRow"][];
             failed: number | null;
             failures: components["schemas"]["FailureCount"][];
@@ -3300,6 +3321,7 @@ export interface components {
             };
             cores_allocated?: number | null;
             cores_capacity?: number | null;
+            counted?: components["schemas"]["CountedCapacity"][];
             findings?: number | null;
             fragmentation?: number | null;
             gpus?: number | null;
@@ -5647,7 +5669,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
+                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Most rows to send. */
@@ -5659,7 +5681,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-gpus_unlisted" | "-mig_instances" | "-gpus_or_instances" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
+                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-gpus_unlisted" | "-mig_instances" | "-gpus_or_instances" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-counted" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
             };
             header?: never;
             path?: never;

@@ -1,6 +1,6 @@
 /** One GPU: how its memory is divided, who uses it, how it was used, and why it is judged so. */
 import type { ComponentChildren } from "preact";
-import { useApi } from "../api/client";
+import { analysed, useApi } from "../api/client";
 import type { GpuDetail, GpuRow, MemoryLedger, TenantDetail, Timeline } from "../api/shapes";
 import { shownClass } from "../parts/classes";
 import { EventList } from "../parts/eventlist";
@@ -397,20 +397,29 @@ function Why({ data }: { data: GpuDetail }) {
           ["col.signal", gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null],
         ]}
       />
+      <Questions />
       <OpinionBox opinion={opinionOf(data)} />
     </Panel>
   );
 }
 
-/** The score, and the status that its thresholds make of it: another question than class and verdict. */
+/** The score against the threshold, and the range that it is in: another question than class and verdict. */
 export function ScoreOf({ of, figure }: { of: { score: number | null; status: string }; figure: string }) {
+  const low = analysed.value.low_score;
+  const text =
+    of.score === null ? "score.none" : low === null ? "score.is" : of.score < low ? "score.below" : "score.at";
   return (
     <Said
-      text="score_is"
+      text={text}
       numbers={{ score: [figure, number(of.score, 1)] }}
-      values={{ status: word(`status.${of.status}`, of.status) }}
+      values={{ low: number(low), range: word(`status.${of.status}`, of.status) }}
     />
   );
+}
+
+/** Three words for a GPU or tenant answer three questions. */
+export function Questions() {
+  return <p class="muted small">{t("judged.questions")}</p>;
 }
 
 function Score({ data }: { data: GpuDetail }) {

@@ -141,7 +141,7 @@ function TenantChip({ tenant }: { tenant: TenantRow }) {
       class={`tenant c-${tenant.use_class}`}
       title={`${tenant.namespace}/${tenant.pod}: ${className(tenant.use_class)}`}
     >
-      {tenant.verdict === "idle" && <b class="idle-mark">{t("verdict.idle")}</b>} {tenant.namespace}/{tenant.pod}
+      {tenant.verdict === "idle" && <b class="idle-mark">{t("class.idle")}</b>} {tenant.namespace}/{tenant.pod}
     </Link>
   );
 }

@@ -1,6 +1,6 @@
 /** One node: its GPUs, its pods, what still fits, its agent, and contradictions. */
 import { useApi } from "../api/client";
-import type { FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
+import type { CountedCapacity, FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
 import { NodeBesidePanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
@@ -116,7 +116,10 @@ function Node({ data }: { data: NodeDetail }) {
           value={bytes(node.largest_memory)}
           note={
             node.whole_gpus !== null && (
-              <Said text="node.whole" numbers={{ n: ["capacity.whole_gpus", number(node.whole_gpus)] }} />
+              <>
+                <Said text="node.whole" numbers={{ n: ["capacity.whole_gpus", number(node.whole_gpus)] }} />
+                <OtherUnits counted={node.counted} />
+              </>
             )
           }
           origin={say(PROMQL.node_largest, "cluster")}
@@ -139,7 +142,7 @@ function Node({ data }: { data: NodeDetail }) {
       <div class="columns">
         <Trends query={{ node: node.name, namespace: scope.value }} memory={node.memory_total} />
         <Panel title={t("node.fits")} stale={!hasCluster}>
-          <Fits types={data.types} />
+          <Fits types={data.types} counted={node.counted} />
         </Panel>
         <div class="half">
           <Panel title={t("node.agent")} stale={!current(data.parts, "agents")}>
@@ -170,46 +173,107 @@ function Node({ data }: { data: NodeDetail }) {
   );
 }
 
-/** What still fits, by type of GPU. */
-export function Fits({ types }: { types: readonly FreeCapacity[] }) {
-  if (types.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
+/** What still fits, by type of GPU: registered with HAMi, or only counted by kubelets. */
+export function Fits({ types, counted }: { types: readonly FreeCapacity[]; counted: readonly CountedCapacity[] }) {
+  if (types.length + counted.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
   return (
-    <Scroll>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t("col.model")}</th>
-            <th scope="col" class="num" title={t("about.free")}>
-              {t("col.free")}
-            </th>
-            <th scope="col" class="num" title={t("about.largest")}>
-              {t("col.largest_short")}
-            </th>
-            <th scope="col" class="num" title={t("about.whole")}>
-              {t("col.whole")}
-            </th>
-            <th scope="col" class="num" title={t("about.fragmentation")}>
-              {t("col.fragmentation")}
-            </th>
-            <th scope="col" class="num" title={t("about.stranded")}>
-              {t("col.stranded")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {types.map((one) => (
-            <tr key={`${one.vendor}${one.type}`}>
-              <th scope="row">{one.type ? shortModel(one.type) : t("value.all")}</th>
-              <td class="num">{bytes(one.free.memory)}</td>
-              <td class="num">{bytes(one.largest_memory)}</td>
-              <td class="num">{number(one.whole_gpus)}</td>
-              <td class="num">{percent(one.fragmentation)}</td>
-              <td class="num">{bytes(one.stranded.memory)}</td>
+    <>
+      <Scroll name="fits" rows={types.length + counted.length}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("col.model")}</th>
+              <NumHead title="col.free" figure="capacity.memory_free" />
+              <NumHead title="col.largest_short" figure="capacity.largest_memory" />
+              <NumHead title="col.whole" figure="capacity.whole_gpus" />
+              <NumHead title="col.fragmentation" figure="capacity.fragmentation" />
+              <NumHead title="col.stranded" figure="capacity.memory_stranded" />
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+          </thead>
+          <tbody>
+            {types.map((one) => (
+              <tr key={`${one.vendor}${one.type}`} data-key={one.type}>
+                <th scope="row">
+                  {one.type ? shortModel(one.type) : t("value.all")} <small class="muted">HAMi</small>
+                </th>
+                <Num figure="capacity.memory_free">{bytes(one.free.memory)}</Num>
+                <Num figure="capacity.largest_memory">{bytes(one.largest_memory)}</Num>
+                <Num figure="capacity.whole_gpus">{number(one.whole_gpus)}</Num>
+                <Num figure="capacity.fragmentation">{percent(one.fragmentation)}</Num>
+                <Num figure="capacity.memory_stranded">{bytes(one.stranded.memory)}</Num>
+              </tr>
+            ))}
+            {counted.map((one) => (
+              <tr key={`${one.resource}${one.type}${one.profile}`} data-key={`${one.type ?? ""}/${one.resource}`}>
+                <th scope="row">
+                  {one.type ? shortModel(one.type) : one.resource} <small class="muted">{t(`offer.${one.mode}`)}</small>
+                </th>
+                <Num figure="capacity.counted_memory_free" title={whyUnknown(one)}>
+                  {bytes(one.memory_free)}
+                </Num>
+                <Num figure="capacity.counted_memory" title={whyUnknown(one)}>
+                  {bytes(one.free ? one.memory : 0)}
+                </Num>
+                <td class="num">
+                  <Units of={one} />
+                </td>
+                <td class="num" title={t("fits.counted")}>
+                  –
+                </td>
+                <td class="num" title={t("fits.counted")}>
+                  –
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      {counted.length > 0 && <p class="muted small">{t("fits.counted")}</p>}
+      {counted.some((one) => one.memory_free === null) && <p class="muted small">{t("fits.no_memory")}</p>}
+    </>
+  );
+}
+
+const whyUnknown = (one: CountedCapacity): string | undefined =>
+  one.memory_free === null ? t("fits.no_memory") : undefined;
+
+/** How much of a counted resource a pod can still get, in the unit of the resource: GPUs, MIG instances or shares. */
+export function Units({ of }: { of: CountedCapacity }) {
+  if (of.mode === "whole") {
+    return <Value figure="capacity.whole_gpus">{number(of.whole_gpus)}</Value>;
+  }
+  if (of.mode === "mig") {
+    return (
+      <Said
+        text="fits.instances"
+        numbers={{ n: ["capacity.counted_free", number(of.free), of.resource] }}
+        values={{ profile: of.profile ?? "MIG" }}
+      />
+    );
+  }
+  return (
+    <Said
+      text="fits.shares"
+      numbers={{
+        n: ["capacity.counted_free", number(of.free), of.resource],
+        all: ["capacity.counted", number(of.capacity), of.resource],
+      }}
+    />
+  );
+}
+
+/** What else a pod can get of a node besides whole GPUs: MIG instances and shares. */
+export function OtherUnits({ counted }: { counted: readonly CountedCapacity[] }) {
+  const others = counted.filter((one) => one.mode !== "whole" && one.free > 0);
+  return (
+    <>
+      {others.map((one) => (
+        <span key={one.resource}>
+          {" + "}
+          <Units of={one} />
+        </span>
+      ))}
+    </>
   );
 }
 

@@ -13,6 +13,7 @@ import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { t, word } from "../words";
+import { OtherUnits } from "./node";
 
 export function NodesPage() {
   const query = { namespace: scope.value, limit: 100_000 };
@@ -207,7 +208,14 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     part: "cluster",
     promql: PROMQL.node_whole,
     value: (row) => row.whole_gpus,
-    show: (row) => number(row.whole_gpus),
+    show: (row) => (
+      <>
+        <Value figure="capacity.whole_gpus">{number(row.whole_gpus)}</Value>
+        <small>
+          <OtherUnits counted={row.counted} />
+        </small>
+      </>
+    ),
     numeric: true,
   },
   {

@@ -18,7 +18,7 @@ import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { named } from "../state/vocabulary";
 import { t, word } from "../words";
-import { Fits } from "./node";
+import { Fits, OtherUnits } from "./node";
 
 export function SchedulingPage() {
   const found = useApi<Scheduling>("/api/v1/scheduling", { namespace: scope.value });
@@ -94,7 +94,10 @@ function All({ data }: { data: Scheduling }) {
           value={bytes(data.capacity?.free.memory)}
           note={
             data.capacity && (
-              <Said text="of" numbers={{ all: ["capacity.memory_registered", bytes(data.capacity.total.memory)] }} />
+              <Said
+                text="fits.registered"
+                numbers={{ all: ["capacity.memory_registered", bytes(data.capacity.total.memory)] }}
+              />
             )
           }
           about={<span>{t("about.free")}</span>}
@@ -109,6 +112,7 @@ function All({ data }: { data: Scheduling }) {
         <Figure
           title={t("col.whole")}
           figure="capacity.whole_gpus"
+          note={<OtherUnits counted={data.counted} />}
           value={number(data.capacity?.whole_gpus)}
           origin={say(PROMQL.whole)}
         />
@@ -144,7 +148,7 @@ function All({ data }: { data: Scheduling }) {
           </Panel>
         </div>
         <Panel title={t("node.fits")}>
-          <Fits types={data.types} />
+          <Fits types={data.types} counted={data.counted} />
         </Panel>
         <Panel title={t("scheduling.ended")}>
           <Ended rows={data.ended} />

@@ -15,7 +15,7 @@ import { PROMQL } from "../parts/promql";
 import { Trends } from "../parts/trend";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
-import { Highest, ScoreOf } from "./gpu";
+import { Highest, Questions, ScoreOf } from "./gpu";
 import { GpuLink } from "./gpus";
 import { PendingFacts } from "./pending";
 
@@ -136,6 +136,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
             <div class="half">
               <h3>{t("gpu.why", { verdict: t(`verdict.${one.detail.tenant.verdict}`) })}</h3>
               <Sentences lines={one.detail.why} />
+              <Questions />
               <OpinionBox opinion={opinionOf(one.detail)} />
             </div>
             <div class="half">
@@ -156,7 +157,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
                   ],
                   ["col.power", watts(one.detail.tenant.power), undefined, "tenant.power"],
                   [
-                    "col.state",
+                    "fact.kernels",
                     one.detail.tenant.state
                       ? word(`container_state.${one.detail.tenant.state}`, one.detail.tenant.state)
                       : null,

@@ -81,5 +81,6 @@ const named = (span: number | string): string => (typeof span === "number" ? dur
 /** The length of the time by its name, where it is one for all; else its name. */
 function windowOf(time: string): string {
   if (!time.startsWith("window")) return t(time.startsWith("agent") ? "covers.agent" : "covers.range");
-  return analysed.value === null ? t("covers.window") : duration(analysed.value);
+  const { window_seconds } = analysed.value;
+  return window_seconds === null ? t("covers.window") : duration(window_seconds);
 }

@@ -28,7 +28,8 @@ NOT_FIGURES: dict[Reason, str] = {
     "MigInstance.compute_instance MigInstance.profile_id XidCount.xid ProcessUse.pid ProcessUse.uid "
     "ReplicaPlace.replica ChosenGpu.container ChosenGpu.position MigHolding.index MigHolding.gpu_instance "
     "MigHolding.compute_instance NodeSnapshot.last_xid PodUsage.gpu_index Vgpu.index Vgpu.priority ResultRow.xids",
-    "setting": "Evidence.threshold Evidence.min_coverage Evidence.max_age ScoreTerm.weight Backtest.busy_within "
+    "setting": "Part.low_score "
+    "Evidence.threshold Evidence.min_coverage Evidence.max_age ScoreTerm.weight Backtest.busy_within "
     "Backtest.step OfferedResource.replicas SettingRow.minimum SettingRow.maximum Summary.window_minutes "
     "HealthBody.interval InfoConfig.threshold InfoConfig.interval InfoConfig.time_window_min InfoConfig.max_workers "
     "LowBody.threshold PolicyBody.confirmations PolicyBody.min_coverage PolicyBody.grace PolicyBody.min_pod_age "

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import iso_or_none, short, total
 from vgpuscope.logic.console.overview import by_gpu, gpu_class, mean_use, power
+from vgpuscope.logic.console.scheduling import counted_capacity
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.cluster import DeviceLedger, NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
@@ -94,9 +95,10 @@ def node_row(
         slots_capacity=capacity.total.slots if capacity else None,
         slots_allocated=allocated.slots,
         slots_free=capacity.free.slots if capacity else None,
-        largest_memory=capacity.largest_memory if capacity else None,
+        largest_memory=ledger.largest_memory if ledger else None,
         largest_cores=capacity.largest_cores if capacity else None,
-        whole_gpus=capacity.whole_cards if capacity else None,
+        whole_gpus=ledger.whole_gpus if ledger else None,
+        counted=counted_capacity([ledger]) if ledger else (),
         fragmentation=capacity.fragmentation if capacity else None,
         use=mean_use(gpus),
         power=power(rows),

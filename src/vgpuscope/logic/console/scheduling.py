@@ -4,13 +4,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog import scheduling as s
 from vgpuscope.logic.console.moments import iso_or_none
-from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger
+from vgpuscope.model.allocation import OfferMode
+from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger, OfferLedger
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.console.namespaces import QuotaRow
-from vgpuscope.model.console.scheduling import FailureCount, FreeCapacity, PendingRow, ReasonRow, StageTimes
+from vgpuscope.model.console.scheduling import (
+    CountedCapacity,
+    FailureCount,
+    FreeCapacity,
+    PendingRow,
+    ReasonRow,
+    StageTimes,
+)
 from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.scheduling import STEPS, Step
@@ -208,6 +218,46 @@ def free_capacity(one: Capacity) -> FreeCapacity:
         largest_cores=one.largest_cores,
         whole_gpus=one.whole_cards,
         fragmentation=one.fragmentation,
+    )
+
+
+def fleet_capacity(nodes: Sequence[NodeLedger]) -> FreeCapacity:
+    """What the whole cluster can still take: amounts of registered GPUs, and the largest requests of any kind."""
+    made = free_capacity(cluster_capacity(nodes))
+    return replace(
+        made,
+        largest_memory=max((node.largest_memory or 0 for node in nodes), default=0),
+        whole_gpus=max((node.whole_gpus or 0 for node in nodes), default=0),
+    )
+
+
+def counted_capacity(nodes: Iterable[NodeLedger]) -> tuple[CountedCapacity, ...]:
+    """What is left of each resource that kubelets only count, for each type of GPU."""
+    groups: dict[tuple[str, OfferMode, str, str], list[OfferLedger]] = {}
+    for node in nodes:
+        for one in node.offers:
+            offer = one.offer
+            groups.setdefault((offer.resource, offer.mode, offer.type, offer.profile), []).append(one)
+    return tuple(
+        _counted(resource, mode, kind, profile, groups[resource, mode, kind, profile])
+        for resource, mode, kind, profile in sorted(groups, key=lambda group: (group[2], group[0]))
+    )
+
+
+def _counted(resource: str, mode: OfferMode, kind: str, profile: str, offers: Sequence[OfferLedger]) -> CountedCapacity:
+    memory = {one.offer.memory for one in offers}
+    free = [one.memory_free for one in offers]
+    return CountedCapacity(
+        resource=resource,
+        mode=mode,
+        type=kind or None,
+        profile=profile or None,
+        capacity=sum(one.offer.capacity for one in offers),
+        free=sum(one.free for one in offers),
+        free_on_one=max(one.free for one in offers),
+        memory=memory.pop() if len(memory) == 1 else None,
+        memory_free=None if None in free else sum(one for one in free if one is not None),
+        whole_gpus=max(one.whole for one in offers),
     )
 
 

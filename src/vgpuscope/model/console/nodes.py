@@ -7,7 +7,7 @@ from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.host_usage import NodeBeside
 from vgpuscope.model.console.overview import GpuClass
 from vgpuscope.model.console.parts import Part
-from vgpuscope.model.console.scheduling import FreeCapacity
+from vgpuscope.model.console.scheduling import CountedCapacity, FreeCapacity
 from vgpuscope.model.console.workloads import WorkloadRow
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, Watts
 
@@ -57,10 +57,11 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     slots_capacity: int | None
     slots_allocated: int | None
     slots_free: int | None
-    largest_memory: Bytes | None
-    largest_cores: int | None
-    whole_gpus: int | None
-    fragmentation: Ratio | None
+    largest_memory: Bytes | None  # of one GPU or MIG instance, registered or counted; null: not known
+    largest_cores: int | None  # of registered GPUs
+    whole_gpus: int | None  # registered or counted, the most of one resource; null: the node offers no GPUs
+    counted: tuple[CountedCapacity, ...]  # GPUs of which the kubelet offers only a number
+    fragmentation: Ratio | None  # of registered GPUs
     use: Ratio | None  # mean utilisation over the GPUs that are measured, each GPU once
     power: Watts | None
     by_class: dict[GpuClass, int]  # GPUs or MIG instances

@@ -22,6 +22,7 @@ class Part(Struct, frozen=True, kw_only=True):
     at: str | None = None  # when its values were read
     age_seconds: Seconds | None = None
     window_seconds: Seconds | None = None  # of the analysis: the time that its means and peaks cover
+    low_score: float | None = None  # of the analysis: scores below it are low
     code: str | None = None
     message: str | None = None
     hint: str | None = None

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vgpuscope.model.allocation import OfferMode
 from vgpuscope.model.cluster import Amount, LostReason
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.pending import Outcome
@@ -84,8 +85,23 @@ class FreeCapacity(Struct, frozen=True, kw_only=True):
     stranded: Amount
     largest_memory: Bytes  # the largest request for one GPU that fits
     largest_cores: int
-    whole_gpus: int  # the most whole GPUs that one pod can get
+    whole_gpus: int  # the most whole GPUs that one pod can get, of one resource on one node
     fragmentation: Ratio | None  # share of free memory on partly allocated GPUs; null: no memory is free
+
+
+class CountedCapacity(Struct, frozen=True, kw_only=True):
+    """What is left of one resource of which kubelets offer only a number: GPUs, MIG instances or shares of GPUs."""
+
+    resource: str
+    mode: OfferMode
+    type: str | None
+    profile: str | None  # of MIG instances
+    capacity: int  # on all nodes together
+    free: int
+    free_on_one: int  # on the node with most: what one pod can get
+    memory: Bytes | None  # of one GPU or MIG instance; null: not known, or not the same on all nodes
+    memory_free: Bytes | None  # null: not known; shares of a GPU have no limit of memory
+    whole_gpus: int  # 0: instances or shares
 
 
 class Scheduling(Struct, frozen=True, kw_only=True):
@@ -102,6 +118,7 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     failures: tuple[FailureCount, ...]
     capacity: FreeCapacity | None
     types: tuple[FreeCapacity, ...]
+    counted: tuple[CountedCapacity, ...]
     parts: tuple[Part, ...]
 
 

@@ -146,7 +146,7 @@ def _offer_fit(one: OfferLedger) -> str:
     """How much of the resource a pod can have, in the resource's own unit."""
     if one.offer.mode == "mig":
         return clean(f"{one.free}× {one.offer.profile or 'MIG'}")
-    return f"{one.free} whole" if one.offer.mode == "whole" else f"{one.free} of {one.offer.capacity} shares"
+    return f"{one.whole} whole" if one.offer.mode == "whole" else f"{one.free} of {one.offer.capacity} shares"
 
 
 def _offer_memory(offers: Iterable[OfferLedger]) -> Text:

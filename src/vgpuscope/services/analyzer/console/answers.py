@@ -159,8 +159,9 @@ def scheduling_of(view: ConsoleView, scope: Namespaces) -> Scheduling:
         bound=None if page is None else scheduling.binds(page, "success"),
         failed=None if page is None else scheduling.binds(page, "failure"),
         failures=scheduling.failures(page or ()),
-        capacity=scheduling.free_capacity(scheduling.cluster_capacity(known.nodes)) if known else None,
+        capacity=scheduling.fleet_capacity(known.nodes) if known else None,
         types=tuple(map(scheduling.free_capacity, scheduling.capacity_by_type(known.nodes))) if known else (),
+        counted=scheduling.counted_capacity(known.nodes) if known else (),
         parts=view.part("cluster"),
     )
 
