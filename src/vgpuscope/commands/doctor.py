@@ -8,7 +8,8 @@ from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, def
 
 _NOTE = (
     "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
-    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+    "could run. With --audit: 0 if no numbers contradict each other, 1 if some do, 3 if nothing could be compared; the "
+    "time limit is six times as long, because each difference is read three times. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
 )
 
 
@@ -41,6 +42,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline", metavar="SECONDS", type=float, default=20.0, help="Time limit for all checks. [default: 20]"
     )
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="Compare the numbers of all services, and print where they contradict each other.",
+    )
     parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
     add_language(parser)
     parser.add_argument(
@@ -50,6 +56,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.audit:
+        from vgpuscope.commands.actions import audit
+
+        return audit.main(
+            analyzer=args.analyzer,
+            cluster=args.cluster,
+            agents=tuple(args.agent or ()),
+            extender=args.extender,
+            deadline=args.deadline,
+            language=args.lang,
+            as_json=args.json,
+        )
     from vgpuscope.commands.actions import doctor
 
     return doctor.main(
@@ -82,6 +100,7 @@ COMMAND = Command(
     examples=(
         ("vgpuscope doctor", "this node, and the services at their default addresses"),
         ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),
+        ("vgpuscope doctor --audit --analyzer http://analyzer:8080", "whether the numbers agree with each other"),
         ("vgpuscope doctor --bundle report.tar.gz", "an archive for a bug report"),
     ),
     arguments=_arguments,

@@ -16,6 +16,7 @@ SkipReason: TypeAlias = Literal[
     "not-shown",  # the answers do not have these numbers
     "one-place",  # a number has a single place, so there is nothing to compare it with
     "other-moment",  # the places are from different analyses or samples
+    "no-time",  # the time limit was reached before
     "moving",  # the numbers change faster than they can be read
     "other-source",  # the places are computed from different sources of history
 ]

@@ -138,7 +138,7 @@ def _workloads(answer: Answer) -> Iterator[Reading]:
     rows: Rows = answer.body["rows"]
     if answer.body["group_by"] != "pod" or answer.scope:
         return
-    yield _reading(answer, "fleet.workloads", "count(rows)", len(rows))
+    yield _reading(answer, "fleet.workloads", "count(rows)", len(rows), "pod")
     for space in sorted({row["namespace"] for row in rows}):
         running = [row for row in rows if row["namespace"] == space and row["state"] == "running"]
         yield _reading(answer, "namespace.pods", f"count(rows[namespace={space}][state=running])", len(running), space)

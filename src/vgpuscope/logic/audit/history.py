@@ -9,6 +9,7 @@ from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
 _PEAKS = ("use_max", "memory_max", "power_max")
 _STORE = frozenset({"analyses", "hours", "days"})
+_FINER = 10  # times as many steps: then the seams between them do not matter
 _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
 _SEAM = 0.05  # of the energy of a step: the same
 
@@ -31,8 +32,8 @@ def energies(surfaces: Surfaces) -> Iterator[Comparison]:
             if inside is None or value is None:
                 continue
             known = [one for one in inside if one is not None]
-            if len(known) < 2:
-                continue
+            if len(known) < 2 or inside[-1] is None:
+                continue  # an analysis after the end of the chart stands for the rest
             total = sum(known)
             yield Comparison(
                 check="energies",
@@ -64,7 +65,7 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
             continue
         for quantity in ("memory_used", "memory_allocated", "power", "energy"):
             totals = _values(whole, quantity)
-            for at, value in _values(part, quantity).items():
+            for at, value in list(_values(part, quantity).items())[:-1]:  # the last one is still growing
                 total = totals.get(at)
                 if value is not None and total is not None:
                     yield Comparison(
@@ -151,7 +152,8 @@ def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[Answer, Answer]]:
     for some in charts.values():
         for long in some:
             for short in some:
-                if long.body["step_seconds"] > short.body["step_seconds"] and long.moment == short.moment:
+                whole, part = int(long.body["step_seconds"]), int(short.body["step_seconds"])
+                if part and whole >= _FINER * part and whole % part == 0 and long.moment == short.moment:
                     yield long, short
 
 
@@ -209,7 +211,7 @@ def _inside(
         return None
     newest = max((one for one, value in many.items() if value is not None), default=0)
     end = times[-1] + float(short.body["step_seconds"])
-    open_step = at == max(long.body["times"], default=0)
+    open_step = at == max(long.body["times"], default=0) and not short.query.get("end")
     if end < at + step and not (open_step and newest >= end - 3 * float(short.body["step_seconds"])):
         return None
     return [value for one, value in many.items() if at - margin <= one < at + step + margin]
@@ -265,5 +267,3 @@ def _as_extreme(reading: Reading, which: str) -> Reading:
         value=reading.value,
         moment=reading.moment,
     )
-
-

@@ -8,7 +8,13 @@ from vgpuscope.logic.audit.counting import counted
 from vgpuscope.model.consistency import Comparison, Reading, Surfaces
 
 _NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
-_DIFFERS_WITH_TIME = frozenset({"since_start", "since_boot"})
+_OTHERS = "gpu.others"  # tenants of other namespaces than those of the caller or of the view
+_AGES = frozenset(  # they grow while answers are read
+    {
+        *("waited", "longest_wait", "age", "sample_age", "decision_age", "watch_age", "lease_age", "idle_seconds"),
+        *("last_kernel_age", "read_duration", "sample_duration", "checks_duration", "duration"),
+    }
+)
 
 
 def same_figures(surfaces: Surfaces) -> Iterator[Comparison]:
@@ -32,7 +38,7 @@ def _compared(readings: tuple[Reading, ...], *, check: str) -> Iterator[Comparis
     for reading in readings:
         groups.setdefault(_key(reading), []).append(reading)
     for (figure, _, _), found in groups.items():
-        if len(found) < 2 or BY_CODE[figure].time in _DIFFERS_WITH_TIME:
+        if len(found) < 2 or BY_CODE[figure].quantity in _AGES:
             continue
         usual = Counter(round(one.value, 6) for one in found).most_common(1)[0][0]
         first = next(one for one in found if round(one.value, 6) == usual)
@@ -53,7 +59,8 @@ def _equal(check: str, first: Reading, second: Reading) -> Comparison:
 
 
 def _key(reading: Reading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    scope = reading.scope if BY_CODE[reading.figure].subject in _NARROWED else ()
+    narrowed = BY_CODE[reading.figure].subject in _NARROWED or reading.figure.startswith(_OTHERS)
+    scope = reading.scope if narrowed else ()
     return reading.figure, reading.subject, scope
 
 

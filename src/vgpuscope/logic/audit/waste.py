@@ -6,6 +6,7 @@ from typing import Any
 from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
 _HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
+_HOURS_OF_A_DAY = 24  # one period can begin up to an hour before the other one: at a whole hour
 _DIGIT = 0.00006  # hours: each row is rounded
 
 
@@ -76,7 +77,7 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
                         answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
                     ),
                     rule="equal",
-                    tolerance=0.001 * row["idle_gpu_hours"] + 0.05,
+                    tolerance=sum(row[field] for field in _HOURS) / _HOURS_OF_A_DAY + 0.05,
                 )
 
 
@@ -109,7 +110,12 @@ def _sum(answer: Answer, whole: str, parts: tuple[str, ...], body: dict[str, Any
 
 def _place(answer: Answer, figure: str, path: str, value: float) -> Reading:
     return Reading(
-        surface=answer.surface, path=path, figure=figure, subject=(), value=value, scope=answer.scope,
+        surface=answer.surface,
+        path=path,
+        figure=figure,
+        subject=(),
+        value=value,
+        scope=answer.scope,
         moment=answer.moment,
     )
 

@@ -1,6 +1,7 @@
 """Answers and pages of metrics → the numbers in them, each with the code of its definition and its subject."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,13 @@ Schema = Mapping[str, Any]
 _REF = "#/components/schemas/"
 _LINE = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (.+)$")
 _METRICS: dict[str, Figure] = {name: figure for figure in FIGURES for name in figure.metrics}
+# Several fields of one shape that are the parts of one figure, such as the rows of a ledger.
+_DIVIDED = {
+    (figure.code, struct)
+    for figure in FIGURES
+    for struct, fields in Counter(place.partition(".")[0] for place in figure.fields).items()
+    if fields > 1
+}
 _OURS = frozenset(metric.name for metrics in (AGENT, ANALYZER, CLUSTER, EXTENDER) for metric in metrics)
 
 
@@ -161,6 +169,8 @@ class _Walk:
         parts: tuple[str, ...],
     ) -> Iterator[Reading]:
         subject = subject_of(figure, names)
+        if (figure.code, place.partition(".")[0]) in _DIVIDED:
+            parts = (path.rpartition(".")[2], *parts)
         if subject is not None:
             yield Reading(
                 surface=self._answer.surface,

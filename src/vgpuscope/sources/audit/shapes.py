@@ -9,6 +9,10 @@ KEYS: dict[str, dict[str, str]] = {
     "TenantRow": {"namespace": "namespace", "pod": "pod", "container": "container"},
     "TenantResult": {"namespace": "namespace", "pod": "pod", "container": "container"},
     "HolderRow": {"namespace": "namespace", "pod": "pod", "container": "container"},
+    "GpuDetail": {"gpu": "gpu.gpu_id", "mig": "gpu.mig", "node": "gpu.node"},
+    "NodeDetail": {"node": "node.name"},
+    "NamespaceDetail": {"namespace": "namespace.name"},
+    "WorkloadDetail": {"namespace": "workload.namespace", "pod": "workload.pod"},
     "WorkloadOnGpu": {"gpu": "gpu_id", "mig": "mig", "node": "node"},
     "InstanceRow": {"mig": "mig"},
     "NodeRow": {"node": "name"},
@@ -74,7 +78,9 @@ LABELS: dict[str, str] = {
     "case": "case",
 }
 # Labels that name a part of a count; all others only describe.
-PARTS = frozenset({"verdict", "class", "use_class", "status", "state", "reason", "code", "owner", "kind", "mode", "minutes"})
+PARTS = frozenset(
+    {"verdict", "class", "use_class", "status", "state", "reason", "code", "owner", "kind", "mode", "minutes"}
+)
 # Fields by the names that they had in earlier versions.
 FORMER: dict[str, str] = {
     "Figures.gpus_idle_held": "fleet.idle_held",
@@ -106,6 +112,7 @@ _MARGINS: dict[str, float] = {
     "bytes_per_second": 1.0,
 }
 _EXACT = frozenset({"count"})
+_GROUPED = frozenset({"fleet.waste_rows", "fleet.workloads"})  # counts of rows: of tenants, pods, owners, …
 
 
 def scale_of(place: str, figure: Figure) -> float:
@@ -136,6 +143,8 @@ def subject_of(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
         found = tuple(names.get(part, "") for part in parts)
         return found if all(found) else None
 
+    if figure.code in _GROUPED:
+        return (names["group"],) if names.get("group") else None
     match figure.subject:
         case "fleet":
             return ()
@@ -162,7 +171,8 @@ def subject_of(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
             parts = ("group", "namespace", "pod", "owner", "node", "model")
             return tuple(names.get(part, "") for part in parts) if names.get("group") else None
         case "capacity":
-            return names.get("node", ""), names.get("vendor", ""), names.get("type", "")
+            level = (names.get("node", ""), names.get("vendor", ""), names.get("type", ""))
+            return (*level, names["finding"], names.get("reason", "")) if "finding" in names else level
         case "service" | "source":
             return all_of("service")
         case _:

@@ -1,0 +1,1 @@
+"""Reads the public surfaces of a running system and compares their numbers."""

@@ -1,0 +1,250 @@
+"""Audits a running system: reads it in several sittings, and reads again what seems to be a contradiction."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.catalog.figures import BY_CODE
+from vgpuscope.logic.audit.checks import CODES, comparisons, holds
+from vgpuscope.model.consistency import (
+    AskedService,
+    AuditReport,
+    CheckCount,
+    Comparison,
+    SkipReason,
+    Surfaces,
+)
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT
+from vgpuscope.model.words import Words
+from vgpuscope.services.audit.sittings import Sitting, agent_sittings, analyzer_sittings, cluster_sittings
+from vgpuscope.sources.audit.client import AuditedService, Unanswered
+from vgpuscope.sources.clients.served_api import ServiceKind
+from vgpuscope.views.audit.report import difference
+
+ROUNDS = 3  # a difference is reported if it is there each time
+PAUSE: Seconds = 6.0  # between two rounds: longer than the analyzer keeps what other services said
+_MOST = 2000  # differences that are kept
+_REQUEST: Seconds = 20.0
+
+
+class AuditTargets(Struct, frozen=True, kw_only=True):
+    """Where the system is."""
+
+    analyzer: str | None = None
+    cluster: str | None = None
+    agents: tuple[str, ...] = ()
+    extender: str | None = None
+    token: str | None = None
+    within: Seconds = 120.0  # for everything
+    commands: bool = True  # also run our commands, as a user would
+
+
+class _Tally(Struct, kw_only=True):
+    """What the comparisons of all sittings gave."""
+
+    compared: dict[str, int] = {}
+    found: dict[str, dict[tuple[str, ...], Comparison]] = {}  # sitting → place → difference
+    skipped: dict[str, int] = {}
+    unread: int = 0  # sittings that the time limit cut off
+
+
+async def audit(
+    targets: AuditTargets,
+    *,
+    wall: Callable[[], UnixTime] = time.time,
+    clock: Callable[[], Seconds] = time.monotonic,
+    pause: Seconds = PAUSE,
+    more: Callable[[], Awaitable[Surfaces]] | None = None,
+) -> AuditReport:
+    """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console."""
+    began = clock()
+    tally = _Tally()
+    async with AsyncExitStack() as open_:
+        services, asked = await _opened(targets, open_)
+        looks = _sittings(services, targets)
+        if more is not None:
+            looks["more"] = more
+        rounds = 0
+        try:
+            async with asyncio.timeout(targets.within):
+                for name, sitting in looks.items():
+                    await _first(name, sitting, tally)
+                rounds = 1
+                for _ in range(ROUNDS - 1):
+                    if not any(tally.found.values()):
+                        break
+                    await asyncio.sleep(pause)
+                    for name, found in tally.found.items():
+                        if found:
+                            await _again(name, looks[name], tally)
+                    rounds += 1
+        except TimeoutError:
+            tally.unread += 1
+        if rounds < ROUNDS:
+            _unconfirmed(tally)
+        texts = await _texts(services.get("analyzer"))
+    differences = [one for found in tally.found.values() for one in found.values()]
+    return AuditReport(
+        at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall())),
+        asked=asked,
+        checks=tuple(_count(code, differences, tally, bool(services)) for code in CODES),
+        differences=tuple(difference(one, texts) for one in differences),
+        seconds=round(clock() - began, 3),
+        rounds=max(1, rounds),
+    )
+
+
+def _unconfirmed(tally: _Tally) -> None:
+    """Differences that could not be read often enough are not reported."""
+    for found in tally.found.values():
+        for comparison in found.values():
+            tally.skipped[comparison.check] = tally.skipped.get(comparison.check, 0) + 1
+        found.clear()
+
+
+def _sittings(services: dict[str, AuditedService], targets: AuditTargets) -> dict[str, Sitting]:
+    looks: dict[str, Sitting] = {}
+    analyzer, cluster = services.get("analyzer"), services.get("cluster exporter")
+    if analyzer is not None:
+        looks |= analyzer_sittings(analyzer, cluster, commands=targets.commands, url=targets.analyzer or "")
+    if cluster is not None:
+        looks |= cluster_sittings(cluster, commands=targets.commands, url=targets.cluster or "")
+    for url in targets.agents:
+        if f"agent {url}" in services:
+            looks |= agent_sittings(services[f"agent {url}"], commands=targets.commands, url=url)
+    return looks
+
+
+async def _first(name: str, sitting: Sitting, tally: _Tally) -> None:
+    """Read and compare; keep what differs."""
+    found = tally.found.setdefault(name, {})
+    for comparison in await _compared(sitting):
+        tally.compared[comparison.check] = tally.compared.get(comparison.check, 0) + 1
+        if not holds(comparison) and len(found) < _MOST:
+            found.setdefault(_place(comparison), comparison)
+
+
+async def _again(name: str, sitting: Sitting, tally: _Tally) -> None:
+    """Read again, and keep only the differences that are still there."""
+    before = tally.found[name]
+    now = {_place(one): one for one in await _compared(sitting) if not holds(one)}
+    kept = {}
+    for place, comparison in before.items():
+        if place not in now:
+            continue
+        if _moves(comparison, now[place]):
+            tally.skipped[comparison.check] = tally.skipped.get(comparison.check, 0) + 1
+            continue
+        kept[place] = now[place]
+    tally.found[name] = kept
+
+
+def _moves(before: Comparison, now: Comparison) -> bool:
+    """Whether a number changed that is not of one analysis with the other: nothing follows from a difference."""
+    figure = BY_CODE[now.first.figure]
+    analysed = figure.time != "now" or figure.quantity == "count"
+    if analysed and now.first.moment and now.first.moment == now.second.moment:
+        return False
+    return before.first.value != now.first.value or before.second.value != now.second.value
+
+
+async def _compared(sitting: Sitting) -> list[Comparison]:
+    try:
+        surfaces = await sitting()
+    except (Unanswered, KeyError, TypeError):
+        return []
+    return await asyncio.to_thread(lambda: list(comparisons(surfaces)))
+
+
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def _place(comparison: Comparison) -> tuple[str, ...]:
+    """By what a difference is known again: rows can change their order."""
+    first, second = comparison.first, comparison.second
+    return (
+        comparison.check,
+        comparison.subject,
+        first.figure,
+        *first.scope,
+        first.surface,
+        _INDEX.sub("[]", first.path),
+        second.surface,
+        _INDEX.sub("[]", second.path),
+    )
+
+
+def _count(code: str, differences: list[Comparison], tally: _Tally, answered: bool) -> CheckCount:
+    compared = tally.compared.get(code, 0)
+    reason: SkipReason | None = None
+    if not compared:
+        reason = "no-answer" if not answered else "no-time" if tally.unread else "not-shown"
+    return CheckCount(
+        code=code,
+        compared=compared,
+        differences=sum(one.check == code for one in differences),
+        skipped=tally.skipped.get(code, 0),
+        reason=reason,
+    )
+
+
+async def _opened(
+    targets: AuditTargets, open_: AsyncExitStack
+) -> tuple[dict[str, AuditedService], tuple[AskedService, ...]]:
+    """The services that answer, by name, and all that were asked."""
+    wanted = [
+        *([("analyzer", _ANALYZER, targets.analyzer)] if targets.analyzer else []),
+        *([("cluster exporter", _CLUSTER, targets.cluster)] if targets.cluster else []),
+        *((f"agent {url}", _AGENT, url) for url in targets.agents),
+        *([("extender", _EXTENDER, targets.extender)] if targets.extender else []),
+    ]
+    services: dict[str, AuditedService] = {}
+    asked = []
+    for name, kind, url in wanted:
+        service = AuditedService(kind, url, timeout=_REQUEST, token=targets.token)
+        await open_.enter_async_context(service)
+        message = ""
+        try:
+            await service.learn()
+        except Unanswered as e:
+            message = str(e)
+        else:
+            services[name] = service
+        asked.append(AskedService(service=kind.name, url=service.url, answered=not message, message=message))
+    return services, tuple(asked)
+
+
+async def _texts(analyzer: AuditedService | None) -> dict[str, Words]:
+    """The definitions that the audited system gives; empty if it gives none."""
+    if analyzer is None:
+        return {}
+    try:
+        body = await analyzer.json("/api/v1/definitions")
+        return {one["code"]: msgspec.convert(one["text"], Words) for one in body["definitions"]}
+    except (Unanswered, KeyError, TypeError, msgspec.ValidationError):
+        return {}
+
+
+def _kind(name: str, an: str, port: int) -> ServiceKind:
+    return ServiceKind(
+        name=name,
+        an=an,
+        path="/openapi.json",
+        port=port,
+        gives="description",
+        content="a description of its answers",
+        start=f"vgpuscope {name.partition(' ')[0]}",
+        ask="vgpuscope doctor --audit",
+    )
+
+
+_ANALYZER = _kind("analyzer", "an analyzer", ANALYZER_PORT)
+_CLUSTER = _kind("cluster exporter", "a cluster exporter", CLUSTER_PORT)
+_AGENT = _kind("agent", "an agent", AGENT_PORT)
+_EXTENDER = _kind("extender", "an extender", EXTENDER_PORT)

@@ -1,0 +1,317 @@
+"""What is read together: a sitting reads a few answers between two looks at the analysis that is shown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from vgpuscope.model.consistency import Answer, Reading, Surfaces
+from vgpuscope.sources.audit.client import AuditedService, Unanswered, with_moment
+from vgpuscope.sources.audit.commands import printed
+
+T = TypeVar("T")
+
+_TRIES = 4  # of a sitting, until the same analysis is shown before and after
+_AT_ONCE = 4  # requests
+_NAMESPACES, _DETAILS, _CHARTED = 12, 6, 4  # how many of each are looked at one by one
+_COMMAND_SECONDS = 60.0
+_HOUR, _DAY = 3600, 86400
+_WASTE = ("tenant", "namespace", "owner", "node", "model")
+
+Sitting = Callable[[], Awaitable[Surfaces]]
+
+
+def analyzer_sittings(
+    analyzer: AuditedService, cluster: AuditedService | None, *, commands: bool, url: str
+) -> dict[str, Sitting]:
+    """What is read of an analyzer, and of the cluster exporter that it joins."""
+    looks: dict[str, Sitting] = {
+        "fleet": lambda: _fleet(analyzer),
+        "tables": lambda: _tables(analyzer),
+        "groups": lambda: _groups(analyzer),
+        "namespaces": lambda: _namespaces(analyzer),
+        "details": lambda: _details(analyzer),
+        "waste": lambda: _waste(analyzer),
+        "charts": lambda: _charts(analyzer),
+        "doctor": lambda: _doctor(analyzer),
+    }
+    if cluster is not None:
+        looks["joined"] = lambda: _joined(analyzer, cluster)
+    if commands:
+        for words, path, kind in (
+            (("results", url), "/results", "ResultRow[]"),
+            (("reclaim", "--url", url), "/api/v1/reclaim", "ReclaimList"),
+            (("waste", url), "/api/v1/waste", "Waste"),
+        ):
+            looks[f"vgpuscope {words[0]}"] = _command(analyzer, words, path, kind)
+    return looks
+
+
+def cluster_sittings(cluster: AuditedService, *, commands: bool, url: str) -> dict[str, Sitting]:
+    """What is read of a cluster exporter alone."""
+    looks: dict[str, Sitting] = {"cluster": lambda: _cluster(cluster)}
+    if commands:
+        looks["vgpuscope nodes"] = _command(cluster, ("nodes", url), "/api/v1/nodes", "NodeLedger[]")
+        looks["vgpuscope pending"] = _command(cluster, ("pending", url), "/api/v1/pending", "PendingList")
+        looks["vgpuscope gpus"] = _command(cluster, ("gpus", url), "/api/v1/nodes", "NodeLedger[]", shape=_as_nodes)
+    return looks
+
+
+def agent_sittings(agent: AuditedService, *, commands: bool, url: str) -> dict[str, Sitting]:
+    """What is read of an agent."""
+    looks: dict[str, Sitting] = {f"agent {url}": lambda: _agent(agent)}
+    if commands:
+        looks[f"vgpuscope top {url}"] = _command(agent, ("top", url), "/api/v1/node", "NodeSnapshot")
+    return looks
+
+
+async def _fleet(analyzer: AuditedService) -> Surfaces:
+    paths = ("overview", "gpus", "nodes", "namespaces", "workloads", "summary", "scheduling", "reclaim")
+    return await _steady(
+        analyzer,
+        lambda: [
+            *(analyzer.read(path) for path in ("/results", "/results/low", "/results/stats")),
+            *(analyzer.read(f"/api/v1/{path}") for path in paths),
+        ],
+        page=True,
+    )
+
+
+async def _tables(analyzer: AuditedService) -> Surfaces:
+    paths = ("/results", "/results/low", "/results/stats")
+    more = tuple(f"/api/v1/{path}" for path in ("gpus", "nodes", "namespaces", "workloads"))
+    return await _steady(
+        analyzer,
+        lambda: [*(analyzer.read(path) for path in (*paths, *more)), *(analyzer.table(one) for one in (*paths, *more))],
+    )
+
+
+async def _groups(analyzer: AuditedService) -> Surfaces:
+    return await _steady(
+        analyzer,
+        lambda: [
+            analyzer.read("/api/v1/overview"),
+            analyzer.read("/api/v1/namespaces"),
+            *(analyzer.read("/api/v1/workloads", {"group_by": group}) for group in ("pod", "owner", "namespace")),
+        ],
+    )
+
+
+async def _namespaces(analyzer: AuditedService) -> Surfaces:
+    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"]]
+    paths = ("overview", "gpus", "nodes", "scheduling")
+    return await _steady(
+        analyzer,
+        lambda: [
+            *(analyzer.read(f"/api/v1/{path}") for path in (*paths, "namespaces", "workloads")),
+            *(
+                analyzer.read(f"/api/v1/{path}", scope=(name,))
+                for name in _some(names, _NAMESPACES)
+                for path in (*paths, "namespaces")
+            ),
+        ],
+    )
+
+
+async def _details(analyzer: AuditedService) -> Surfaces:
+    gpus = (await analyzer.json("/api/v1/gpus"))["rows"]
+    pods = [row for row in (await analyzer.json("/api/v1/workloads"))["rows"] if row["pod"]]
+    nodes = [row["name"] for row in (await analyzer.json("/api/v1/nodes"))["rows"]]
+    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"]]
+
+    def requests() -> list[Awaitable[Any]]:
+        return [
+            *(analyzer.read(f"/api/v1/{path}") for path in ("gpus", "workloads", "nodes", "namespaces")),
+            *(
+                analyzer.read(f"/api/v1/gpus/{row['gpu_id']}", {"mig": row["mig"]} if row["mig"] else {})
+                for row in _some(gpus, _DETAILS)
+            ),
+            *(analyzer.read(f"/api/v1/workloads/{row['namespace']}/{row['pod']}") for row in _some(pods, _DETAILS)),
+            *(analyzer.read(f"/api/v1/nodes/{name}") for name in _some(nodes, _DETAILS)),
+            *(_namespace(analyzer, name) for name in _some(names, _DETAILS)),
+        ]
+
+    return await _steady(analyzer, requests)
+
+
+async def _namespace(analyzer: AuditedService, name: str) -> Answer:
+    """The page of one namespace: its lists are narrowed to it."""
+    return structs.replace(await analyzer.read(f"/api/v1/namespaces/{name}"), scope=(name,))
+
+
+async def _waste(analyzer: AuditedService) -> Surfaces:
+    return await _steady(
+        analyzer,
+        lambda: [
+            analyzer.read("/api/v1/overview"),
+            analyzer.read("/api/v1/namespaces"),
+            *(analyzer.read("/api/v1/waste", {"since": "24h", "group_by": group}) for group in _WASTE),
+            *(analyzer.read("/api/v1/waste", {"since": "7d", "group_by": group}) for group in _WASTE[:2]),
+            analyzer.table("/api/v1/waste", {"since": "24h", "group_by": "tenant"}),
+        ],
+    )
+
+
+async def _charts(analyzer: AuditedService) -> Surfaces:
+    """Charts of the fleet, of namespaces, of nodes and of pods in several ranges that show the same hours."""
+    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"] if row["tenants"]]
+    nodes = [row["name"] for row in (await analyzer.json("/api/v1/nodes"))["rows"] if row["tenants"]]
+    pods = [row for row in (await analyzer.json("/api/v1/workloads"))["rows"] if row["pod"] and row["tenants"]]
+    subjects: list[dict[str, str]] = [
+        {},
+        *({"namespace": name} for name in _some(names, _CHARTED)),
+        *({"node": name} for name in _some(nodes, 2)),
+        *({"namespace": row["namespace"], "pod": row["pod"]} for row in _some(pods, 2)),
+    ]
+    long = await analyzer.json("/api/v1/history/series", {"range": "24h", "quantity": "power"})
+    ends = _ends(long["times"], int(long["step_seconds"]))
+    ranges: list[dict[str, str]] = [{"range": "1h"}, {"range": "24h"}, {"range": "30d"}]
+    ranges += [{"range": "2h", "end": str(end + _HOUR)} for end in ends]
+    if long["times"]:
+        day = long["times"][-1] // _DAY * _DAY
+        ranges.append({"range": "26h", "end": str(day + _HOUR)})
+
+    def requests() -> list[Awaitable[Any]]:
+        since = str((long["times"][-1] if long["times"] else 0) - 3 * _HOUR)
+        return [
+            analyzer.read("/health"),
+            analyzer.read("/api/v1/overview"),
+            *(analyzer.read("/api/v1/history/series", subject | some) for subject in subjects for some in ranges),
+            *(analyzer.read("/api/v1/history/classes", some) for some in ranges),
+            analyzer.read("/api/v1/history", {"step": "hour", "begin": since}),
+        ]
+
+    return await _steady(analyzer, requests)
+
+
+def _ends(times: Sequence[int], step: int) -> tuple[int, ...]:
+    """The ends of the last two whole steps, if they are hours."""
+    if step != _HOUR or len(times) < 3:
+        return ()
+    return times[-2] + step, times[-3] + step
+
+
+async def _doctor(analyzer: AuditedService) -> Surfaces:
+    return await _steady(analyzer, lambda: [analyzer.read("/results"), analyzer.read("/api/v1/doctor")])
+
+
+async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
+    """What the analyzer shows of the cluster, between two equal answers of the cluster exporter."""
+    before = cluster.numbers(await cluster.read("/api/v1/nodes"))
+    read = await _steady(
+        analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in ("gpus", "nodes", "scheduling", "overview")]
+    )
+    ledger = await cluster.read("/api/v1/nodes")
+    numbers = [*_unmoved(before, cluster.numbers(ledger)), *await cluster.page()]
+    mixed = tuple(structs.replace(reading, moment="") for reading in read.readings)
+    return Surfaces(answers=(*read.answers, ledger), readings=(*mixed, *numbers), defined=read.defined)
+
+
+async def _cluster(cluster: AuditedService) -> Surfaces:
+    before = [cluster.numbers(await cluster.read(path)) for path in ("/api/v1/nodes", "/api/v1/pending")]
+    page = await cluster.page()
+    answers = [await cluster.read(path) for path in ("/api/v1/nodes", "/api/v1/pending")]
+    unmoved = [
+        reading
+        for first, answer in zip(before, answers, strict=True)
+        for reading in _unmoved(first, cluster.numbers(answer))
+    ]
+    return Surfaces(answers=tuple(answers), readings=(*unmoved, *page), defined=cluster.shapes.defined)
+
+
+async def _agent(agent: AuditedService) -> Surfaces:
+    """The JSON and the page of metrics of one sample."""
+    for _ in range(_TRIES * 3):
+        answer = await agent.read("/api/v1/node")
+        page = await agent.page()
+        again = await agent.read("/api/v1/node")
+        if answer.body["at"] == again.body["at"]:
+            return Surfaces(answers=(answer,), readings=(*agent.numbers(answer), *page), defined=agent.shapes.defined)
+    return Surfaces(defined=agent.shapes.defined)
+
+
+def _command(
+    service: AuditedService,
+    words: tuple[str, ...],
+    path: str,
+    kind: str,
+    *,
+    shape: Callable[[Any], Any] = lambda body: body,
+) -> Sitting:
+    """What a command prints, between two answers of the service that it asks: compared is what has not moved."""
+
+    async def look() -> Surfaces:
+        before = await service.read(path)
+        body = shape(await printed(words, within=_COMMAND_SECONDS))
+        after = await service.read(path)
+        answer = Answer(service=service.name, surface=f"vgpuscope {words[0]} --json", kind=kind, body=body)
+        unmoved = _unmoved(service.numbers(before), service.numbers(after))
+        readings = [structs.replace(one, moment="") for one in (*unmoved, *service.numbers(answer))]
+        return Surfaces(answers=(), readings=tuple(readings), defined=service.shapes.defined)
+
+    return look
+
+
+def _as_nodes(rows: Any) -> Any:
+    """The output of `vgpuscope gpus`, one row for each GPU, as the ledgers of nodes."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        node = nodes.setdefault(row["node"], {"name": row["node"], "devices": [], "holders": []})
+        if row.get("ledger"):
+            node["devices"].append(row["ledger"])
+        node["holders"] += row.get("holders", ())
+    return list(nodes.values())
+
+
+async def _steady(
+    analyzer: AuditedService, requests: Callable[[], list[Awaitable[Any]]], *, page: bool = False
+) -> Surfaces:
+    """Answers between two looks at the same analysis. If it never is, each answer has the moment that it states."""
+    answers: list[Answer] = []
+    readings: list[Reading] = []
+    for _ in range(_TRIES):
+        before = await _shown(analyzer)
+        answers = [one for one in await _gathered(requests()) if one is not None]
+        readings = await analyzer.page() if page else []
+        if before == await _shown(analyzer):
+            answers = [with_moment(answer, before) for answer in answers]
+            readings = [structs.replace(reading, moment=before) for reading in readings]
+            break
+    else:
+        answers = [answer for answer in answers if answer.moment]
+        readings = []
+    numbers = [reading for answer in answers for reading in analyzer.numbers(answer)]
+    return Surfaces(answers=tuple(answers), readings=(*numbers, *readings), defined=analyzer.shapes.defined)
+
+
+async def _shown(analyzer: AuditedService) -> str:
+    """The time of the analysis that is shown."""
+    return str((await analyzer.json("/results/stats")).get("timestamp") or "")
+
+
+async def _gathered(requests: Iterable[Awaitable[T]]) -> list[T | None]:
+    """The answers in their order, a few at once; None for what this service does not answer."""
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(request: Awaitable[T]) -> T | None:
+        async with free:
+            try:
+                return await request
+            except Unanswered:
+                return None
+
+    return list(await asyncio.gather(*map(one, requests)))
+
+
+def _unmoved(before: Iterable[Reading], after: Iterable[Reading]) -> list[Reading]:
+    """The readings that are the same as some moments earlier."""
+    known = {(one.figure, one.subject, one.path): one.value for one in before}
+    return [one for one in after if known.get((one.figure, one.subject, one.path)) == one.value]
+
+
+def _some(items: Sequence[T], most: int) -> Sequence[T]:
+    """A few of many, spread over all of them."""
+    if len(items) <= most:
+        return items
+    return [items[index * len(items) // most] for index in range(most)]

@@ -1,0 +1,1 @@
+"""What the auditor found, as JSON and on a terminal."""

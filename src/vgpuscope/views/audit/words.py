@@ -1,0 +1,120 @@
+"""What the auditor says, in English and Chinese."""
+
+from vgpuscope.model.consistency import Rule, SkipReason
+from vgpuscope.views.languages import Pair
+
+RULES: dict[str, Pair] = {  # code of a check → its rule
+    "same": (
+        "One figure of one thing is the same number in every answer, table, metric and command.",
+        "同一对象的同一数字在所有应答、表格、指标和命令中相同。",
+    ),
+    "rows": (
+        "A count or amount is that of the rows in the list it belongs to.",
+        "计数或合计与其列表中的行一致。",
+    ),
+    "sums": (
+        "The fleet is the sum of its nodes, and its tenants are the sum over namespaces.",
+        "总体等于各节点之和，租户总数等于各命名空间之和。",
+    ),
+    "divisions": (
+        "The numbers by class, verdict, status, state or reason add up to their total.",
+        "按类别、判定、状态或原因划分的数字之和等于总数。",
+    ),
+    "parts": (
+        "A part is never larger than its whole, and a share is never above 1.",
+        "部分不大于整体，占比不超过 1。",
+    ),
+    "narrowed": (
+        "A view of one namespace never counts more than the view of everything.",
+        "单个命名空间视图的数字不大于全部视图的数字。",
+    ),
+    "waste-hours": (
+        "GPU-hours are held or unallocated; held ones are idle, in use or unknown.",
+        "GPU 小时分为占用与未分配；占用的分为空闲、使用中与未知。",
+    ),
+    "waste-rows": (
+        "The rows of idle GPU-hours add up to the totals above them.",
+        "空闲 GPU 小时各行之和等于其上方的总数。",
+    ),
+    "waste-groups": (
+        "The totals do not depend on the grouping, and a group holds no less than its members.",
+        "总数与分组方式无关，分组占用的资源不少于其成员。",
+    ),
+    "steps": (
+        "The mean of a long step lies between the means of the short steps in it.",
+        "长时间步的平均值介于其中各短时间步的平均值之间。",
+    ),
+    "energies": (
+        "The energy of an hour or day is the sum over the short steps in it.",
+        "一小时或一天的能耗等于其中各短时间步之和。",
+    ),
+    "classes": (
+        "The GPUs by class of a long step lie between those of the short steps in it.",
+        "长时间步中按类别统计的 GPU 数介于其中各短时间步之间。",
+    ),
+    "chart-parts": (
+        "In no step of a chart does a namespace, node or pod use more than the fleet.",
+        "图表的任一时间步中，命名空间、节点或 Pod 的用量不超过总体。",
+    ),
+    "chart-tile": (
+        "The classes of a chart add up to the GPUs that the fleet has.",
+        "图表各类别之和等于总体的 GPU 数。",
+    ),
+    "seconds": (
+        "A stored hour or day never stands for more seconds than it has.",
+        "已存储的一小时或一天所代表的秒数不超过其长度。",
+    ),
+    "fits": (
+        "The whole GPUs that a pod can still get include those known only by their number.",
+        "Pod 仍可获得的整张 GPU 包括仅知数量的 GPU。",
+    ),
+    "ruled-out": (
+        "A class that doctor rules out for a GPU or node is not found there.",
+        "诊断称某 GPU 或节点上不会出现的类别，在其上确实没有出现。",
+    ),
+    "cases": (
+        "Every idle workload has a reclaim case.",
+        "每个空闲的工作负载都有一个收回任务。",
+    ),
+    "populations": (
+        "A list named `gpus` lists each GPU or MIG instance once, unless its definition says otherwise.",
+        "名为 `gpus` 的列表对每张 GPU 或 MIG 实例只列一次，除非其定义另有说明。",
+    ),
+}
+REASONS: dict[SkipReason, Pair] = {
+    "no-answer": ("no service answered", "没有服务应答"),
+    "not-shown": ("the answers do not have these numbers", "应答中没有这些数字"),
+    "one-place": ("each number has a single place", "每个数字只在一处出现"),
+    "other-moment": ("the places are of different analyses", "各处来自不同的分析"),
+    "no-time": ("the time limit was reached", "已到时限"),
+    "moving": ("the numbers changed while they were read", "读取期间数字在变化"),
+    "other-source": ("the places have different sources", "各处来源不同"),
+}
+JOINED: dict[Rule, Pair] = {  # between the first and the second number
+    "equal": ("must be equal to", "应等于"),
+    "at_most": ("must be at most", "应不大于"),
+    "sum": ("must be the sum", "应等于其和"),
+}
+HEAD: Pair = (
+    "vgpuscope doctor --audit: {compared} comparisons in {seconds} s, {differences} differences",
+    "vgpuscope doctor --audit：{compared} 次比较，用时 {seconds} 秒，{differences} 处不一致",
+)
+ASKED: Pair = ("Services", "服务")
+ANSWERED: Pair = ("answered", "已应答")
+SILENT: Pair = ("no answer", "未应答")
+TITLES: tuple[Pair, ...] = (("", ""), ("CHECK", "检查"), ("COMPARED", "比较"), ("DIFFER", "不一致"), ("RULE", "规则"))
+NOT_CHECKED: Pair = ("not checked: {reason}", "未检查：{reason}")
+MOVED: Pair = ("{number} not decided: {reason}", "{number} 项未定：{reason}")
+MORE: Pair = ("… and {number} more of the same kind.", "……以及 {number} 处同类不一致。")
+NOTHING: Pair = (
+    "No two places contradict each other.",
+    "没有两处数字相互矛盾。",
+)
+UNCHECKED: Pair = (
+    "Nothing could be compared. Name the services with --analyzer, --cluster and --agent.",
+    "没有可以比较的数字。请用 --analyzer、--cluster 和 --agent 指定服务。",
+)
+READ_AGAIN: Pair = (
+    "Each difference was read {rounds} times.",
+    "每处不一致都读取了 {rounds} 次。",
+)
