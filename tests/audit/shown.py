@@ -63,7 +63,8 @@ class Answers:
         elif isinstance(value, dict) and "properties" in schema:
             own = [str(value[name]) for name in _NAMES if isinstance(value.get(name), str | int) and value[name] != ""]
             names |= {part for name in own for part in (name, *name.split("/"))}
-            yield from (self._made(*one, names) for one in _derived(schema.get("title", ""), value, now))
+            for figure, made, slack, *of in _derived(schema.get("title", ""), value, now):
+                yield self._made(figure, made, slack, names | set(of))
             for field, item in value.items():
                 before = field == "before"
                 for one in self._field(item, schema["properties"].get(field, {}), names, now):
@@ -103,7 +104,7 @@ class Answers:
         return schema
 
 
-_Derived = tuple[str, float | None, float]  # figure, value, slack
+_Derived = tuple[Any, ...]  # figure, value, slack, names
 _SINCE = 120.0  # seconds that a page may be old
 
 
@@ -130,12 +131,13 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
             yield "gpu.mig_instances", len(value["instances"]), 0.0
         case "MemoryLedger":
             for row in rows:
-                yield "gpu.memory_ledger_share", row["memory"] / value["total"], 0.0
+                of = [row[name] or "" for name in ("kind", "namespace", "pod", "container")]
+                yield "gpu.memory_ledger_share", row["memory"] / value["total"], 0.0, *of
         case "SeriesHistory":
             energy = [one["values"] for one in value["columns"] if one["quantity"] == "energy"]
             yield "chart.energy_sum", _sum(energy[0]) if energy else None, 0.0
         case "CaseRow":
-            yield "case.gpus", len(value.get("shares") or value.get("gpus") or ()), 0.0
+            yield "case.gpus", len(value.get("gpu_ids") or ()), 0.0
             since = value.get("idle_since")
             yield "case.idle_seconds", _age(since, now), _SINCE
         case "GpuList":
