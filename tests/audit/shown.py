@@ -129,6 +129,9 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
         case "GpuDetail":
             yield "gpu.tenants", len(value["tenants"]), 0.0
             yield "gpu.mig_instances", len(value["instances"]), 0.0
+        case kind if "free" in value and "memory" in value and "resource" in value:
+            if not value["free"]:
+                yield "capacity.counted_memory", 0.0, 0.0  # the table of what still fits: nothing does
         case "MemoryLedger":
             for row in rows:
                 of = [row[name] or "" for name in ("kind", "namespace", "pod", "container")]

@@ -151,7 +151,7 @@ def _same_everywhere(page: Page) -> list[str]:
     for number in page.numbers:
         if number.figure in ONLY_HERE or "row" in number.figure:
             continue
-        before = first.setdefault((number.figure, _of(number)), number)
+        before = first.setdefault((number.figure, "/".join(number.keys)), number)
         if before.value is None or number.value is None:
             same = before.value is number.value
         else:
