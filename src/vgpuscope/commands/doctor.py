@@ -8,8 +8,9 @@ from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, def
 
 _NOTE = (
     "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
-    "could run. With --audit: 0 if no numbers contradict each other, 1 if some do, 3 if nothing could be compared; the "
-    "time limit is six times as long, because each difference is read three times. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere.\n\n"
+    "with --audit: 0 if no numbers contradict each other, 1 if some do, 2 if the time limit was too short, 3 if nothing "
+    "could be compared. The time limit is six times --deadline, because a difference is read three times."
 )
 
 

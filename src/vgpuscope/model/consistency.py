@@ -14,11 +14,8 @@ Rule: TypeAlias = Literal[
 SkipReason: TypeAlias = Literal[
     "no-answer",  # no service that shows these numbers answered
     "not-shown",  # the answers do not have these numbers
-    "one-place",  # a number has a single place, so there is nothing to compare it with
-    "other-moment",  # the places are from different analyses or samples
     "no-time",  # the time limit was reached before
     "moving",  # the numbers change faster than they can be read
-    "other-source",  # the places are computed from different sources of history
 ]
 
 
@@ -115,5 +112,6 @@ class AuditReport(Struct, frozen=True, kw_only=True):
     asked: tuple[AskedService, ...]
     checks: tuple[CheckCount, ...]
     differences: tuple[Difference, ...]
+    undecided: int = 0  # differences that could not be read again before the time limit
     seconds: float = 0.0
     rounds: int = 1  # how often a difference was read again before it is reported

@@ -50,7 +50,9 @@ def main(
 
 
 def exit_code(report: AuditReport) -> int:
-    """0: no difference, 1: differences, 3: nothing was compared."""
+    """0: no difference, 1: differences, 2: not finished within the time limit, 3: nothing was compared."""
     if report.differences:
         return 1
+    if report.undecided:
+        return 2
     return 0 if any(check.compared for check in report.checks) else 3

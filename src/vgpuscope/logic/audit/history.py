@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-
 from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")

@@ -22,7 +22,15 @@ from vgpuscope.model.consistency import (
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT
 from vgpuscope.model.words import Words
-from vgpuscope.services.audit.sittings import Sitting, agent_sittings, analyzer_sittings, cluster_sittings
+from vgpuscope.services.audit.sittings import (
+    Sitting,
+    agent_commands,
+    agent_sittings,
+    analyzer_commands,
+    analyzer_sittings,
+    cluster_commands,
+    cluster_sittings,
+)
 from vgpuscope.sources.audit.client import AuditedService, Unanswered
 from vgpuscope.sources.clients.served_api import ServiceKind
 from vgpuscope.views.audit.report import difference
@@ -51,7 +59,8 @@ class _Tally(Struct, kw_only=True):
     compared: dict[str, int] = {}
     found: dict[str, dict[tuple[str, ...], Comparison]] = {}  # sitting → place → difference
     skipped: dict[str, int] = {}
-    unread: int = 0  # sittings that the time limit cut off
+    confirmed: set[str] = set()  # sittings whose differences were read often enough
+    cut: bool = False  # the time limit was reached
 
 
 async def audit(
@@ -69,56 +78,48 @@ async def audit(
         services, asked = await _opened(targets, open_)
         looks = _sittings(services, targets)
         if more is not None:
-            looks["more"] = more
-        rounds = 0
+            looks.insert(0, {"more": more})
         try:
             async with asyncio.timeout(targets.within):
-                for name, sitting in looks.items():
-                    await _first(name, sitting, tally)
-                rounds = 1
-                for _ in range(ROUNDS - 1):
-                    if not any(tally.found.values()):
-                        break
-                    await asyncio.sleep(pause)
-                    for name, found in tally.found.items():
-                        if found:
-                            await _again(name, looks[name], tally)
-                    rounds += 1
+                for some in looks:
+                    for name, sitting in some.items():
+                        await _first(name, sitting, tally)
+                    for _ in range(ROUNDS - 1):
+                        await _again(some, tally, pause)
+                    tally.confirmed.update(some)
         except TimeoutError:
-            tally.unread += 1
-        if rounds < ROUNDS:
-            _unconfirmed(tally)
+            tally.cut = True
+        undecided = [
+            one for name, found in tally.found.items() if name not in tally.confirmed for one in found.values()
+        ]
         texts = await _texts(services.get("analyzer"))
-    differences = [one for found in tally.found.values() for one in found.values()]
+    differences = [one for name in tally.confirmed for one in tally.found[name].values()]
     return AuditReport(
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall())),
         asked=asked,
-        checks=tuple(_count(code, differences, tally, bool(services)) for code in CODES),
+        checks=tuple(_count(code, differences, tally, answered=bool(services)) for code in CODES),
         differences=tuple(difference(one, texts) for one in differences),
+        undecided=len(undecided),
         seconds=round(clock() - began, 3),
-        rounds=max(1, rounds),
+        rounds=ROUNDS,
     )
 
 
-def _unconfirmed(tally: _Tally) -> None:
-    """Differences that could not be read often enough are not reported."""
-    for found in tally.found.values():
-        for comparison in found.values():
-            tally.skipped[comparison.check] = tally.skipped.get(comparison.check, 0) + 1
-        found.clear()
-
-
-def _sittings(services: dict[str, AuditedService], targets: AuditTargets) -> dict[str, Sitting]:
-    looks: dict[str, Sitting] = {}
-    analyzer, cluster = services.get("analyzer"), services.get("cluster exporter")
-    if analyzer is not None:
-        looks |= analyzer_sittings(analyzer, cluster, commands=targets.commands, url=targets.analyzer or "")
-    if cluster is not None:
-        looks |= cluster_sittings(cluster, commands=targets.commands, url=targets.cluster or "")
+def _sittings(services: dict[str, AuditedService], targets: AuditTargets) -> list[dict[str, Sitting]]:
+    """What is read, in the order of its importance: answers first, then what commands print."""
+    answers: dict[str, Sitting] = {}
+    commands: dict[str, Sitting] = {}
+    if analyzer := services.get("analyzer"):
+        answers |= analyzer_sittings(analyzer, services.get("cluster exporter"))
+        commands |= analyzer_commands(analyzer, targets.analyzer or "")
+    if cluster := services.get("cluster exporter"):
+        answers |= cluster_sittings(cluster)
+        commands |= cluster_commands(cluster, targets.cluster or "")
     for url in targets.agents:
-        if f"agent {url}" in services:
-            looks |= agent_sittings(services[f"agent {url}"], commands=targets.commands, url=url)
-    return looks
+        if agent := services.get(f"agent {url}"):
+            answers |= agent_sittings(agent, url)
+            commands |= agent_commands(agent, url)
+    return [answers, commands] if targets.commands else [answers]
 
 
 async def _first(name: str, sitting: Sitting, tally: _Tally) -> None:
@@ -130,19 +131,22 @@ async def _first(name: str, sitting: Sitting, tally: _Tally) -> None:
             found.setdefault(_place(comparison), comparison)
 
 
-async def _again(name: str, sitting: Sitting, tally: _Tally) -> None:
-    """Read again, and keep only the differences that are still there."""
-    before = tally.found[name]
-    now = {_place(one): one for one in await _compared(sitting) if not holds(one)}
-    kept = {}
-    for place, comparison in before.items():
-        if place not in now:
-            continue
-        if _moves(comparison, now[place]):
-            tally.skipped[comparison.check] = tally.skipped.get(comparison.check, 0) + 1
-            continue
-        kept[place] = now[place]
-    tally.found[name] = kept
+async def _again(looks: dict[str, Sitting], tally: _Tally, pause: Seconds) -> None:
+    """Read again what seemed to be a contradiction, and keep only what still is one."""
+    names = [name for name in looks if tally.found.get(name)]
+    if names:
+        await asyncio.sleep(pause)
+    for name in names:
+        now = {_place(one): one for one in await _compared(looks[name]) if not holds(one)}
+        kept = {}
+        for place, comparison in tally.found[name].items():
+            if place not in now:
+                continue
+            if _moves(comparison, now[place]):
+                tally.skipped[comparison.check] = tally.skipped.get(comparison.check, 0) + 1
+                continue
+            kept[place] = now[place]
+        tally.found[name] = kept
 
 
 def _moves(before: Comparison, now: Comparison) -> bool:
@@ -180,16 +184,17 @@ def _place(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def _count(code: str, differences: list[Comparison], tally: _Tally, answered: bool) -> CheckCount:
-    compared = tally.compared.get(code, 0)
+def _count(code: str, differences: list[Comparison], tally: _Tally, *, answered: bool) -> CheckCount:
+    skipped = tally.skipped.get(code, 0)
+    compared = tally.compared.get(code, 0) - skipped
     reason: SkipReason | None = None
-    if not compared:
-        reason = "no-answer" if not answered else "no-time" if tally.unread else "not-shown"
+    if compared <= 0:
+        reason = "no-answer" if not answered else "moving" if skipped else "no-time" if tally.cut else "not-shown"
     return CheckCount(
         code=code,
-        compared=compared,
+        compared=max(0, compared),
         differences=sum(one.check == code for one in differences),
-        skipped=tally.skipped.get(code, 0),
+        skipped=skipped,
         reason=reason,
     )
 

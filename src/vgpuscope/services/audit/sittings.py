@@ -22,9 +22,7 @@ _WASTE = ("tenant", "namespace", "owner", "node", "model")
 Sitting = Callable[[], Awaitable[Surfaces]]
 
 
-def analyzer_sittings(
-    analyzer: AuditedService, cluster: AuditedService | None, *, commands: bool, url: str
-) -> dict[str, Sitting]:
+def analyzer_sittings(analyzer: AuditedService, cluster: AuditedService | None) -> dict[str, Sitting]:
     """What is read of an analyzer, and of the cluster exporter that it joins."""
     looks: dict[str, Sitting] = {
         "fleet": lambda: _fleet(analyzer),
@@ -38,32 +36,40 @@ def analyzer_sittings(
     }
     if cluster is not None:
         looks["joined"] = lambda: _joined(analyzer, cluster)
-    if commands:
-        for words, path, kind in (
-            (("results", url), "/results", "ResultRow[]"),
-            (("reclaim", "--url", url), "/api/v1/reclaim", "ReclaimList"),
-            (("waste", url), "/api/v1/waste", "Waste"),
-        ):
-            looks[f"vgpuscope {words[0]}"] = _command(analyzer, words, path, kind)
     return looks
 
 
-def cluster_sittings(cluster: AuditedService, *, commands: bool, url: str) -> dict[str, Sitting]:
+def analyzer_commands(analyzer: AuditedService, url: str) -> dict[str, Sitting]:
+    """What commands print that ask an analyzer."""
+    return {
+        "vgpuscope results": _command(analyzer, ("results", url), "/results", "ResultRow[]"),
+        "vgpuscope reclaim": _command(analyzer, ("reclaim", "--url", url), "/api/v1/reclaim", "ReclaimList"),
+        "vgpuscope waste": _command(analyzer, ("waste", url), "/api/v1/waste", "Waste"),
+    }
+
+
+def cluster_sittings(cluster: AuditedService) -> dict[str, Sitting]:
     """What is read of a cluster exporter alone."""
-    looks: dict[str, Sitting] = {"cluster": lambda: _cluster(cluster)}
-    if commands:
-        looks["vgpuscope nodes"] = _command(cluster, ("nodes", url), "/api/v1/nodes", "NodeLedger[]")
-        looks["vgpuscope pending"] = _command(cluster, ("pending", url), "/api/v1/pending", "PendingList")
-        looks["vgpuscope gpus"] = _command(cluster, ("gpus", url), "/api/v1/nodes", "NodeLedger[]", shape=_as_nodes)
-    return looks
+    return {"cluster": lambda: _cluster(cluster)}
 
 
-def agent_sittings(agent: AuditedService, *, commands: bool, url: str) -> dict[str, Sitting]:
+def cluster_commands(cluster: AuditedService, url: str) -> dict[str, Sitting]:
+    """What commands print that ask a cluster exporter."""
+    return {
+        "vgpuscope nodes": _command(cluster, ("nodes", url), "/api/v1/nodes", "NodeLedger[]"),
+        "vgpuscope pending": _command(cluster, ("pending", url), "/api/v1/pending", "PendingList"),
+        "vgpuscope gpus": _command(cluster, ("gpus", url), "/api/v1/nodes", "NodeLedger[]", shape=_as_nodes),
+    }
+
+
+def agent_sittings(agent: AuditedService, url: str) -> dict[str, Sitting]:
     """What is read of an agent."""
-    looks: dict[str, Sitting] = {f"agent {url}": lambda: _agent(agent)}
-    if commands:
-        looks[f"vgpuscope top {url}"] = _command(agent, ("top", url), "/api/v1/node", "NodeSnapshot")
-    return looks
+    return {f"agent {url}": lambda: _agent(agent)}
+
+
+def agent_commands(agent: AuditedService, url: str) -> dict[str, Sitting]:
+    """What the command prints that asks an agent."""
+    return {f"vgpuscope top {url}": _command(agent, ("top", url), "/api/v1/node", "NodeSnapshot")}
 
 
 async def _fleet(analyzer: AuditedService) -> Surfaces:

@@ -1,1 +1,1 @@
-"""What the public surfaces of a running system show, read as plain values: no type of the system's own answers is used."""
+"""What the public surfaces of a running system show, as plain values and not as the types that they are made from."""

@@ -21,7 +21,8 @@ async def printed(arguments: tuple[str, ...], *, within: float) -> Any:
         limit=_LARGEST,
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), within)
+        async with asyncio.timeout(within):
+            output, _ = await process.communicate()
     except TimeoutError as e:
         process.kill()
         await process.wait()

@@ -1,11 +1,12 @@
 """Answers and pages of metrics → the numbers in them, each with the code of its definition and its subject."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vgpuscope.catalog.agent import METRICS as AGENT
 from vgpuscope.catalog.analyzer import METRICS as ANALYZER
@@ -93,6 +94,18 @@ def readings_of(answer: Answer, shapes: Document) -> list[Reading]:
     return _unambiguous(found)
 
 
+class _Spot(Struct, frozen=True, kw_only=True):
+    """Where a field is, in its shape and in the answer, and the names around it."""
+
+    place: str  # Struct.field
+    path: str
+    names: dict[str, str]
+    rows: str
+
+    def below(self, path: str) -> "_Spot":
+        return structs.replace(self, path=self.path + path)
+
+
 class _Walk:
     """The way through one answer, along its shapes."""
 
@@ -108,7 +121,7 @@ class _Walk:
             items = schema.get("items", {})
             inside = path or "rows"
             for index, item in enumerate(value):
-                yield from self.through(item, items, f"{inside}[{index}]", names, inside if not rows else rows)
+                yield from self.through(item, items, f"{inside}[{index}]", names, rows or inside)
             return
         name = _title(schema)
         if not isinstance(value, dict) or not name:
@@ -116,12 +129,7 @@ class _Walk:
                 for key, item in value.items():
                     yield from self.through(item, schema["additionalProperties"], f"{path}[{key}]", names, rows)
             return
-        yield from self._fields(name, value, schema, path, _named(name, value, names), rows)
-
-    def _fields(
-        self, name: str, value: dict[str, Any], schema: Schema, path: str, names: dict[str, str], rows: str
-    ) -> Iterator[Reading]:
-        kind = name.removeprefix("SomeOf")
+        names, kind = _named(name, value, names), name.removeprefix("SomeOf")
         properties = schema.get("properties", {})
         tenants_only = self._answer.kind.endswith("LowBody") and kind == "ResultRow" and value.get("shared")
         for field, item in value.items():
@@ -136,52 +144,40 @@ class _Walk:
                 for key, inner in item.items():
                     yield from self.through(inner, rest, f"{below}[{key}]", names | {NAMED[place]: key}, rows or below)
             elif figures:
-                yield from self._numbers(figures, item, place, below, names, rows)
+                yield from self._numbers(figures, item, _Spot(place=place, path=below, names=names, rows=rows))
             else:
                 yield from self.through(item, properties.get(field, {}), below, names, rows)
 
-    def _numbers(
-        self, figures: Mapping[str, Figure], item: Any, place: str, path: str, names: dict[str, str], rows: str
-    ) -> Iterator[Reading]:
+    def _numbers(self, figures: Mapping[str, Figure], item: Any, spot: "_Spot") -> Iterator[Reading]:
         whole = figures.get("")
         if whole is not None and _is_number(item):
-            yield from self._reading(whole, item, place, path, names, rows, ())
+            yield from self._reading(whole, item, spot, ())
         elif isinstance(item, dict):
             for key, inner in item.items():
                 if whole is not None and _is_number(inner):
-                    yield from self._reading(whole, inner, place, f"{path}[{key}]", names, rows, (key,))
+                    yield from self._reading(whole, inner, spot.below(f"[{key}]"), (key,))
                 elif key in figures and _is_number(inner):
-                    yield from self._reading(figures[key], inner, place, f"{path}.{key}", names, rows, ())
+                    yield from self._reading(figures[key], inner, spot.below(f".{key}"), ())
                 elif isinstance(inner, dict):
-                    for part, number_ in inner.items():
-                        if part in figures and _is_number(number_):
-                            below = f"{path}[{key}].{part}"
-                            yield from self._reading(figures[part], number_, place, below, names, rows, (key,))
+                    for part, value in inner.items():
+                        if part in figures and _is_number(value):
+                            yield from self._reading(figures[part], value, spot.below(f"[{key}].{part}"), (key,))
 
-    def _reading(
-        self,
-        figure: Figure,
-        value: float,
-        place: str,
-        path: str,
-        names: dict[str, str],
-        rows: str,
-        parts: tuple[str, ...],
-    ) -> Iterator[Reading]:
-        subject = subject_of(figure, names)
-        if (figure.code, place.partition(".")[0]) in _DIVIDED:
-            parts = (path.rpartition(".")[2], *parts)
+    def _reading(self, figure: Figure, value: float, spot: "_Spot", parts: tuple[str, ...]) -> Iterator[Reading]:
+        subject = subject_of(figure, spot.names)
+        if (figure.code, spot.place.partition(".")[0]) in _DIVIDED:
+            parts = (spot.path.rpartition(".")[2], *parts)
         if subject is not None:
             yield Reading(
                 surface=self._answer.surface,
-                path=path,
+                path=spot.path,
                 figure=figure.code,
                 subject=(*subject, *parts),
-                value=value * scale_of(place, figure),
+                value=value * scale_of(spot.place, figure),
                 margin=margin_of(figure),
                 scope=self._answer.scope,
                 moment=self._answer.moment,
-                rows=rows,
+                rows=spot.rows,
             )
 
     def _resolved(self, schema: Schema, value: Any) -> Schema:
@@ -223,7 +219,7 @@ def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") 
         value = number(matched[3])
         names = {LABELS[label]: text for label, text in labels.items() if label in LABELS} | {"service": service}
         subject = subject_of(figure, names)
-        if value != value or subject is None:
+        if math.isnan(value) or subject is None:
             continue
         parts = tuple(labels[label] for label in labels if label in PARTS)
         written = ",".join(f'{label}="{text}"' for label, text in labels.items())

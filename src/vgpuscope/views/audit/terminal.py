@@ -45,9 +45,11 @@ def _parts(report: AuditReport, lang: Language) -> Iterator[RenderableType]:
     yield Text()
     if not compared:
         yield Text(one_of(words.UNCHECKED, lang), "bold")
+    elif report.undecided:
+        yield Text(one_of(words.UNDECIDED, lang).format(number=report.undecided), "bold yellow")
     elif not report.differences:
         yield Text(one_of(words.NOTHING, lang), "green")
-    else:
+    if report.differences:
         yield Text(one_of(words.READ_AGAIN, lang).format(rounds=report.rounds), "dim")
     for _, alike in groupby(sorted(report.differences, key=_kind), key=_kind):
         some = list(alike)

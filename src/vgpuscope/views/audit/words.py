@@ -84,11 +84,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
 REASONS: dict[SkipReason, Pair] = {
     "no-answer": ("no service answered", "没有服务应答"),
     "not-shown": ("the answers do not have these numbers", "应答中没有这些数字"),
-    "one-place": ("each number has a single place", "每个数字只在一处出现"),
-    "other-moment": ("the places are of different analyses", "各处来自不同的分析"),
     "no-time": ("the time limit was reached", "已到时限"),
     "moving": ("the numbers changed while they were read", "读取期间数字在变化"),
-    "other-source": ("the places have different sources", "各处来源不同"),
 }
 JOINED: dict[Rule, Pair] = {  # between the first and the second number
     "equal": ("must be equal to", "应等于"),
@@ -113,6 +110,10 @@ NOTHING: Pair = (
 UNCHECKED: Pair = (
     "Nothing could be compared. Name the services with --analyzer, --cluster and --agent.",
     "没有可以比较的数字。请用 --analyzer、--cluster 和 --agent 指定服务。",
+)
+UNDECIDED: Pair = (
+    "{number} differences could not be read again before the time limit; raise --deadline.",
+    "{number} 处不一致在到达时限前未能复读；请增大 --deadline。",
 )
 READ_AGAIN: Pair = (
     "Each difference was read {rounds} times.",
