@@ -30,6 +30,7 @@ from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.sources import Sources
+from vgpuscope.services.audit.audit import AuditReport, AuditTargets, audit
 from vgpuscope.services.cluster import process as cluster
 from vgpuscope.services.frame import Frame
 from vgpuscope.sim import podresources
@@ -151,11 +152,29 @@ class World:
     def url(self) -> str:
         return str(self.analyzer.client.base_url).rstrip("/")
 
+    async def renew(self) -> None:
+        """Another analysis; nothing that was made before is shown again."""
+        self.analyzer.analyzer.console._charts.clear()
+        await self.analyzer.analyse()
+
     async def get(self, path: str, headers: dict[str, str] | None = None) -> Any:
         answer = await self.analyzer.get(path, headers=self.admin if headers is None else headers)
         assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text}"
         return answer.json()
 
+
+
+async def audited(found: World, *, mine: bool = False) -> AuditReport:
+    """What the auditor says of the whole fleet, or to the caller of one namespace. The fleet stands still: one look."""
+    targets = AuditTargets(
+        analyzer=found.url,
+        cluster=None if mine else found.cluster,
+        agents=() if mine else tuple(found.agents),
+        token=f"{TOKEN}-{'mine' if mine else 'all'}",
+        within=10 * SOON,
+        commands=False,
+    )
+    return await audit(targets, pause=0.01)
 
 
 @contextlib.asynccontextmanager
@@ -256,7 +275,7 @@ async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: dict[str, str
         source.hour, clock.behind = -plan.hours, plan.hours * HOUR
     else:
         source.hour, clock.behind = -1, HOUR
-    analyzer = Analyzer(settings, sources=Sources(settings.config, make=lambda _: source), wall=clock)
+    analyzer = Analyzer(settings, sources=Sources(settings.config, make=lambda _: source), lease=HOUR, wall=clock)
     async with _running(analyzer, settings.config.analyzer) as url:
         client = httpx2.AsyncClient(base_url=url, timeout=SOON)
         async with client:

@@ -58,7 +58,7 @@ async def _visited() -> AsyncIterator[tuple[World, Browser]]:
     built = files("vgpuscope.http").joinpath("assets", "console", "index.html").is_file()
     needed("the console", package="nodejs; then run `make console`", there=built)
     needed("chromium", package="chromium-headless-shell", there=CHROMIUM is not None)
-    async with world(rich(3, hours=30)) as found, async_playwright() as playwright:
+    async with world(rich(28, hours=30)) as found, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found, browser
         await browser.close()

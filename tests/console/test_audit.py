@@ -1,0 +1,75 @@
+"""The auditor on a demo that runs: nothing contradicts itself, for whoever asks, and when a part is switched off."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.known import unknown
+from tests.console.processes import Demo, analyzer, answer, eventually, running
+from tests.ports import free_port
+
+pytestmark = pytest.mark.xdist_group("console")
+
+TOKEN = "a-token-of-the-audit"
+
+
+def audited(*arguments: str, token: str | None = None) -> dict[str, Any]:
+    """What `vgpuscope doctor --audit` says."""
+    environ = os.environ | ({"VGPUSCOPE_TOKEN": token} if token else {})
+    command = [sys.executable, "-m", "vgpuscope", "doctor", "--audit", "--json", "--deadline", "100", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=900)
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert sum(check["compared"] for check in report["checks"]) > 100
+    return report
+
+
+def whole(fleet: Demo) -> list[str]:
+    agents = [word for url in fleet.agents for word in ("--agent", url)]
+    return ["--analyzer", fleet.analyzer, "--cluster", fleet.cluster, "--extender", fleet.extender, *agents]
+
+
+@pytest.mark.parametrize("moment", ["now", "later"])
+def test_no_number_of_the_demo_contradicts_another_one(fleet: Demo, moment: str) -> None:
+    if moment == "later":  # pods have come and gone, and a GPU was lost
+        eventually(lambda: (answer(f"{fleet.analyzer}/api/v1/summary") or {}).get("analyses", 99) >= 30)
+    assert unknown(audited(*whole(fleet))["differences"]) == []
+
+
+def test_no_number_contradicts_another_one_for_a_caller_of_one_namespace(fleet: Demo, tmp_path: Path) -> None:
+    users = tmp_path / "web.yaml"
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    users.write_text(f"bearer_tokens:\n  - {{name: mine, sha256: {digest}, role: view, namespaces: [research]}}\n")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"analyzer:\n  web_config_file: {users}\n")
+    targets = ",".join(fleet.agents)
+    url, file = f"http://127.0.0.1:{free_port()}", tmp_path / "history.db"
+    given = ["--targets", targets, "--cluster", fleet.cluster, "--history", str(file), "--config", str(settings)]
+    with running("vgpuscope.sim.analyzer", "--listen", url.removeprefix("http://"), *given):
+        eventually(lambda: _analysed(url))
+        assert unknown(audited("--analyzer", url, token=TOKEN)["differences"]) == []
+
+
+def test_no_number_contradicts_another_one_without_the_cluster_exporter(fleet: Demo, tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    given = {"targets": ",".join(fleet.agents), "cluster": "http://127.0.0.1:9", "history": tmp_path / "history.db"}
+    with analyzer(listen, **given) as url:  # type: ignore[arg-type]
+        assert unknown(audited("--analyzer", url)["differences"]) == []
+
+
+def _analysed(url: str) -> bool:
+    """Whether the caller of one namespace is shown an analysis with tenants."""
+    request = urllib.request.Request(f"{url}/api/v1/overview", headers={"authorization": f"Bearer {TOKEN}"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as found:
+            return bool(json.load(found)["tenants"])
+    except (urllib.error.URLError, OSError):
+        return False
