@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.audit.stage import PlannedSource
 from vgpuscope.logic.console import history, overview
 from vgpuscope.logic.console.overview import by_gpu
 from vgpuscope.logic.fleet.waste import WasteLedger
+from vgpuscope.model.analysis import Reading, Track
 from vgpuscope.services.analyzer.console import answers, api
 from vgpuscope.services.analyzer.metrics_page import MetricsPage
 from vgpuscope.views.console import tables
@@ -83,12 +85,26 @@ def waiting_pods_counted_with_others(patch: Patch) -> None:
 
 
 def stale_metrics(patch: Patch) -> None:
-    """The page of metrics keeps the first analysis."""
+    """The page of metrics keeps the analysis before, while every GPU has freed half of its memory."""
 
     async def nothing(self: MetricsPage, analysis: object) -> None:
         """As if the page were up to date."""
 
+    usual = PlannedSource.read
+
+    async def read(self: PlannedSource, **window: float) -> Reading:
+        found = await usual(self, **window)
+        return replace(found, tracks=tuple(map(_with_half, found.tracks)))
+
     patch.setattr(MetricsPage, "show", nothing)
+    patch.setattr(PlannedSource, "read", read)
+
+
+def _with_half(track: Track) -> Track:
+    memory = track.terms.get("mem_used")
+    if memory is None or memory.mean is None:
+        return track
+    return replace(track, terms=track.terms | {"mem_used": replace(memory, mean=memory.mean / 2)})
 
 
 def unweighted_steps(patch: Patch) -> None:
@@ -115,7 +131,7 @@ def unlimited_classes(patch: Patch) -> None:
     def columns(self: Any, by: Any) -> Any:
         found, left_out = usual(self, by)
         first, *rest = found
-        more = tuple(None if value is None else value + 3 for value in first.gpus)
+        more = tuple(None if value is None else value + 30 for value in first.gpus)
         return (replace(first, gpus=more), *rest), left_out
 
     patch.setattr(history.ClassFold, "columns", columns)
@@ -144,11 +160,11 @@ MISTAKES: dict[Callable[[Patch], None], str] = {
     wrong_unit: "plan: namespace",
     power_of_each_row: "sums",
     another_filter_in_csv: "rows",
-    hours_twice: "plan: waste: gpu_hours",
+    hours_twice: "waste-groups",
     everybody_in_the_scope: "plan: caller of",
     waiting_pods_counted_with_others: "rows",
     stale_metrics: "same",
-    unweighted_steps: "energies",
+    unweighted_steps: "steps",
     unlimited_classes: "classes",
     lost_tenant: "rows",
 }

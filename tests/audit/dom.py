@@ -1,4 +1,4 @@
-"""Reads the numbers of a page of the console by its attributes (docs/console-api.md), as a program that knows no code of it.
+"""Reads the numbers of a page of the console by its attributes (docs/console-api.md), and knows no code of the console.
 
 A shown number is rounded, so it comes with how far the number behind it can be away.
 """
@@ -134,8 +134,17 @@ async def read(page: Any) -> Page:
             continue
         keys = tuple(dict.fromkeys(one["keys"]))
         numbers.append(
-            Shown(one["figure"], keys, one["table"], one["row"], one["text"], value, margin, one["where"],
-                  int(one["beside"]) if one["beside"] else None)
+            Shown(
+                one["figure"],
+                keys,
+                one["table"],
+                one["row"],
+                one["text"],
+                value,
+                margin,
+                one["where"],
+                int(one["beside"]) if one["beside"] else None,
+            )
         )
     return Page(
         page=found["page"] or "",

@@ -30,14 +30,14 @@ def watts(gpu: Gpu, sm: float) -> float:
 def busy(plan: Plan, gpu: Gpu, hour: int) -> float:
     """Percent of the time in which a kernel runs on the GPU; an instance is a part of it."""
     parts = {one.uuid: one.slices / 7 for one in gpu.instances}
-    return sum(pod.sm(use, hour) * parts.get(use.instance or "", 1.0) for pod, use in plan.uses(hour) if use.gpu == gpu.uuid)
+    return sum(
+        pod.sm(use, hour) * parts.get(use.instance or "", 1.0) for pod, use in plan.uses(hour) if use.gpu == gpu.uuid
+    )
 
 
 def used(plan: Plan, gpu: Gpu, hour: int, instance: str | None = None) -> int:
     """MiB that processes have, of the whole GPU or of one instance."""
-    return sum(
-        use.used for _, use in plan.uses(hour) if use.gpu == gpu.uuid and instance in {None, use.instance}
-    )
+    return sum(use.used for _, use in plan.uses(hour) if use.gpu == gpu.uuid and instance in {None, use.instance})
 
 
 class Hardware:
@@ -184,7 +184,7 @@ def _profile(sm: float) -> dict[int, float]:
     return {1: sm, 2: sm * 0.9, 3: sm * 0.5, 5: sm * 0.4, 10: sm * 0.5, 11: 0.0, 12: sm * 0.2, 13: 0.0}
 
 
-# --- the same pods and nodes, as the API server has them ---------------------------------------------------------------
+# --- the same pods and nodes, as the API server has them ---
 
 
 def stamp(at: float) -> str:
@@ -212,12 +212,17 @@ def pod_object(plan: Plan, pod: Pod) -> Json:
         "annotations": {},
     }
     if pod.owner:
-        reference = {"apiVersion": "apps/v1", "kind": pod.owner, "name": pod.name.rpartition("-")[0], "controller": True}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": pod.owner,
+            "name": pod.name.rpartition("-")[0],
+            "controller": True,
+        }
         metadata["ownerReferences"] = [reference]
     if node.hami:
         segments = []
-        for name in (*([pod.init] if pod.init else []), *pod.containers):
-            name = pod.containers[0] if name == pod.init else name
+        first = pod.containers[:1] if pod.init else ()  # the init container had what the first container has
+        for name in (*first, *pod.containers):
             uses = [use for use in pod.uses if use.container == name]
             segments.append("".join(f"{use.gpu},NVIDIA,{use.allocated},{use.cores or 0}:" for use in uses) + ";")
         metadata["annotations"] = {

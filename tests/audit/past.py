@@ -29,7 +29,10 @@ def _node(plan: Plan, node: Node, hour: int, window: Window) -> Iterator[Track]:
     for index, gpu in enumerate(node.gpus):
         yield _track(node, index, gpu, _device(plan, gpu, hour), window)
         for one in gpu.instances:
-            terms: dict[Term, float] = {"mem_used": used(plan, gpu, hour, one.uuid) * MIB, "mem_total": one.memory * MIB}
+            terms: dict[Term, float] = {
+                "mem_used": used(plan, gpu, hour, one.uuid) * MIB,
+                "mem_total": one.memory * MIB,
+            }
             if gpu.model.profiled:
                 sm = sum(pod.sm(use, hour) for pod, use in plan.uses(hour) if use.instance == one.uuid) / 100
                 terms |= {"sm_active": sm * 0.9, "engine_active": sm}
@@ -82,7 +85,9 @@ def _track(node: Node, index: int, gpu: Gpu, terms: dict[Term, float], window: W
         gpu_index=str(index),
         hostname=node.name,
         model=gpu.model.name,
-        terms={name: Stat(mean=value, max=value, p95=value, samples=SAMPLES, holes=()) for name, value in terms.items()},
+        terms={
+            name: Stat(mean=value, max=value, p95=value, samples=SAMPLES, holes=()) for name, value in terms.items()
+        },
         first=window.begin + window.interval,
         last=window.end,
         **({"health": "ok"} | more),  # type: ignore[arg-type]

@@ -334,7 +334,9 @@ class _Maker:
             began = -random.randint(1, self.hours)
             came = random.random()
             if came < 0.25:  # the same name before, and nothing in the hour between
-                self.pods.append(replace(pod, uid=self._uuid(), until=began, since=-random.randint(-began, 2 * self.hours)))
+                self.pods.append(
+                    replace(pod, uid=self._uuid(), until=began, since=-random.randint(-began, 2 * self.hours))
+                )
                 pod = replace(pod, since=began + 1)
             elif came < 0.4:  # it restarted in place
                 self.pods.append(replace(pod, uid=self._uuid(), until=began))

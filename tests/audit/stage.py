@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.audit.hardware import Hardware, node_object, pod_object, quota_object, waiting_object
 from tests.audit.past import SAMPLES, reading
 from tests.audit.plan import Plan
-from tests.http.serving import SOON, served, until
+from tests.http.serving import SOON, until
 from tests.services.analyzer.analyzing import Running
 from vgpuscope import config as configuration
+from vgpuscope.http import address
+from vgpuscope.http.server import HttpServer
 from vgpuscope.model.analysis import Reading
+from vgpuscope.model.consistency import AuditReport
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.agent.process import Agent
 from vgpuscope.services.agent.waits import SampleWaits
@@ -30,7 +34,7 @@ from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.sources import Sources
-from vgpuscope.services.audit.audit import AuditReport, AuditTargets, audit
+from vgpuscope.services.audit import audit as auditor
 from vgpuscope.services.cluster import process as cluster
 from vgpuscope.services.frame import Frame
 from vgpuscope.sim import podresources
@@ -81,8 +85,8 @@ class Node:
         pods._refresh()
         self.agent._take_pods(pods._page.items)
         try:
-            async with served(app=self.agent.app(None)) as server:
-                yield server.url
+            async with _served(self.agent.app(None)) as url:
+                yield url
         finally:
             await self.agent.close()
             kubelet.close()
@@ -163,10 +167,9 @@ class World:
         return answer.json()
 
 
-
 async def audited(found: World, *, mine: bool = False) -> AuditReport:
     """What the auditor says of the whole fleet, or to the caller of one namespace. The fleet stands still: one look."""
-    targets = AuditTargets(
+    targets = auditor.AuditTargets(
         analyzer=found.url,
         cluster=None if mine else found.cluster,
         agents=() if mine else tuple(found.agents),
@@ -174,7 +177,9 @@ async def audited(found: World, *, mine: bool = False) -> AuditReport:
         within=10 * SOON,
         commands=False,
     )
-    return await audit(targets, pause=0.01)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auditor, "ROUNDS", 1)
+        return await auditor.audit(targets, pause=0.01)
 
 
 @contextlib.asynccontextmanager
@@ -183,7 +188,9 @@ async def world(plan: Plan) -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # short: for the names of sockets
         clock = Clock()
-        nodes = [Node(Hardware(_made(root / one.name), one, plan), clock) for one in plan.nodes if one.agent != "absent"]
+        nodes = [
+            Node(Hardware(_made(root / one.name), one, plan), clock) for one in plan.nodes if one.agent != "absent"
+        ]
         urls = [await stack.enter_async_context(node.serving()) for node in nodes]
         exporter = await stack.enter_async_context(_exporter(plan, root, clock))
         targets = {node.name: url for node, url in zip(nodes, urls, strict=True)}
@@ -227,12 +234,29 @@ async def _exporter(plan: Plan, root: Path, clock: Clock) -> AsyncIterator[str]:
     api = KubeApi(objects)
     async with api.serve():
         api.write_kubeconfig(root / "kubeconfig")
-        flags = {"cluster.listen": "127.0.0.1:0", "cluster.kubeconfig": str(root / "kubeconfig"), "cluster.families": "all"}
+        flags = {
+            "cluster.listen": "127.0.0.1:0",
+            "cluster.kubeconfig": str(root / "kubeconfig"),
+            "cluster.families": "all",
+        }
         config = configuration.load(flags=flags, environ={}).config.cluster
         exporter = cluster.ClusterExporter(config, wall=clock)
         async with _running(exporter, config) as url:
             await until(lambda: not exporter.readiness().missing)
             yield url
+
+
+@contextlib.asynccontextmanager
+async def _served(app: Any) -> AsyncIterator[str]:
+    server = HttpServer(app, sock=address.bind("127.0.0.1:0"))
+    task = asyncio.create_task(server.run())
+    try:
+        await server.started()
+        yield server.url
+    finally:
+        server.stop()
+        async with asyncio.timeout(SOON):
+            await task
 
 
 @contextlib.asynccontextmanager
@@ -251,7 +275,9 @@ async def _running(service: Any, config: Any) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _analyzer(plan: Plan, root: Path, clock: Clock, targets: dict[str, str], exporter: str) -> AsyncIterator[World]:
+async def _analyzer(
+    plan: Plan, root: Path, clock: Clock, targets: dict[str, str], exporter: str
+) -> AsyncIterator[World]:
     namespace = next(iter(plan.tenant_namespaces), "nobody")
     tokens = "".join(
         f"  - {{name: {name}, sha256: {hashlib.sha256(f'{TOKEN}-{name}'.encode()).hexdigest()}, role: admin{more}}}\n"

@@ -1,7 +1,7 @@
 """Every page of the console shows the numbers that the API answers, under the codes of their definitions.
 
-The fleet of these tests stands still, so that a page and an answer are of one moment. `AUDIT_DOM=all` opens every page at
-every range in both languages.
+The fleet of these tests stands still, so that a page and an answer are of one moment. `AUDIT_DOM=all` opens every page
+at every range in both languages.
 """
 
 import os
@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator
 from importlib.resources import files
-from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Response, async_playwright, expect

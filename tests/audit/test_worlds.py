@@ -7,11 +7,13 @@ import math
 import os
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.audit import truth
+from tests.audit.known import unknown
 from tests.audit.plan import plan
-from tests.audit.stage import World, world
+from tests.audit.stage import World, audited, world
 
 SEEDS = range(1, 11)
 if "AUDIT_SEED" in os.environ:
@@ -24,6 +26,10 @@ elif "AUDIT_WORLDS" in os.environ:
 async def test_a_random_fleet_is_shown_as_it_is(seed: int) -> None:
     async with world(plan(seed)) as found:
         assert await differences(found) == []
+        for mine in (False, True):
+            report = await audited(found, mine=mine)
+            assert sum(check.compared for check in report.checks) > 100
+            assert unknown(msgspec.to_builtins(report)["differences"]) == []
 
 
 async def differences(found: World) -> list[str]:
@@ -43,7 +49,10 @@ async def differences(found: World) -> list[str]:
     by_namespace = {row["namespace"]: row for row in waste["rows"]}
     for name, (held, idle) in truth.held_hours(plan_).items():
         row = by_namespace.get(name, {"idle_gpu_hours": 0.0, "in_use_gpu_hours": 0.0, "unknown_gpu_hours": 0.0})
-        hours = {"idle": row["idle_gpu_hours"], "held": sum(row[f"{one}_gpu_hours"] for one in ("idle", "in_use", "unknown"))}
+        hours = {
+            "idle": row["idle_gpu_hours"],
+            "held": sum(row[f"{one}_gpu_hours"] for one in ("idle", "in_use", "unknown")),
+        }
         wrong += _compared(f"waste of {name}", {"held": held, "idle": idle}, hours, within=0.01)
     return wrong + await _scoped(found)
 
@@ -71,7 +80,9 @@ def _compared(subject: str, true: dict[str, float], shown: dict[str, Any], *, wi
         found = shown
         for part in name.split("."):
             found = found.get(part, 0 if "." in name else None)
-        same = found is not None and math.isclose(found, value, rel_tol=1e-3, abs_tol=max(within, 0.051 if name == "power" else 1e-9))
+        same = found is not None and math.isclose(
+            found, value, rel_tol=1e-3, abs_tol=max(within, 0.051 if name == "power" else 1e-9)
+        )
         if not same:
             wrong.append(f"{subject}: {name} is {found}, by the plan {value}")
     return wrong

@@ -1,5 +1,6 @@
 """What pages must show of a planned fleet, added up by hand from the plan; a figure that cannot be is left out."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -119,7 +120,7 @@ def held_hours(plan: Plan) -> dict[str, tuple[float, float]]:
             hours = 1.0 if alone else float("nan")
             found[pod.namespace][0] += hours
             found[pod.namespace][1] += hours if pod.sm(use, hour) == 0 else 0.0
-    return {name: (held, idle) for name, (held, idle) in found.items() if held == held}
+    return {name: (held, idle) for name, (held, idle) in found.items() if not math.isnan(held)}
 
 
 def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
@@ -132,7 +133,7 @@ def namespace_names(plan: Plan) -> set[str]:
 
 
 def _namespace_of(pod: Pod) -> str:
-    """"": a process of a pod that is in no list of pods, so that only its GPU is known."""
+    """ "": a process of a pod that is in no list of pods, so that only its GPU is known."""
     return pod.namespace if pod.listed else ""
 
 
