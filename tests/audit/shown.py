@@ -120,9 +120,17 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
             yield "tenant.last_kernel", _age(value.get("last_kernel"), now), _SINCE
         case "WorkloadRow":
             yield "workload.gpus_or_instances", len(value.get("gpus") or ()), 0.0
+            limit, most = value.get("memory_limit"), value.get("memory_max")
+            yield "workload.memory_max_share", most / limit if most is not None and limit else None, 0.0
             waits = value.get("state") == "pending"
             yield "tenant.idle_seconds", _age(value.get("since" if waits else "idle_since"), now), _SINCE
             yield "tenant.last_kernel", _age(value.get("last_kernel"), now), _SINCE
+        case "PodBeside":
+            yield "pod.processes", len(value["processes"] or ()), 0.0
+            for process in value["processes"] or ():
+                of = [str(process["pid"]), str(process["gpu_id"])]
+                yield "process.memory", process.get("memory"), 0.0, *of
+                yield "process.use", process["sm"], 0.0, *of
         case "NamespaceRow":
             idle, held = value.get("idle_gpu_hours"), value.get("held_gpu_hours")
             yield "namespace.idle_ratio_day", idle / held if held else None, 0.0

@@ -24,8 +24,9 @@ def fleet(plan: Plan) -> Figures:
         "gpus_or_instances": sum(len(gpu.instances) or 1 for _, gpu in listed),
         "pending_pods": len(plan.waiting),
     }
-    if any(node.seen for node in plan.nodes):
-        found["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for node, gpu in listed if node.seen), 1)
+    drawn = [gpu for node, gpu in listed if node.seen and not gpu.instances]
+    if drawn:  # the analysis has no power of a GPU that MIG divides
+        found["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for gpu in drawn), 1)
     registered = [(node, gpu) for node, gpu in listed if node.hami]
     if registered:
         found["memory_capacity"] = sum(gpu.model.memory * node.scaling for node, gpu in registered) * MIB
@@ -57,8 +58,9 @@ def nodes(plan: Plan) -> dict[str, Figures]:
             "tenants": len(here),
             "pods": len({(pod.namespace, pod.name) for pod, _ in here}),
         }
-        if node.seen:
-            rows["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for gpu in node.gpus), 1)
+        drawn = [gpu for gpu in node.gpus if node.seen and not gpu.instances]
+        if drawn:
+            rows["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for gpu in drawn), 1)
         if node.hami:
             rows["memory_capacity"] = sum(gpu.model.memory * node.scaling for gpu in node.gpus) * MIB
             rows["slots_capacity"] = 10 * len(node.gpus)
