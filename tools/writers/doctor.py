@@ -3,6 +3,7 @@
 
 from typing import Literal
 
+from tools.writers.audit import audit_section
 from vgpuscope.logic.doctor.chain import CHAIN
 from vgpuscope.model.doctor import STAGES, Stage
 from vgpuscope.model.words import Words
@@ -123,7 +124,8 @@ _NAMES = frozenset({"place", "url", "jobs", "label", "code", "version"})  # hole
 
 def doctor_page(language: Language) -> str:
     """The whole page."""
-    return _USAGE[language] + "".join(f"\n{_section(stage, language)}" for stage in STAGES)
+    checks = "".join(f"\n{_section(stage, language)}" for stage in STAGES)
+    return f"{_USAGE[language]}{checks}\n{audit_section(language)}"
 
 
 def _section(stage: Stage, language: Language) -> str:

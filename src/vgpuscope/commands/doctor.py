@@ -8,9 +8,11 @@ from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, def
 
 _NOTE = (
     "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
-    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere.\n\n"
-    "with --audit: 0 if no numbers contradict each other, 1 if some do, 2 if the time limit was too short, 3 if nothing "
-    "could be compared. The time limit is six times --deadline, because a difference is read three times."
+    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+)
+_AUDIT_NOTE = (
+    "with --audit: 0 if no numbers contradict each other, 1 if some do, 2 if the time limit was too short, 3 if "
+    "nothing could be compared. The time limit is six times --deadline, because a difference is read three times."
 )
 
 
@@ -43,17 +45,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline", metavar="SECONDS", type=float, default=20.0, help="Time limit for all checks. [default: 20]"
     )
-    parser.add_argument(
-        "--audit",
-        action="store_true",
-        help="Compare the numbers of all services, and print where they contradict each other.",
-    )
     parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
     add_language(parser)
     parser.add_argument(
         "--bundle", metavar="FILE", help="Write an archive (.tar.gz) for a bug report, without secrets."
     )
     add_json(parser)
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="Compare the numbers of all services, and print where they contradict each other.",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -101,10 +103,10 @@ COMMAND = Command(
     examples=(
         ("vgpuscope doctor", "this node, and the services at their default addresses"),
         ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),
-        ("vgpuscope doctor --audit --analyzer http://analyzer:8080", "whether the numbers agree with each other"),
         ("vgpuscope doctor --bundle report.tar.gz", "an archive for a bug report"),
+        ("vgpuscope doctor --audit --analyzer http://analyzer:8080", "whether the numbers agree with each other"),
     ),
     arguments=_arguments,
     run=_run,
-    note=_NOTE,
+    note=f"{_NOTE}\n\n{_AUDIT_NOTE}",
 )

@@ -105,6 +105,13 @@ class AskedService(Struct, frozen=True, kw_only=True):
     message: str = ""  # why it did not answer
 
 
+class Unread(Struct, frozen=True, kw_only=True):
+    """What should have been compared and was not."""
+
+    what: str  # of a service: its path; else a command
+    why: str  # the answer's status or error; "no-time": the time limit was reached before
+
+
 class AuditReport(Struct, frozen=True, kw_only=True):
     """What was asked, what was compared, and which numbers contradict each other."""
 
@@ -112,6 +119,7 @@ class AuditReport(Struct, frozen=True, kw_only=True):
     asked: tuple[AskedService, ...]
     checks: tuple[CheckCount, ...]
     differences: tuple[Difference, ...]
+    unread: tuple[Unread, ...] = ()
     undecided: int = 0  # differences that could not be read again before the time limit
     seconds: float = 0.0
     rounds: int = 1  # how often a difference was read again before it is reported

@@ -1,5 +1,6 @@
 """All checks of the auditor, and what they make of what was read."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     Check("seconds", history.stored_seconds),
     Check("fits", statements.fits),
     Check("ruled-out", statements.ruled_out),
+    Check("doctors", statements.doctors),
     Check("cases", statements.cases),
     Check("populations", statements.populations),
 )
@@ -41,9 +43,10 @@ CODES: tuple[str, ...] = tuple(dict.fromkeys(check.code for check in CHECKS))
 
 
 def comparisons(surfaces: Surfaces) -> Iterator[Comparison]:
-    """Every comparison that these answers allow."""
+    """Every comparison that these answers allow. Of answers of another shape, such as of another version, fewer."""
     for check in CHECKS:
-        yield from check.compare(surfaces)
+        with contextlib.suppress(KeyError, TypeError, IndexError):
+            yield from check.compare(surfaces)
 
 
 def holds(comparison: Comparison) -> bool:

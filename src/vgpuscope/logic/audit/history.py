@@ -7,40 +7,46 @@ from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
 _PEAKS = ("use_max", "memory_max", "power_max")
+_HOUR = 3600
+_SAVED = 60.0  # seconds: the newest analyses may not be saved yet when one of two charts is read
 _STORE = frozenset({"analyses", "hours", "days"})
 _FINER = 10  # times as many steps: then the seams between them do not matter
 _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
-_SEAM = 0.05  # of the energy of a step: the same
+_WIDEST = 0.1  # of a step: what analyses that cross its borders may stand for, or nothing follows from a sum or peak
 
 
 def steps(surfaces: Surfaces) -> Iterator[Comparison]:
     """The mean of a long step lies between the lowest and the highest mean of the short steps in it."""
+    seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
         for quantity in _MEANS:
             yield from _between(long, short, quantity, _values(long, quantity), _values(short, quantity))
         for quantity in _PEAKS:
-            yield from _peaks(long, short, quantity)
+            yield from _peaks(long, short, quantity, seams)
 
 
 def energies(surfaces: Surfaces) -> Iterator[Comparison]:
     """The energy of a long step is the sum of the energies of the short steps in it."""
+    seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
         many, few = _values(short, "energy"), _values(long, "energy")
         for at, value in few.items():
             inside = _inside(long, short, at, many, margin=0.0)
-            if inside is None or value is None:
+            if inside is None or value is None or at == max(few):  # the newest step still grows
                 continue
             known = [one for one in inside if one is not None]
             if len(known) < 2 or inside[-1] is None:
                 continue  # an analysis after the end of the chart stands for the rest
-            total = sum(known)
+            total, seam = sum(known), _seam(seams, at, long) / float(long.body["step_seconds"])
+            if seam > _WIDEST:
+                continue
             yield Comparison(
                 check="energies",
                 subject=_subject(long),
                 first=_place(long, "energy", at, value),
                 second=_place(short, "energy", at, total, path=f"sum(energy, {len(known)})"),
                 rule="sum",
-                tolerance=_SEAM * max(total, value) + 2 * max(known),
+                tolerance=(_NOISE + 2 * seam) * max(total, value) + 2 * max(known),
             )
 
 
@@ -64,9 +70,10 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
             continue
         for quantity in ("memory_used", "memory_allocated", "power", "energy"):
             totals = _values(whole, quantity)
-            for at, value in list(_values(part, quantity).items())[:-1]:  # the last one is still growing
+            settled = max(totals, default=0) - max(_SAVED, 3 * float(part.body["step_seconds"]))
+            for at, value in _values(part, quantity).items():
                 total = totals.get(at)
-                if value is not None and total is not None:
+                if value is not None and total is not None and at < settled:
                     yield Comparison(
                         check="chart-parts",
                         subject=_subject(part),
@@ -94,7 +101,12 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[Comparison]:
             check="chart-tile",
             subject="",
             first=Reading(
-                surface=now.surface, path=now.path, figure=now.figure, subject=(), value=now.value - unlisted
+                surface=now.surface,
+                path=now.path,
+                figure=now.figure,
+                subject=(),
+                value=now.value - unlisted,
+                moment=answer.moment,
             ),
             second=_place(answer, "gpus", at, value),
             rule="equal",
@@ -127,7 +139,7 @@ def stored_seconds(surfaces: Surfaces) -> Iterator[Comparison]:
                 check="seconds",
                 subject=subject,
                 first=place("seconds", seconds),
-                second=place(f"length of the {point['step']}", length),
+                second=place(f"{length:g}", length),
                 rule="at_most",
                 tolerance=0.01 * length,
             )
@@ -184,10 +196,13 @@ def _between(
             )
 
 
-def _peaks(long: Answer, short: Answer, quantity: str) -> Iterator[Comparison]:
+def _peaks(long: Answer, short: Answer, quantity: str, seams: dict[int, float]) -> Iterator[Comparison]:
     many = _values(short, quantity)
     for at, value in _values(long, quantity).items():
-        inside = _inside(long, short, at, many, margin=0.0)
+        seam = _seam(seams, at, long)
+        if seam > _WIDEST * float(long.body["step_seconds"]):
+            continue
+        inside = _inside(long, short, at, many, margin=-2 * max(seam, float(short.body["step_seconds"])))
         known = [one for one in inside or () if one is not None]
         if value is not None and len(known) >= 2:
             yield Comparison(
@@ -214,6 +229,25 @@ def _inside(
     if end < at + step and not (open_step and newest >= end - 3 * float(short.body["step_seconds"])):
         return None
     return [value for one, value in many.items() if at - margin <= one < at + step + margin]
+
+
+def _seams(surfaces: Surfaces) -> dict[int, float]:
+    """The longest time that one analysis stands for, by the stored hour: so much can be counted in the next hour."""
+    found: dict[int, float] = {}
+    for answer in surfaces.answers:
+        if answer.kind == "HistoryPoint[]":
+            for point in answer.body:
+                if point["step"] == "hour" and point["samples"]:
+                    at = int(point["time"])
+                    found[at] = max(found.get(at, 0.0), float(point["seconds"]) / point["samples"])
+    return found
+
+
+def _seam(seams: dict[int, float], at: int, long: Answer) -> float:
+    """For a long step: of its own first hour and of the hours around it; an hour if nothing is known."""
+    if float(long.body["step_seconds"]) > _HOUR:
+        return _HOUR
+    return max(seams.get(hour, 0.0) for hour in (at - _HOUR, at, at + _HOUR)) or _HOUR
 
 
 def _values(answer: Answer, quantity: str) -> dict[int, float | None]:

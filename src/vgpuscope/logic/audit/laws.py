@@ -109,7 +109,7 @@ def sums(surfaces: Surfaces) -> Iterator[Comparison]:
         for group in _lists(by_figure.get(part, ())):
             for key in sorted({reading.subject[1:] for reading in group.readings}) if keyed else [()]:
                 parts = [reading for reading in group.readings if not keyed or reading.subject[1:] == key]
-                for one in _first_of_each(wholes, group.scope, subject=key):
+                for one in _one_of_each_value(wholes, group.scope, subject=key):
                     if _together(one, parts[0]):
                         yield _sum("sums", one, parts, part)
 
@@ -203,8 +203,8 @@ def _by_figure(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
 
 
 def _lists(readings: Iterable[Reading]) -> Iterator[_Group]:
-    """Complete lists of one figure: no page of metrics, because those can be limited."""
-    listed = [one for one in readings if one.rows in _COMPLETE and not one.counted]
+    """Complete lists of one figure: no page of metrics, because those can be limited, and no list a second time."""
+    listed = [one for one in readings if one.rows in _COMPLETE and not one.counted and "format=" not in one.surface]
 
     def place(one: Reading) -> tuple[str, str, tuple[str, ...]]:
         return one.surface, one.moment, one.scope
@@ -213,12 +213,14 @@ def _lists(readings: Iterable[Reading]) -> Iterator[_Group]:
         yield _Group(surface=surface, moment=moment, scope=scope, readings=tuple(some))
 
 
-def _first_of_each(readings: Iterable[Reading], scope: tuple[str, ...], *, subject: tuple[str, ...]) -> list[Reading]:
-    """One reading of each surface."""
-    found: dict[str, Reading] = {}
+def _one_of_each_value(
+    readings: Iterable[Reading], scope: tuple[str, ...], *, subject: tuple[str, ...]
+) -> list[Reading]:
+    """Places that show the same number are compared with each other, so one of them is enough here."""
+    found: dict[tuple[float, str], Reading] = {}
     for reading in readings:
         if reading.scope == scope and reading.subject == subject:
-            found.setdefault(reading.surface, reading)
+            found.setdefault((reading.value, reading.moment), reading)
     return list(found.values())
 
 

@@ -28,7 +28,7 @@ def rows_counted(surfaces: Surfaces) -> Iterator[Comparison]:
     for reading in surfaces.readings:
         groups.setdefault(_key(reading), []).append(reading)
     for reading in counted(surfaces.answers):
-        for shown in _one_of_each_surface(groups.get(_key(reading), [])):
+        for shown in _one_of_each_value(groups.get(_key(reading), [])):
             if _together(shown, reading):
                 yield _equal("rows", shown, reading)
 
@@ -64,10 +64,11 @@ def _key(reading: Reading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return reading.figure, reading.subject, scope
 
 
-def _one_of_each_surface(readings: list[Reading]) -> list[Reading]:
-    found: dict[str, Reading] = {}
+def _one_of_each_value(readings: list[Reading]) -> list[Reading]:
+    """Places that show the same number are compared with each other, so one of them is enough here."""
+    found: dict[tuple[float, str], Reading] = {}
     for reading in readings:
-        found.setdefault(reading.surface, reading)
+        found.setdefault((reading.value, reading.moment), reading)
     return list(found.values())
 
 

@@ -6,36 +6,61 @@ from typing import Any
 
 from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
+_UNKNOWN = "SM activity is not known"
 _NEVER = re.compile(r"`([a-z-]+)` is never found there")
 
 
 def ruled_out(surfaces: Surfaces) -> Iterator[Comparison]:
-    """A class of which doctor says that it is never found somewhere is not found there."""
-    rows = next((one for one in surfaces.answers if one.kind == "ResultRow[]"), None)
-    if rows is None:
-        return
+    """What doctor says to be unknown or never found on a GPU or node is not shown of it elsewhere."""
+    results = next((one for one in surfaces.answers if one.kind == "ResultRow[]"), None)
+    gpus = next((one for one in surfaces.answers if one.kind.removeprefix("SomeOf") == "GpuList"), None)
     for report in surfaces.answers:
         if report.kind != "DoctorReport":
             continue
         for finding in report.body["findings"]:
             cause = (finding.get("cause") or {}).get("en", "")
-            said = _NEVER.search(cause) if finding["status"] in {"warn", "fail"} else None
-            if said is None:
+            if finding["status"] not in {"warn", "fail"}:
                 continue
             places = " ".join(finding.get("examples", ()))
-            found = [row for row in rows.body if row["use_class"] == said[1] and _named(row, places)]
-            yield Comparison(
-                check="ruled-out",
-                subject=finding["code"],
-                first=_place(rows, f"count(rows[use_class={said[1]}])", "fleet.by_class", len(found)),
-                second=_place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0),
-                rule="equal",
-            )
+            said = _place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0)
+            never = _NEVER.search(cause)
+            if never is not None and results is not None:
+                rows = [row for row in results.body if row["use_class"] == never[1] and _named(row, places)]
+                shown = _place(results, f"count(rows[use_class={never[1]}])", "fleet.by_class", len(rows))
+                yield Comparison(check="ruled-out", subject=finding["code"], first=shown, second=said, rule="equal")
+            if _UNKNOWN in cause and gpus is not None:
+                rows = [row for row in gpus.body["rows"] if row["sm_active"]["mean"] is not None]
+                rows = [row for row in rows if _named(row, places)]
+                shown = _place(gpus, "count(rows[sm_active.mean])", "gpu.sm_active", len(rows))
+                yield Comparison(check="ruled-out", subject=finding["code"], first=shown, second=said, rule="equal")
+
+
+def doctors(surfaces: Surfaces) -> Iterator[Comparison]:
+    """Doctor counts the same on the command line and in the console."""
+    reports = [one for one in surfaces.answers if one.kind == "DoctorReport"]
+    if len(reports) != 2:
+        return
+    first, second = ({one["code"]: one for one in report.body["findings"]} for report in reports)
+    for code in first.keys() & second.keys():
+        if "skipped" in {first[code]["status"], second[code]["status"]}:
+            continue
+        for name, value in first[code]["numbers"].items():
+            other = second[code]["numbers"].get(name)
+            if isinstance(value, int) and isinstance(other, int):
+                path = f"findings[code={code}].numbers.{name}"
+                yield Comparison(
+                    check="doctors",
+                    subject=code,
+                    first=_place(reports[0], path, "service.checks", value),
+                    second=_place(reports[1], path, "service.checks", other),
+                    rule="equal",
+                )
 
 
 def _named(row: dict[str, Any], places: str) -> bool:
     """Whether a row is of a GPU or node that the examples name; without examples, any is."""
-    names = [name for name in (row["gpu_id"], row["hostname"]) if name]
+    uuid, host = row["gpu_id"], row.get("hostname") or row.get("node")
+    names = [uuid] if "GPU-" in places else [name for name in (uuid, host) if name]
     return not places or any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", places) for name in names)
 
 
@@ -88,7 +113,7 @@ def populations(surfaces: Surfaces) -> Iterator[Comparison]:
     if surfaces.defined:
         return
     for answer in surfaces.answers:
-        if answer.kind.removeprefix("SomeOf") == "LowBody" and isinstance(answer.body, dict):
+        if answer.kind.removeprefix("SomeOf") == "LowBody" and "count" in answer.body:
             gpus = {(row["gpu_id"], row["mig"]) for row in answer.body["gpus"]}
             yield Comparison(
                 check="populations",

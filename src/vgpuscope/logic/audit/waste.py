@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import structs
+
 from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 
 _HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
 _HOURS_OF_A_DAY = 24  # one period can begin up to an hour before the other one: at a whole hour
+_MINUTE = 0.002  # of the hours of a day: analyses that were saved between two answers
 _DIGIT = 0.00006  # hours: each row is rounded
 
 
@@ -54,7 +57,7 @@ def groups(surfaces: Surfaces) -> Iterator[Comparison]:
                 first=_place(whole, f"fleet.{field}", field, first),
                 second=_place(answer, f"fleet.{field}", field, second),
                 rule="equal",
-                tolerance=0.001 * max(first, second) + 0.05,  # the analyses of a minute
+                tolerance=_MINUTE * max(first, second) + 0.05,
             )
         if answer.body["group_by"] == "namespace":
             yield from _memory(whole, answer)
@@ -72,7 +75,7 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[Comparison]:
                 yield Comparison(
                     check="waste-groups",
                     subject=row["namespace"],
-                    first=reading,
+                    first=structs.replace(reading, moment=answer.moment),
                     second=_place(
                         answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
                     ),

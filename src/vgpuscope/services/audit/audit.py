@@ -18,6 +18,7 @@ from vgpuscope.model.consistency import (
     Comparison,
     SkipReason,
     Surfaces,
+    Unread,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, EXTENDER_PORT
@@ -30,6 +31,7 @@ from vgpuscope.services.audit.sittings import (
     analyzer_sittings,
     cluster_commands,
     cluster_sittings,
+    doctor_command,
 )
 from vgpuscope.sources.audit.client import AuditedService, Unanswered
 from vgpuscope.sources.clients.served_api import ServiceKind
@@ -60,6 +62,7 @@ class _Tally(Struct, kw_only=True):
     found: dict[str, dict[tuple[str, ...], Comparison]] = {}  # sitting → place → difference
     skipped: dict[str, int] = {}
     confirmed: set[str] = set()  # sittings whose differences were read often enough
+    failed: dict[str, str] = {}  # sitting → why
     cut: bool = False  # the time limit was reached
 
 
@@ -68,7 +71,7 @@ async def audit(
     *,
     wall: Callable[[], UnixTime] = time.time,
     clock: Callable[[], Seconds] = time.monotonic,
-    pause: Seconds = PAUSE,
+    pause: Seconds | None = None,
     more: Callable[[], Awaitable[Surfaces]] | None = None,
 ) -> AuditReport:
     """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console."""
@@ -85,13 +88,14 @@ async def audit(
                     for name, sitting in some.items():
                         await _first(name, sitting, tally)
                     for _ in range(ROUNDS - 1):
-                        await _again(some, tally, pause)
+                        await _again(some, tally, PAUSE if pause is None else pause)
                     tally.confirmed.update(some)
         except TimeoutError:
             tally.cut = True
         undecided = [
             one for name, found in tally.found.items() if name not in tally.confirmed for one in found.values()
         ]
+        unread = (*_refused(services), *_left(looks, tally))
         texts = await _texts(services.get("analyzer"))
     differences = [one for name in tally.confirmed for one in tally.found[name].values()]
     return AuditReport(
@@ -99,6 +103,7 @@ async def audit(
         asked=asked,
         checks=tuple(_count(code, differences, tally, answered=bool(services)) for code in CODES),
         differences=tuple(difference(one, texts) for one in differences),
+        unread=unread,
         undecided=len(undecided),
         seconds=round(clock() - began, 3),
         rounds=ROUNDS,
@@ -109,7 +114,8 @@ def _sittings(services: dict[str, AuditedService], targets: AuditTargets) -> lis
     """What is read, in the order of its importance: answers first, then what commands print."""
     answers: dict[str, Sitting] = {}
     commands: dict[str, Sitting] = {}
-    if analyzer := services.get("analyzer"):
+    analyzer = services.get("analyzer")
+    if analyzer is not None:
         answers |= analyzer_sittings(analyzer, services.get("cluster exporter"))
         commands |= analyzer_commands(analyzer, targets.analyzer or "")
     if cluster := services.get("cluster exporter"):
@@ -119,13 +125,38 @@ def _sittings(services: dict[str, AuditedService], targets: AuditTargets) -> lis
         if agent := services.get(f"agent {url}"):
             answers |= agent_sittings(agent, url)
             commands |= agent_commands(agent, url)
+    if analyzer is not None:
+        commands |= doctor_command(analyzer, _doctor(targets))
     return [answers, commands] if targets.commands else [answers]
+
+
+def _doctor(targets: AuditTargets) -> tuple[str, ...]:
+    """The command line of doctor, with the addresses of these services."""
+    named = {"--analyzer": targets.analyzer, "--cluster": targets.cluster, "--extender": targets.extender}
+    given = [word for flag, url in named.items() if url for word in (flag, url)]
+    return ("doctor", *given, *(word for url in targets.agents for word in ("--agent", url)))
+
+
+def _refused(services: dict[str, AuditedService]) -> list[Unread]:
+    return [
+        Unread(what=f"{service.name} {path}", why=why)
+        for service in services.values()
+        for path, why in service.refused.items()
+    ]
+
+
+def _left(looks: list[dict[str, Sitting]], tally: _Tally) -> list[Unread]:
+    """Sittings that failed, and those for which the time was too short."""
+    failed = [Unread(what=name, why=why) for name, why in tally.failed.items()]
+    late = [name for some in looks for name in some if name not in tally.found]
+    return failed + [Unread(what=name, why="no-time") for name in late]
 
 
 async def _first(name: str, sitting: Sitting, tally: _Tally) -> None:
     """Read and compare; keep what differs."""
+    made = await _compared(name, sitting, tally)
     found = tally.found.setdefault(name, {})
-    for comparison in await _compared(sitting):
+    for comparison in made:
         tally.compared[comparison.check] = tally.compared.get(comparison.check, 0) + 1
         if not holds(comparison) and len(found) < _MOST:
             found.setdefault(_place(comparison), comparison)
@@ -137,7 +168,7 @@ async def _again(looks: dict[str, Sitting], tally: _Tally, pause: Seconds) -> No
     if names:
         await asyncio.sleep(pause)
     for name in names:
-        now = {_place(one): one for one in await _compared(looks[name]) if not holds(one)}
+        now = {_place(one): one for one in await _compared(name, looks[name], tally) if not holds(one)}
         kept = {}
         for place, comparison in tally.found[name].items():
             if place not in now:
@@ -153,15 +184,19 @@ def _moves(before: Comparison, now: Comparison) -> bool:
     """Whether a number changed that is not of one analysis with the other: nothing follows from a difference."""
     figure = BY_CODE[now.first.figure]
     analysed = figure.time != "now" or figure.quantity == "count"
+    if now.first.surface == now.second.surface:  # one answer
+        return False
     if analysed and now.first.moment and now.first.moment == now.second.moment:
         return False
     return before.first.value != now.first.value or before.second.value != now.second.value
 
 
-async def _compared(sitting: Sitting) -> list[Comparison]:
+async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[Comparison]:
+    """What one sitting compares; nothing if it cannot be read, or has another shape than we know."""
     try:
         surfaces = await sitting()
-    except (Unanswered, KeyError, TypeError):
+    except (Unanswered, KeyError, TypeError) as e:
+        tally.failed[name] = str(e) if isinstance(e, Unanswered) else f"{type(e).__name__}: {e}"
         return []
     return await asyncio.to_thread(lambda: list(comparisons(surfaces)))
 

@@ -19,6 +19,8 @@ _COMMAND_SECONDS = 60.0
 _HOUR, _DAY = 3600, 86400
 _WASTE = ("tenant", "namespace", "owner", "node", "model")
 
+_STORED = "stored"
+
 Sitting = Callable[[], Awaitable[Surfaces]]
 
 
@@ -69,7 +71,7 @@ def agent_sittings(agent: AuditedService, url: str) -> dict[str, Sitting]:
 
 def agent_commands(agent: AuditedService, url: str) -> dict[str, Sitting]:
     """What the command prints that asks an agent."""
-    return {f"vgpuscope top {url}": _command(agent, ("top", url), "/api/v1/node", "NodeSnapshot")}
+    return {f"vgpuscope top {url}": _command(agent, ("top", "--once", url), "/api/v1/node", "NodeSnapshot")}
 
 
 async def _fleet(analyzer: AuditedService) -> Surfaces:
@@ -147,14 +149,12 @@ async def _namespace(analyzer: AuditedService, name: str) -> Answer:
 
 
 async def _waste(analyzer: AuditedService) -> Surfaces:
-    return await _steady(
+    return await _past(
         analyzer,
-        lambda: [
-            analyzer.read("/api/v1/overview"),
+        [
             analyzer.read("/api/v1/namespaces"),
             *(analyzer.read("/api/v1/waste", {"since": "24h", "group_by": group}) for group in _WASTE),
             *(analyzer.read("/api/v1/waste", {"since": "7d", "group_by": group}) for group in _WASTE[:2]),
-            analyzer.table("/api/v1/waste", {"since": "24h", "group_by": "tenant"}),
         ],
     )
 
@@ -178,17 +178,16 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
         day = long["times"][-1] // _DAY * _DAY
         ranges.append({"range": "26h", "end": str(day + _HOUR)})
 
-    def requests() -> list[Awaitable[Any]]:
-        since = str((long["times"][-1] if long["times"] else 0) - 3 * _HOUR)
-        return [
-            analyzer.read("/health"),
+    since = str((long["times"][-1] if long["times"] else 0) - 3 * _HOUR)
+    return await _past(
+        analyzer,
+        [
             analyzer.read("/api/v1/overview"),
             *(analyzer.read("/api/v1/history/series", subject | some) for subject in subjects for some in ranges),
             *(analyzer.read("/api/v1/history/classes", some) for some in ranges),
             analyzer.read("/api/v1/history", {"step": "hour", "begin": since}),
-        ]
-
-    return await _steady(analyzer, requests)
+        ],
+    )
 
 
 def _ends(times: Sequence[int], step: int) -> tuple[int, ...]:
@@ -199,7 +198,20 @@ def _ends(times: Sequence[int], step: int) -> tuple[int, ...]:
 
 
 async def _doctor(analyzer: AuditedService) -> Surfaces:
-    return await _steady(analyzer, lambda: [analyzer.read("/results"), analyzer.read("/api/v1/doctor")])
+    paths = ("/results", "/api/v1/gpus", "/api/v1/doctor")
+    return await _steady(analyzer, lambda: [analyzer.read(path) for path in paths])
+
+
+def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str, Sitting]:
+    """What the command states about GPUs and nodes, and what the results show of them."""
+
+    async def look() -> Surfaces:
+        body = await printed(words, within=_COMMAND_SECONDS)
+        report = Answer(service=analyzer.name, surface="vgpuscope doctor --json", kind="DoctorReport", body=body)
+        answers = [await analyzer.read(path) for path in ("/results", "/api/v1/gpus", "/api/v1/doctor")]
+        return Surfaces(answers=(*answers, report), defined=analyzer.shapes.defined)
+
+    return {"vgpuscope doctor": look}
 
 
 async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
@@ -285,10 +297,18 @@ async def _steady(
             readings = [structs.replace(reading, moment=before) for reading in readings]
             break
     else:
-        answers = [answer for answer in answers if answer.moment]
+        answers = [with_moment(answer, answer.surface) for answer in answers]
         readings = []
     numbers = [reading for answer in answers for reading in analyzer.numbers(answer)]
     return Surfaces(answers=tuple(answers), readings=(*numbers, *readings), defined=analyzer.shapes.defined)
+
+
+async def _past(analyzer: AuditedService, requests: list[Awaitable[Any]]) -> Surfaces:
+    """What the store says of the past. An analysis more or less changes it by less than the checks allow."""
+    read = [one for one in await _gathered(requests) if one is not None]
+    answers = [structs.replace(answer, moment=_STORED) for answer in read]
+    numbers = [reading for answer in answers for reading in analyzer.numbers(answer)]
+    return Surfaces(answers=tuple(answers), readings=tuple(numbers), defined=analyzer.shapes.defined)
 
 
 async def _shown(analyzer: AuditedService) -> str:

@@ -38,6 +38,7 @@ class AuditedService:
         self._api: ServedApi[Any] = ServedApi(kind, url, content=object, timeout=timeout, token=token)
         self.url, self._asked = self._api.url, 0
         self.shapes = Document(schemas={}, answers={})
+        self.refused: dict[str, str] = {}  # path → why it has no answer
 
     async def __aenter__(self) -> "AuditedService":
         await self._api.__aenter__()
@@ -121,6 +122,13 @@ class AuditedService:
         return first | {"rows": rows}
 
     async def _get(self, path: str, query: dict[str, str], headers: dict[str, str]) -> ServedAnswer:
+        try:
+            return await self._answer(path, query, headers)
+        except Unanswered as e:
+            self.refused[path] = str(e)
+            raise
+
+    async def _answer(self, path: str, query: dict[str, str], headers: dict[str, str]) -> ServedAnswer:
         where = path + (f"?{urlencode(query)}" if query else "")
         for _ in range(_TRIES):
             self._asked += 1

@@ -140,7 +140,7 @@ class _Walk:
                 continue  # a former tenant
             figures = _figures(name, field, properties.get(field, {}))
             if place in NAMED and isinstance(item, dict):
-                rest = self._resolved(properties.get(field, {}), item).get("additionalProperties", {})
+                rest = self._resolved(properties.get(field, {}), item).get("additionalProperties") or {}
                 for key, inner in item.items():
                     yield from self.through(inner, rest, f"{below}[{key}]", names | {NAMED[place]: key}, rows or below)
             elif figures:
@@ -181,8 +181,10 @@ class _Walk:
             )
 
     def _resolved(self, schema: Schema, value: Any) -> Schema:
-        """The shape behind references and alternatives that fits a value."""
+        """The shape behind references and alternatives that fits a value; {} where anything does."""
         for _ in range(8):
+            if not isinstance(schema, dict):
+                return {}
             if "$ref" in schema:
                 schema = self._schemas.get(schema["$ref"].removeprefix(_REF), {})
             elif "anyOf" in schema:
@@ -192,6 +194,8 @@ class _Walk:
         return schema
 
     def _fits(self, schema: Schema, value: Any) -> bool:
+        if not isinstance(schema, dict):
+            return bool(schema)
         if "$ref" in schema:
             schema = self._schemas.get(schema["$ref"].removeprefix(_REF), {})
         if schema.get("type") == "null":
@@ -206,7 +210,7 @@ class _Walk:
 
 def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") -> list[Reading]:
     """The numbers of a page of metrics; only names of ours, without the same number under other names."""
-    found = []
+    found: dict[tuple[str, tuple[str, ...]], Reading] = {}
     for line in page.split(b"\n"):
         matched = _LINE.match(line)
         if matched is None or line.startswith(b"#"):
@@ -221,21 +225,26 @@ def page_readings(page: bytes, *, surface: str, service: str, moment: str = "") 
         subject = subject_of(figure, names)
         if math.isnan(value) or subject is None:
             continue
-        parts = tuple(labels[label] for label in labels if label in PARTS)
+        subject += tuple(labels[label] for label in labels if label in PARTS)
         written = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        found.append(
-            Reading(
-                surface=surface,
-                path=f"{name}{{{written}}}" if written else name,
-                figure=figure.code,
-                subject=(*subject, *parts),
-                value=value * scale_of(name, figure),
-                margin=margin_of(figure),
-                moment=moment,
-                rows=name,
-            )
+        reading = Reading(
+            surface=surface,
+            path=f"{name}{{{written}}}" if written else name,
+            figure=figure.code,
+            subject=subject,
+            value=value * scale_of(name, figure),
+            margin=margin_of(figure),
+            moment=moment,
+            rows=name,
         )
-    return _unambiguous(found)
+        if figure.subject == "fleet" and "namespace" in labels:  # one series for each namespace: the fleet is their sum
+            before = found.get((name, subject))
+            total = reading.value + (before.value if before else 0)
+            reading = structs.replace(reading, path=f"sum({name}{{{','.join(subject)}}})", value=total)
+            found[name, subject] = reading
+        else:
+            found[written + name, subject] = reading
+    return _unambiguous(list(found.values()))
 
 
 def _unambiguous(readings: list[Reading]) -> list[Reading]:

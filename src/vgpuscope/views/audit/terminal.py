@@ -42,6 +42,12 @@ def _parts(report: AuditReport, lang: Language) -> Iterator[RenderableType]:
             yield Padding(Text(clean(service.message), "dim"), (0, 0, 0, 4))
     yield Text()
     yield _table(report.checks, lang)
+    if report.unread:
+        yield Text()
+        yield Text(one_of(words.UNREAD, lang), "bold")
+        for unread in report.unread:
+            why = one_of(words.REASONS["no-time"], lang) if unread.why == "no-time" else clean(unread.why)
+            yield Padding(Text(f"{clean(unread.what)}: {why}", "dim"), (0, 0, 0, 2))
     yield Text()
     if not compared:
         yield Text(one_of(words.UNCHECKED, lang), "bold")

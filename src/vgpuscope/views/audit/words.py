@@ -69,8 +69,12 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "Pod 仍可获得的整张 GPU 包括仅知数量的 GPU。",
     ),
     "ruled-out": (
-        "A class that doctor rules out for a GPU or node is not found there.",
-        "诊断称某 GPU 或节点上不会出现的类别，在其上确实没有出现。",
+        "What doctor says to be unknown or never found on a GPU is not shown of it elsewhere.",
+        "诊断称某 GPU 上未知或不会出现的内容，其他页面也没有显示。",
+    ),
+    "doctors": (
+        "Doctor counts the same on the command line and in the console.",
+        "诊断在命令行与控制台中的计数相同。",
     ),
     "cases": (
         "Every idle workload has a reclaim case.",
@@ -111,6 +115,7 @@ UNCHECKED: Pair = (
     "Nothing could be compared. Name the services with --analyzer, --cluster and --agent.",
     "没有可以比较的数字。请用 --analyzer、--cluster 和 --agent 指定服务。",
 )
+UNREAD: Pair = ("Not read", "未读取")
 UNDECIDED: Pair = (
     "{number} differences could not be read again before the time limit; raise --deadline.",
     "{number} 处不一致在到达时限前未能复读；请增大 --deadline。",

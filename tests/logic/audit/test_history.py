@@ -1,0 +1,109 @@
+"""Charts of one hour in several ranges: the numbers are worked out by hand."""
+
+from typing import Any
+
+import pytest
+
+from vgpuscope.logic.audit import history
+from vgpuscope.logic.audit.checks import holds
+from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+
+HOUR, MINUTE = 3600, 60
+BEGIN = 1_795_000_000 // HOUR * HOUR
+TWO = [BEGIN, BEGIN + HOUR]  # the newest hour still grows
+EVERY_MINUTE = [BEGIN + MINUTE * number for number in range(-10, 80)]
+
+
+def chart(times: list[int], step: int, *, query: dict[str, str] | None = None, **columns: list[Any]) -> Answer:
+    shown = [{"quantity": name, "values": values} for name, values in columns.items()]
+    body = {"times": times, "step_seconds": step, "source": "hours" if step == HOUR else "analyses", "columns": shown}
+    return Answer(
+        service="analyzer", surface="GET /api/v1/history/series", kind="SeriesHistory", body=body, query=query or {}
+    )
+
+
+def classes(times: list[int], step: int, *columns: list[Any]) -> Answer:
+    body = {"times": times, "step_seconds": step, "source": "analyses", "columns": [{"gpus": one} for one in columns]}
+    return Answer(service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body)
+
+
+def hours(*, seconds: float = 3600.0, samples: int = 60, **changed: Any) -> Answer:
+    point = {"step": "hour", "time": BEGIN, "gpu_id": "GPU-1", "mig": "", "pod": "", "seconds": seconds}
+    parts = {name: {"a": seconds / 4, "b": seconds * 3 / 4} for name in ("by_status", "by_verdict", "by_class")}
+    return Answer(
+        service="analyzer",
+        surface="GET /api/v1/history",
+        kind="HistoryPoint[]",
+        body=[point | {"samples": samples} | parts | changed],
+    )
+
+
+def wrong(check: Any, *answers: Answer, readings: tuple[Reading, ...] = ()) -> list[Comparison]:
+    made = list(check(Surfaces(answers=answers, readings=readings)))
+    assert made
+    return [one for one in made if not holds(one)]
+
+
+def test_a_mean_of_an_hour_above_every_minute_of_it_is_found():
+    minutes = chart(EVERY_MINUTE, MINUTE, memory_used=[59e9 + number for number in range(90)])
+    assert wrong(history.steps, chart([BEGIN], HOUR, memory_used=[59e9]), minutes, hours()) == []
+    assert len(wrong(history.steps, chart([BEGIN], HOUR, memory_used=[210e9]), minutes, hours())) == 1
+    assert len(wrong(history.steps, chart([BEGIN], HOUR, memory_used=[20e9]), minutes, hours())) == 1
+
+
+def test_a_peak_of_an_hour_below_a_minute_of_it_is_found():
+    minutes = chart(EVERY_MINUTE, MINUTE, power_max=[400.0 if number == 40 else 100.0 for number in range(90)])
+    assert wrong(history.steps, chart([BEGIN], HOUR, power_max=[400.0]), minutes, hours()) == []
+    assert len(wrong(history.steps, chart([BEGIN], HOUR, power_max=[100.0]), minutes, hours())) == 1
+
+
+def test_the_energy_of_an_hour_is_that_of_its_minutes():
+    minutes = chart(EVERY_MINUTE, MINUTE, energy=[6000.0] * 90)
+    assert wrong(history.energies, chart(TWO, HOUR, energy=[360_000.0, 1.0]), minutes, hours()) == []
+    assert len(wrong(history.energies, chart(TWO, HOUR, energy=[720_000.0, 1.0]), minutes, hours())) == 1
+
+
+def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():
+    short = chart([BEGIN + 1800 + MINUTE * number for number in range(30)], MINUTE, memory_used=[1e9] * 30)
+    long = chart([BEGIN], HOUR, memory_used=[9e9])
+    assert list(history.steps(Surfaces(answers=(long, short, hours())))) == []
+
+
+def test_an_analysis_that_stands_for_a_whole_hour_proves_nothing_about_sums_and_peaks():
+    minutes = chart(EVERY_MINUTE, MINUTE, energy=[6000.0] * 90, power_max=[400.0] * 90)
+    long = chart(TWO, HOUR, energy=[720_000.0, 1.0], power_max=[100.0, 0.0])
+    read = Surfaces(answers=(long, minutes, hours(samples=1)))
+    assert [*history.energies(read), *history.steps(read)] == []
+
+
+def test_more_gpus_by_class_in_an_hour_than_in_any_minute_of_it_are_found():
+    minutes = classes(EVERY_MINUTE, MINUTE, [10.0] * 90, [8.0] * 90)
+    assert wrong(history.classes, classes([BEGIN], HOUR, [9.9], [8.1]), minutes) == []
+    assert len(wrong(history.classes, classes([BEGIN], HOUR, [15.9], [10.0]), minutes)) == 1
+
+
+def test_a_namespace_above_the_fleet_is_found():
+    times = [BEGIN + HOUR * number for number in range(6)]
+    fleet = chart(times, HOUR, power=[3000.0] * 6)
+    part = chart(times, HOUR, query={"namespace": "ml"}, power=[1000.0, 4700.0, *[1000.0] * 4])
+    assert [one.first.value for one in wrong(history.part_of_fleet, fleet, part)] == [4700.0]
+
+
+def test_a_chart_of_18_beside_a_tile_of_20_is_found():
+    tile = Reading(surface="GET /api/v1/overview", path="now.gpus", figure="fleet.gpus", subject=(), value=20)
+    times = [BEGIN + MINUTE * number for number in range(5)]
+    full = classes(times, MINUTE, [20.0] * 5)
+    assert wrong(history.chart_and_tile, full, readings=(tile,)) == []
+    assert len(wrong(history.chart_and_tile, classes(times, MINUTE, [18.0] * 5), readings=(tile,))) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "found"),
+    [
+        ({}, 0),
+        ({"seconds": 4144.0}, 1),
+        ({"by_class": {"busy": 7200.0}}, 1),
+    ],
+)
+def test_an_hour_that_stands_for_more_than_an_hour_is_found(point, found):
+    assert len(wrong(history.stored_seconds, hours(**point))) == found

@@ -1,0 +1,129 @@
+"""What one page states and another shows, and the hours of an account: small answers written by hand."""
+
+from typing import Any
+
+from vgpuscope.logic.audit import statements, waste
+from vgpuscope.logic.audit.checks import holds
+from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
+
+GIB = 2**30
+
+
+def answer(kind: str, body: Any, **query: str) -> Answer:
+    return Answer(service="analyzer", surface=f"GET /{kind}", kind=kind, body=body, query=query)
+
+
+def wrong(check: Any, *answers: Answer, readings: tuple[Reading, ...] = ()) -> list[Comparison]:
+    return [one for one in check(Surfaces(answers=answers, readings=readings)) if not holds(one)]
+
+
+def report(*examples: str, status: str = "warn") -> Answer:
+    cause = "SM activity is not known, so `busy-unproductive` is never found there."
+    finding = {"code": "SIGNALS_MISSING", "status": status, "cause": {"en": cause, "zh": ""}, "examples": examples}
+    return answer("DoctorReport", {"findings": [finding]})
+
+
+def results(**row: str) -> Answer:
+    return answer("ResultRow[]", [{"gpu_id": "GPU-1", "hostname": "node-1", "use_class": "busy-unproductive"} | row])
+
+
+def test_a_class_that_doctor_rules_out_and_the_results_show_is_found():
+    assert len(wrong(statements.ruled_out, report("node-1: no SM activity"), results())) == 1
+    assert len(wrong(statements.ruled_out, report("GPU-1"), results())) == 1
+    assert wrong(statements.ruled_out, report("node-11", "GPU-12"), results()) == []
+    assert wrong(statements.ruled_out, report("node-1"), results(use_class="busy")) == []
+    assert wrong(statements.ruled_out, report("node-1", status="pass"), results()) == []
+
+
+def test_a_signal_that_doctor_says_is_not_known_and_a_row_shows_is_found():
+    def gpus(mean: float | None) -> Answer:
+        rows = [{"gpu_id": "GPU-1", "node": "node-1", "sm_active": {"mean": mean}}]
+        return answer("GpuList", {"rows": rows})
+
+    assert len(wrong(statements.ruled_out, report("node-1 GPU-1: unsupported"), gpus(0.4))) == 1
+    assert wrong(statements.ruled_out, report("node-1 GPU-1: unsupported"), gpus(None)) == []
+    assert wrong(statements.ruled_out, report("node-1 GPU-2: unsupported"), gpus(0.4)) == []
+
+
+def test_two_doctors_that_count_differently_are_found():
+    def doctor(number: int, status: str = "warn") -> Answer:
+        finding = {"code": "GPM_UNSUPPORTED", "status": status, "numbers": {"gpus": number}, "examples": []}
+        return answer("DoctorReport", {"findings": [finding]})
+
+    assert len(wrong(statements.doctors, doctor(4), doctor(7))) == 1
+    assert wrong(statements.doctors, doctor(4), doctor(4)) == []
+    assert list(statements.doctors(Surfaces(answers=(doctor(4), doctor(7, "skipped"))))) == []
+
+
+def test_a_console_that_leaves_out_gpus_known_by_number_is_found():
+    offer = {"resource": "nvidia.com/gpu", "replicas": 1, "profile": ""}
+    ledgers = answer("NodeLedger[]", [{"name": "node-1", "offers": [{"offer": offer, "free": 2, "lost": None}]}])
+    assert len(wrong(statements.fits, answer("Scheduling", {"capacity": {"whole_gpus": 1}}), ledgers)) == 1
+    assert wrong(statements.fits, answer("Scheduling", {"capacity": {"whole_gpus": 2}}), ledgers) == []
+
+
+def test_an_idle_workload_without_a_case_is_found():
+    pods = [{"namespace": "ml", "pod": f"pod-{n}", "verdict": "idle", "state": "running"} for n in range(2)]
+    listed = answer("WorkloadList", {"group_by": "pod", "rows": pods})
+    one = {"mode": "dry_run", "cases": [{"namespace": "ml", "pod": "pod-0"}]}
+    both = {"mode": "dry_run", "cases": [{"namespace": "ml", "pod": f"pod-{n}"} for n in range(2)]}
+    assert [found.subject for found in wrong(statements.cases, listed, answer("ReclaimList", one))] == ["ml/pod-1"]
+    assert wrong(statements.cases, listed, answer("ReclaimList", both)) == []
+    assert wrong(statements.cases, listed, answer("ReclaimList", {"mode": "off", "cases": []})) == []
+
+
+def test_a_count_of_a_list_of_gpus_that_lists_a_gpu_twice_is_found_unless_it_is_defined():
+    rows = [{"gpu_id": "GPU-1", "mig": ""}, {"gpu_id": "GPU-1", "mig": ""}]
+    low = answer("LowBody", {"count": 2, "gpus": rows})
+    assert len(wrong(statements.populations, low)) == 1
+    defined = Surfaces(answers=(low,), defined=frozenset({"fleet.low_or_idle"}))
+    assert list(statements.populations(defined)) == []
+
+
+def account(group: str, *rows: dict[str, Any], **changed: float) -> Answer:
+    body = {"group_by": group, "history": True, "count": len(rows), "rows": list(rows)}
+    totals = {"idle_gpu_hours": 6.0, "in_use_gpu_hours": 10.0, "unknown_gpu_hours": 2.0}
+    more = {"gpu_hours": 24.0, "held_gpu_hours": 18.0, "unallocated_gpu_hours": 6.0}
+    return answer("Waste", body | totals | more | changed, since="24h")
+
+
+def row(idle: float, used: float, unknown: float, **more: Any) -> dict[str, Any]:
+    hours = {"idle_gpu_hours": idle, "in_use_gpu_hours": used, "unknown_gpu_hours": unknown}
+    return hours | {"namespace": "ml", "pod": None, "memory_held": None, "verdict": "idle"} | more
+
+
+def test_gpu_hours_that_do_not_add_up_are_found():
+    assert wrong(waste.hours, account("tenant")) == []
+    assert len(wrong(waste.hours, account("tenant", held_gpu_hours=19.0))) == 2
+    assert len(wrong(waste.hours, account("tenant", unknown_gpu_hours=3.0))) == 1
+
+
+def test_rows_that_leave_out_namespaces_without_idle_hours_are_found():
+    assert wrong(waste.rows, account("namespace", row(6, 4, 1), row(0, 6, 1))) == []
+    assert {one.first.path for one in wrong(waste.rows, account("namespace", row(6, 4, 1)))} == {
+        "in_use_gpu_hours",
+        "unknown_gpu_hours",
+    }
+
+
+def test_a_namespace_that_holds_less_than_one_of_its_pods_is_found():
+    pod = account("tenant", row(6, 10, 2, pod="notebook", memory_held=20 * GIB))
+    assert wrong(waste.groups, pod, account("namespace", row(6, 10, 2, memory_held=26 * GIB))) == []
+    assert len(wrong(waste.groups, pod, account("namespace", row(6, 10, 2, memory_held=6 * GIB)))) == 1
+
+
+def test_totals_that_depend_on_the_grouping_are_found():
+    assert wrong(waste.groups, account("tenant"), account("node")) == []
+    assert len(wrong(waste.groups, account("tenant"), account("node", idle_gpu_hours=9.0))) == 1
+
+
+def test_the_page_of_namespaces_shows_the_hours_of_the_account():
+    shown = Reading(
+        surface="GET /api/v1/namespaces",
+        path="rows[0].idle_gpu_hours",
+        figure="namespace.idle_gpu_hours_day",
+        subject=("ml",),
+        value=6.0,
+    )
+    assert wrong(waste.day_of_namespaces, account("namespace", row(6, 10, 2)), readings=(shown,)) == []
+    assert len(wrong(waste.day_of_namespaces, account("namespace", row(9, 10, 2)), readings=(shown,))) == 1
