@@ -47,7 +47,7 @@ def test_a_figure_says_what_it_is_where_it_comes_from_and_how_to_query_it(opened
     sign = page.get_by_role("button", name="What is this? CPU cores")
     sign.focus()
     tip = sign.locator("xpath=following-sibling::*")
-    for words in ("CPU cores that the container used", "Mean over", "Agents"):
+    for words in ("CPU cores in use on the node", "Mean over", "Agents"):
         expect(tip).to_contain_text(words)
     expect(tip).to_contain_text("rate(vgpuscope_host_cpu_seconds_total[5m])")
 

@@ -442,8 +442,8 @@ _REMARKS: dict[str, Words] = {
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
     ),
     "chart.by_class": Words(
-        " A GPU of which half the step was analysed counts as one half.",
-        "一个时间步内只分析了一半时间的 GPU 计为 0.5。",
+        " Its instances, and pods that share it, have parts of it. Half a step in a class counts as one half.",
+        "其实例以及共享它的 Pod 各占一部分；一个时间步内有一半时间属于某类别则计为 0.5。",
     ),
 }
 

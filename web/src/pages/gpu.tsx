@@ -450,7 +450,9 @@ function Score({ data }: { data: GpuDetail }) {
                 <Num figure="judged.score_term">
                   {term.value === null ? <span class="muted">{t("value.not_measured")}</span> : percent(term.value)}
                 </Num>
-                <td class="num">{percent(term.weight)}</td>
+                <td class="num" data-names="setting">
+                  {percent(term.weight)}
+                </td>
                 <Num figure="judged.score_points">{number(term.points, 1)}</Num>
               </tr>
             ))}

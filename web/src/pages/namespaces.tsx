@@ -165,7 +165,9 @@ function Quota({ row }: { row: NamespaceRow }) {
   const one = tightest(row);
   return one ? (
     <span title={`${one.resource}: ${number(one.used)} / ${number(one.limit)}`}>
-      <Meter value={one.ratio} />
+      <span data-figure="quota.ratio" data-key={`${row.name}/${one.resource}`}>
+        <Meter value={one.ratio} />
+      </span>
     </span>
   ) : (
     <span class="muted">{t("quota.none")}</span>

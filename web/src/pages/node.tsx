@@ -68,7 +68,7 @@ function Node({ data }: { data: NodeDetail }) {
             <>
               {node.mig_instances > 0 && (
                 <>
-                  <Said text="nodes.instances" numbers={{ n: ["node.mig_instances", number(node.mig_instances)] }} />
+                  <Said text="node.instances" numbers={{ n: ["node.mig_instances", number(node.mig_instances)] }} />
                   {" · "}
                 </>
               )}
@@ -212,7 +212,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
                   {bytes(one.memory_free)}
                 </Num>
                 <Num figure="capacity.counted_memory" title={whyUnknown(one)}>
-                  {bytes(one.free ? one.memory : 0)}
+                  {bytes(one.memory_free === null ? null : one.free ? one.memory : 0)}
                 </Num>
                 <td class="num">
                   <Units of={one} />
@@ -229,13 +229,23 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
         </table>
       </Scroll>
       {counted.length > 0 && <p class="muted small">{t("fits.counted")}</p>}
-      {counted.some((one) => one.memory_free === null) && <p class="muted small">{t("fits.no_memory")}</p>}
+      {[...new Set(counted.map(whyUnknown))].map(
+        (why) =>
+          why && (
+            <p key={why} class="muted small">
+              {why}
+            </p>
+          ),
+      )}
     </>
   );
 }
 
-const whyUnknown = (one: CountedCapacity): string | undefined =>
-  one.memory_free === null ? t("fits.no_memory") : undefined;
+/** Why the free memory of a counted resource is not known. */
+function whyUnknown(one: CountedCapacity): string | undefined {
+  if (one.memory_free !== null) return undefined;
+  return t(one.mode === "whole" || one.mode === "mig" ? "fits.no_label" : "fits.no_memory");
+}
 
 /** How much of a counted resource a pod can still get, in the unit of the resource: GPUs, MIG instances or shares. */
 export function Units({ of }: { of: CountedCapacity }) {

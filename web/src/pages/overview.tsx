@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { type Loaded, useApi } from "../api/client";
 import type { AttentionRow, Figures, GpuList, Overview } from "../api/shapes";
 import { Course } from "../parts/course";
-import { Num, NumHead, Said, Value } from "../parts/figures";
+import { explained, Num, NumHead, Said, Value } from "../parts/figures";
 import { FleetMap, useFleet } from "../parts/fleetmap";
 import { bytes, number, percent, watts } from "../parts/format";
 import { Icon } from "../parts/icon";
@@ -108,10 +108,15 @@ function AllFigures({ data }: { data: Overview }) {
           <>
             <OfInstances now={now} /> ·{" "}
             <Link to="idle">
-              <Said text="figure.tenants_idle" numbers={{ n: ["fleet.tenants_idle", number(now.tenants_idle)] }} />
+              <Said
+                within
+                text="figure.tenants_idle"
+                numbers={{ n: ["fleet.tenants_idle", number(now.tenants_idle)] }}
+              />
             </Link>
           </>
         }
+        about={<span>{explained("fleet.tenants_idle")}</span>}
         origin={say(PROMQL.idle_held, "part.analysis")}
         tone={now.idle_held ? "warn" : "plain"}
       />

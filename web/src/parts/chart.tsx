@@ -71,7 +71,7 @@ export function Chart(props: Props) {
 }
 
 /** The values under the pointer; without one, the last values. */
-function ChartLegend({ times, lines, show, at, step }: Props & { at: number | null }) {
+export function ChartLegend({ times, lines, show, at, step }: Props & { at: number | null }) {
   const shown = at ?? lastMeasured(times, lines);
   const time = shown === null ? null : times[shown]!;
   const covered = time === null ? "" : stretch(time, time + step, now.value / 1000);

@@ -15,7 +15,7 @@ import { rangeText } from "./topbar";
 export function Course({ query = {} }: { query?: Record<string, string> }) {
   const found = useApi<ClassHistory>("/api/v1/history/classes", { ...span.value, namespace: scope.value, ...query });
   return (
-    <Panel title={t("overview.course")} note={rangeText()}>
+    <Panel title={t("overview.course")} note={`${rangeText()} · ${t("overview.course_note")}`}>
       <Shown of={found} rows={5}>
         {(data) => <CourseOf data={data} />}
       </Shown>

@@ -63,11 +63,19 @@ interface ValueProps {
   readonly figure: string; // code of the definition
   readonly of?: string | undefined; // key: of what it is the number
   readonly span?: Span; // what it covers, if not the window of the analysis
+  readonly within?: boolean; // a link or button has the focus already, and says what the number is
   readonly children: ComponentChildren;
 }
 
 /** A number within a text. */
-export function Value({ figure, of, span, children }: ValueProps) {
+export function Value({ figure, of, span, within = false, children }: ValueProps) {
+  if (within) {
+    return (
+      <span data-figure={figure} data-key={of}>
+        {children}
+      </span>
+    );
+  }
   return (
     <span data-figure={figure} data-key={of} tabIndex={0} class="value" {...tip(explained(figure, span))}>
       {children}
@@ -91,11 +99,13 @@ export function Said({
   numbers,
   values = {},
   span,
+  within = false,
 }: {
   text: Key;
   numbers: Numbers;
   values?: Record<string, string | number>;
   span?: Span;
+  within?: boolean;
 }) {
   const plain = { ...values, ...Object.fromEntries(Object.entries(numbers).map(([name, [, shown]]) => [name, shown])) };
   return (
@@ -104,7 +114,7 @@ export function Said({
         const found = name === null ? undefined : numbers[name];
         return found ? (
           // biome-ignore lint/suspicious/noArrayIndexKey: the pieces of one text keep their places
-          <Value key={place} figure={found[0]} of={found[2]} span={span}>
+          <Value key={place} figure={found[0]} of={found[2]} span={span} within={within}>
             {piece}
           </Value>
         ) : (

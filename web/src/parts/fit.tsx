@@ -6,6 +6,7 @@ import { language } from "../state/preferences";
 import { pathOf } from "../state/url";
 import { type Key, t } from "../words";
 import { asksText, messageOf } from "./decisions";
+import { Num, NumHead, Said, Value } from "./figures";
 import { bytes, NONE, number, shortId } from "./format";
 import { errorText, Facts, Link, Panel, Scroll, Skeleton, Tag } from "./pieces";
 
@@ -22,7 +23,19 @@ export function FitResult({ data, asked = false }: { data: FitAnswer; asked?: bo
   return (
     <div class="stack tight" role="status">
       <p>
-        <Tag tone={fits ? "good" : data.fitting ? "warn" : "bad"}>{verdictOf(data)}</Tag>
+        <Tag tone={fits ? "good" : data.fitting ? "warn" : "bad"}>
+          {data.replicas === 1 ? (
+            verdictOf(data)
+          ) : (
+            <Said
+              text="fit.replicas"
+              numbers={{
+                n: ["pod.replicas_fitting", number(data.fitting)],
+                all: ["pod.replicas", number(data.replicas)],
+              }}
+            />
+          )}
+        </Tag>
       </p>
       {asked && (
         <Facts
@@ -47,31 +60,40 @@ function Places({ data }: { data: FitAnswer }) {
   const rest = data.places.length - LISTED;
   return (
     <>
-      <Scroll>
+      <Scroll name="replicas" rows={data.places.length}>
         <table class="decisions">
           <thead>
             <tr>
-              <th scope="col" class="num">
+              <th scope="col" class="num" data-names="replica">
                 {t("fit.replica")}
               </th>
               <th scope="col">{t("col.node")}</th>
               <th scope="col">{t("col.gpus")}</th>
-              <th scope="col" class="num">
-                {t("col.score")}
-              </th>
+              <NumHead title="col.node_score" figure="decision.node_score" />
             </tr>
           </thead>
           <tbody>
             {data.places.slice(0, LISTED).map((one) => (
-              <tr key={one.replica}>
-                <td class="num">{number(one.replica + 1)}</td>
+              <tr key={one.replica} data-key={String(one.replica)}>
+                <td class="num" data-names="replica">
+                  {number(one.replica + 1)}
+                </td>
                 <th scope="row">
                   <Link to={pathOf("nodes", one.node)}>{one.node}</Link>
                 </th>
                 <td class="wrap mono">
-                  {one.gpus.map((gpu) => `${shortId(gpu.uuid)} ${bytes(gpu.memory * MIB)}`).join(t("comma"))}
+                  {one.gpus.map((gpu, place) => (
+                    // biome-ignore lint/suspicious/noArrayIndexKey: the same GPU can occur twice, with two MIG instances
+                    <span key={place}>
+                      {place > 0 && t("comma")}
+                      {shortId(gpu.uuid)}{" "}
+                      <Value figure="decision.memory" of={gpu.uuid}>
+                        {bytes(gpu.memory * MIB)}
+                      </Value>
+                    </span>
+                  ))}
                 </td>
-                <td class="num">{number(one.score, 2)}</td>
+                <Num figure="decision.node_score">{number(one.score, 2)}</Num>
               </tr>
             ))}
           </tbody>

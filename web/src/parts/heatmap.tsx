@@ -87,12 +87,12 @@ export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (na
     <ul class="legend">
       {CLASSES.filter((name) => counts.has(name)).map((name) => (
         <li key={name}>
-          <button type="button" class="link plain" onClick={() => choose?.(name)}>
+          <button type="button" class="link plain" onClick={() => choose?.(name)} {...tip(explained("fleet.by_class"))}>
             <span class={`swatch c-${name}`} aria-hidden="true">
               {SIGNS[name]}
             </span>
             {className(name)}{" "}
-            <b data-figure="fleet.by_class" data-key={name} {...tip(explained("fleet.by_class"))}>
+            <b data-figure="fleet.by_class" data-key={name}>
               {number(counts.get(name))}
             </b>
           </button>

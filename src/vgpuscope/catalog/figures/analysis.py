@@ -734,7 +734,7 @@ HISTORY: tuple[Figure, ...] = (
         "judged.step_by_verdict", "one", "verdict_seconds", "step_integral", "seconds", fields="HistoryPoint.by_verdict"
     ),
     row("judged.step_by_class", "one", "class_seconds", "step_integral", "seconds", fields="HistoryPoint.by_class"),
-    row("chart.by_class", "gpus_or_instances", "count", "step_mean", condition="by_class", fields="ClassColumn.gpus"),
+    row("chart.by_class", "gpus", "count", "step_mean", condition="by_class", fields="ClassColumn.gpus"),
     row("chart.use", "one", "use", "step_mean", "ratio", fields="SeriesColumn.values[use]"),
     row("chart.use_max", "one", "use", "step_peak", "ratio", fields="SeriesColumn.values[use_max]"),
     row(
