@@ -125,11 +125,13 @@ def unweighted_steps(patch: Patch) -> None:
 
 
 def unlimited_classes(patch: Patch) -> None:
-    """A class of the chart has GPUs beyond those that there are."""
+    """In long steps, a class of the chart has GPUs beyond those that there are."""
     usual = history.ClassFold.columns
 
     def columns(self: Any, by: Any) -> Any:
         found, left_out = usual(self, by)
+        if self._grid.step <= 3600:
+            return found, left_out
         first, *rest = found
         more = tuple(None if value is None else value + 30 for value in first.gpus)
         return (replace(first, gpus=more), *rest), left_out

@@ -195,6 +195,7 @@ def parsed(text: str) -> tuple[float | None, float]:
     if not re.search(r"\d", text):
         return None, 0.0  # a dash, or words such as "no limit"
     text = re.sub(r"^[^\d−-]*(?=[\d−-])", "", text)  # words in front of it: "waits 3 h"
+    text = re.sub(r" ?(ago|前)$", "", text)
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).strip():
         raise ValueError(f"no number: {text!r}")
