@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.audit.stage import PlannedSource
-from vgpuscope.logic.console import history, overview
+from vgpuscope.logic.console import history, overview, workloads
 from vgpuscope.logic.console.overview import by_gpu
 from vgpuscope.logic.fleet.waste import WasteLedger
 from vgpuscope.model.analysis import Reading, Track
@@ -69,7 +69,7 @@ def hours_twice(patch: Patch) -> None:
 
 def everybody_in_the_scope(patch: Patch) -> None:
     """A caller of one namespace gets the tenants of all."""
-    usual = api.overview_of
+    usual = answers.overview_of
     patch.setattr(api, "overview_of", lambda view, scope: usual(view, None))
 
 
@@ -141,7 +141,7 @@ def unlimited_classes(patch: Patch) -> None:
 
 def lost_tenant(patch: Patch) -> None:
     """A workload that is idle is in no list of workloads."""
-    usual = answers.workload_rows
+    usual = workloads.workload_rows
     patch.setattr(
         answers,
         "workload_rows",

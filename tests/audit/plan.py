@@ -201,7 +201,7 @@ class _Maker:
 
     def _kinds(self) -> tuple[NodeKind, ...]:
         kinds: list[NodeKind] = self.random.sample(("hami", "whole", "mig", "sliced", "mps"), self.random.randint(1, 3))
-        kinds += [kind for kind in ("registered", "counted") if self.random.random() < 0.4]  # type: ignore[misc]
+        kinds += [kind for kind in ("registered", "counted") if self.random.random() < 0.4]
         return tuple(kinds)
 
     def _one_agent_is_silent(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -209,7 +209,8 @@ class _Maker:
         seen = [node for node in nodes if node.agent == "up"]
         if len(seen) < 2 or self.random.random() < 0.6:
             return nodes
-        silent, state = self.random.choice(seen), self.random.choice(("dead", "stopped"))
+        silent, states = self.random.choice(seen), list[AgentState](("dead", "stopped"))
+        state = self.random.choice(states)
         return tuple(replace(node, agent=state) if node is silent else node for node in nodes)
 
     def _node(self, name: str, kind: NodeKind) -> Node:

@@ -79,7 +79,7 @@ async def _scoped(found: World) -> list[str]:
 def _compared(subject: str, true: dict[str, float], shown: dict[str, Any], *, within: float = 0.0) -> list[str]:
     wrong = []
     for name, value in true.items():
-        found = shown
+        found: Any = shown
         for part in name.split("."):
             found = found.get(part, 0 if "." in name else None)
         same = found is not None and math.isclose(

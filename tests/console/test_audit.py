@@ -2,16 +2,13 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.audit.command import audited
 from tests.audit.known import unknown
 from tests.console.processes import Demo, analyzer, answer, eventually, running
 from tests.ports import free_port
@@ -19,17 +16,6 @@ from tests.ports import free_port
 pytestmark = pytest.mark.xdist_group("console")
 
 TOKEN = "a-token-of-the-audit"
-
-
-def audited(*arguments: str, token: str | None = None) -> dict[str, Any]:
-    """What `vgpuscope doctor --audit` says."""
-    environ = os.environ | ({"VGPUSCOPE_TOKEN": token} if token else {})
-    command = [sys.executable, "-m", "vgpuscope", "doctor", "--audit", "--json", "--deadline", "100", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=900)
-    assert done.returncode in {0, 1}, done.stdout + done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    assert sum(check["compared"] for check in report["checks"]) > 100
-    return report
 
 
 def whole(fleet: Demo) -> list[str]:
