@@ -89,6 +89,13 @@ def test_a_namespace_above_the_fleet_is_found():
     assert [one.first.value for one in wrong(history.part_of_fleet, fleet, part)] == [4700.0]
 
 
+def test_the_newest_steps_of_two_charts_that_were_read_one_after_the_other_are_not_compared():
+    times = [BEGIN + MINUTE * number for number in range(10)]
+    fleet = chart(times, MINUTE, energy=[100.0] * 8 + [3.0, None])
+    part = chart(times, MINUTE, query={"namespace": "ml"}, energy=[90.0] * 8 + [80.0, 40.0])
+    assert wrong(history.part_of_fleet, fleet, part) == []
+
+
 def test_a_chart_of_18_beside_a_tile_of_20_is_found():
     tile = Reading(surface="GET /api/v1/overview", path="now.gpus", figure="fleet.gpus", subject=(), value=20)
     times = [BEGIN + MINUTE * number for number in range(5)]

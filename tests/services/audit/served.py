@@ -24,7 +24,7 @@ class Served:
     """What the analyzer answers now, and what it was asked."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = bodies(FLEET)
+        self.answers: dict[str, Any] = bodies(FLEET) | {"/api/v1/session": {"namespaces": None}}
         self.metrics = page(FLEET)
         self.asked: Counter[str] = Counter()
         self.refused: dict[str, int] = {}  # path → status

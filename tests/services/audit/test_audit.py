@@ -98,6 +98,13 @@ async def test_what_a_caller_may_not_read_is_named(served: Served, url: str):
     assert any(one.what == "analyzer /metrics" and "403" in one.why for one in report.unread)
 
 
+async def test_the_sums_of_a_caller_of_one_namespace_are_not_compared_with_those_of_all(served: Served, url: str):
+    served.answers["/api/v1/session"]["namespaces"] = ["ml"]
+    served.metrics = b"gpu_total_count 4000\n"
+    assert (await audited(url)).differences == ()
+    assert served.asked["/metrics"] == 0
+
+
 async def test_a_service_that_is_silent_is_named_and_nothing_is_passed():
     report = await audited("http://127.0.0.1:9")
     assert [(one.service, one.answered) for one in report.asked] == [("analyzer", False)]

@@ -8,7 +8,7 @@ from vgpuscope.model.consistency import Answer, Comparison, Reading, Surfaces
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
 _PEAKS = ("use_max", "memory_max", "power_max")
 _HOUR = 3600
-_SAVED = 60.0  # seconds: the newest analyses may not be saved yet when one of two charts is read
+_SAVED = 300.0  # seconds: the newest analyses may not be saved yet when one of two charts is read
 _STORE = frozenset({"analyses", "hours", "days"})
 _FINER = 10  # times as many steps: then the seams between them do not matter
 _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
@@ -70,10 +70,13 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[Comparison]:
             continue
         for quantity in ("memory_used", "memory_allocated", "power", "energy"):
             totals = _values(whole, quantity)
-            settled = max(totals, default=0) - max(_SAVED, 3 * float(part.body["step_seconds"]))
+            newest = max((at for at, value in totals.items() if value is not None), default=0)
+            step = float(part.body["step_seconds"])
+            growing = step >= _HOUR and quantity != "energy"  # a mean of an hour hardly changes while charts are read
             for at, value in _values(part, quantity).items():
                 total = totals.get(at)
-                if value is not None and total is not None and at < settled:
+                settled = growing or at + step <= newest - (_SAVED if step < _HOUR else 0)
+                if value is not None and total is not None and settled:
                     yield Comparison(
                         check="chart-parts",
                         subject=_subject(part),

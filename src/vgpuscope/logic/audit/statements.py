@@ -25,14 +25,20 @@ def ruled_out(surfaces: Surfaces) -> Iterator[Comparison]:
             said = _place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0)
             never = _NEVER.search(cause)
             if never is not None and results is not None:
-                rows = [row for row in results.body if row["use_class"] == never[1] and _named(row, places)]
-                shown = _place(results, f"count(rows[use_class={never[1]}])", "fleet.by_class", len(rows))
-                yield Comparison(check="ruled-out", subject=finding["code"], first=shown, second=said, rule="equal")
+                for index, row in enumerate(results.body):
+                    if _named(row, places):
+                        path, shown = f"count([{index}][use_class={never[1]}])", row["use_class"] == never[1]
+                        yield _ruled_out(_place(results, path, "fleet.by_class", float(shown)), said, row)
             if _UNKNOWN in cause and gpus is not None:
-                rows = [row for row in gpus.body["rows"] if row["sm_active"]["mean"] is not None]
-                rows = [row for row in rows if _named(row, places)]
-                shown = _place(gpus, "count(rows[sm_active.mean])", "gpu.sm_active", len(rows))
-                yield Comparison(check="ruled-out", subject=finding["code"], first=shown, second=said, rule="equal")
+                for index, row in enumerate(gpus.body["rows"]):
+                    if _named(row, places):
+                        path, shown = f"count(rows[{index}].sm_active.mean)", row["sm_active"]["mean"] is not None
+                        yield _ruled_out(_place(gpus, path, "gpu.sm_active", float(shown)), said, row)
+
+
+def _ruled_out(shown: Reading, said: Reading, row: dict[str, Any]) -> Comparison:
+    name = "/".join(part for part in (row["gpu_id"], row.get("mig")) if part)
+    return Comparison(check="ruled-out", subject=name, first=shown, second=said, rule="equal")
 
 
 def doctors(surfaces: Surfaces) -> Iterator[Comparison]:

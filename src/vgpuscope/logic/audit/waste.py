@@ -14,11 +14,18 @@ _DIGIT = 0.00006  # hours: each row is rounded
 
 
 def hours(surfaces: Surfaces) -> Iterator[Comparison]:
-    """GPU-hours are held or unallocated; held ones are idle, in use or unknown."""
+    """GPU-hours are held or unallocated; tenants have shares of held ones, so these are at most the held hours."""
     for answer in _answers(surfaces):
         body = answer.body
         yield _sum(answer, "gpu_hours", ("held_gpu_hours", "unallocated_gpu_hours"), body)
-        yield _sum(answer, "held_gpu_hours", _HOURS, body)
+        yield Comparison(
+            check="waste-hours",
+            subject=body["group_by"],
+            first=_place(answer, "fleet.idle_gpu_hours", f"sum({', '.join(_HOURS)})", sum(map(body.get, _HOURS))),
+            second=_place(answer, "fleet.held_gpu_hours", "held_gpu_hours", body["held_gpu_hours"]),
+            rule="at_most",
+            tolerance=_DIGIT * 4,
+        )
 
 
 def rows(surfaces: Surfaces) -> Iterator[Comparison]:
@@ -27,7 +34,9 @@ def rows(surfaces: Surfaces) -> Iterator[Comparison]:
         listed = answer.body["rows"]
         if answer.body["count"] != len(listed):
             continue
-        for field in _HOURS:
+        for field in (*_HOURS, "held_gpu_hours"):
+            if any(field not in row for row in listed):
+                continue
             total = _place(answer, f"fleet.{field}", field, answer.body[field])
             parts = _place(answer, f"waste.{field}", f"sum(rows[].{field})", sum(row[field] for row in listed))
             yield Comparison(

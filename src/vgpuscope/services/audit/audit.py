@@ -201,7 +201,7 @@ async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[Comparis
     return await asyncio.to_thread(lambda: list(comparisons(surfaces)))
 
 
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX = re.compile(r"\[\d+\]|\d{9,}")  # of a row, or the time of a step
 
 
 def _place(comparison: Comparison) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def analyzer_sittings(analyzer: AuditedService, cluster: AuditedService | None) 
         "charts": lambda: _charts(analyzer),
         "doctor": lambda: _doctor(analyzer),
     }
-    if cluster is not None:
+    if cluster is not None and not analyzer.scoped:  # the cluster exporter shows all namespaces
         looks["joined"] = lambda: _joined(analyzer, cluster)
     return looks
 
@@ -82,7 +82,7 @@ async def _fleet(analyzer: AuditedService) -> Surfaces:
             *(analyzer.read(path) for path in ("/results", "/results/low", "/results/stats")),
             *(analyzer.read(f"/api/v1/{path}") for path in paths),
         ],
-        page=True,
+        page=not analyzer.scoped,  # the page of metrics has all namespaces
     )
 
 

@@ -39,6 +39,7 @@ class AuditedService:
         self.url, self._asked = self._api.url, 0
         self.shapes = Document(schemas={}, answers={})
         self.refused: dict[str, str] = {}  # path → why it has no answer
+        self.scoped = False  # the caller sees only some namespaces, so sums are theirs
 
     async def __aenter__(self) -> "AuditedService":
         await self._api.__aenter__()
@@ -48,8 +49,10 @@ class AuditedService:
         await self._api.__aexit__(*error)
 
     async def learn(self) -> None:
-        """Read the shapes of all answers; Unanswered if the service does not describe itself."""
+        """Read the shapes of all answers and what the caller sees; Unanswered if the service does not say it."""
         self.shapes = document(await self.json("/openapi.json"))
+        if "/api/v1/session" in self.shapes.answers:
+            self.scoped = (await self.json("/api/v1/session")).get("namespaces") is not None
 
     async def json(self, path: str, query: dict[str, str] | None = None) -> Any:
         """The plain value of one answer; Unanswered if there is none."""

@@ -92,8 +92,6 @@ _PERCENT = frozenset(
         "ResultRow.gpu_util",
         "ResultRow.mem_copy",
         "TenantResult.gpu_util",
-        "gpu_core_utilization",
-        "gpu_memory_copy_utilization",
     }
 )
 _MHZ = frozenset({"ResultRow.sm_clock"})
@@ -118,7 +116,8 @@ _GROUPED = frozenset({"fleet.waste_rows", "fleet.workloads"})  # counts of rows:
 def scale_of(place: str, figure: Figure) -> float:
     """What a number at a place is multiplied by to be in its figure's base unit; by the place's name."""
     name = place.rpartition(".")[2]
-    if figure.unit == "ratio" and (place in _PERCENT or name.endswith("_percent")):
+    percent = name.endswith("_percent") or (name == place and name.endswith("_utilization"))  # gpu-oour's metrics
+    if figure.unit == "ratio" and (percent or place in _PERCENT):
         return 0.01
     if figure.unit == "percent" and name.endswith("_ratio"):
         return 100.0
