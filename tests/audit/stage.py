@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.audit.hardware import Hardware, node_object, pod_object, quota_object, waiting_object
 from tests.audit.past import SAMPLES, reading
@@ -177,9 +176,7 @@ async def audited(found: World, *, mine: bool = False) -> AuditReport:
         within=10 * SOON,
         commands=False,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auditor, "ROUNDS", 1)
-        return await auditor.audit(targets, pause=0.01)
+    return await auditor.audit(targets, rounds=1)
 
 
 @contextlib.asynccontextmanager
