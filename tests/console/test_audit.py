@@ -35,14 +35,15 @@ def test_no_number_of_the_demo_contradicts_another_one(fleet: Demo, moment: str)
 def test_no_number_contradicts_another_one_for_a_caller_of_one_namespace(fleet: Demo, tmp_path: Path) -> None:
     users = tmp_path / "web.yaml"
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
-    users.write_text(f"bearer_tokens:\n  - {{name: mine, sha256: {digest}, role: view, namespaces: [research]}}\n")
+    users.write_text(f"bearer_tokens:\n  - {{name: mine, sha256: {digest}, role: read, namespaces: [research]}}\n")
     settings = tmp_path / "settings.yaml"
     settings.write_text(f"analyzer:\n  web_config_file: {users}\n")
     targets = ",".join(fleet.agents)
     url, file = f"http://127.0.0.1:{free_port()}", tmp_path / "history.db"
     given = ["--targets", targets, "--cluster", fleet.cluster, "--history", str(file), "--config", str(settings)]
-    with running("vgpuscope.sim.analyzer", "--listen", url.removeprefix("http://"), *given):
-        eventually(lambda: _analysed(url))
+    with running("vgpuscope.sim.analyzer", "--listen", url.removeprefix("http://"), *given) as process:
+        eventually(lambda: process.ended or _analysed(url))
+        assert not process.ended, process.printed
         assert unknown(audited("--analyzer", url, token=TOKEN)["differences"]) == []
 
 
