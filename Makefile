@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit audit-worlds sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -104,6 +104,9 @@ fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
 
 attack: programs  ## what strangers could try, as tests; ATTACK_SECONDS=60 lets each fuzz test run for about that long
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m attack -q
+
+audit-worlds: $(STAMP) $(CONSOLE)  ## the auditor on 200 random fleets (WORLDS=n), and all pages at all ranges in a browser
+	AUDIT_WORLDS=$(or $(WORLDS),200) AUDIT_DOM=all $(BIN)/python -m pytest -n 2 --dist loadgroup tests/audit -q
 
 soak: programs  ## the long tests: 20,000 accelerated cycles of churn, a day of pods, 1,000 nodes
 	$(BIN)/python -m pytest -m "soak or long" -s

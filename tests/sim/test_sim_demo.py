@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.command import audited
+from tests.audit.known import unknown
 from tests.needed import needed
 from tests.ports import free_port
 from tests.sim.demorun import END, alive, eventually, page, short, started
@@ -200,6 +202,10 @@ def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
         os.kill(victim, signal.SIGKILL)
         running.until("the agent of sick-e ended with code -9")
         assert "hami-a" in page(running.urls[0])
+        agents = [word for url in running.urls[:5] for word in ("--agent", url.removesuffix("/metrics"))]
+        report = audited("--analyzer", running.analyzer, "--cluster", running.urls[5].removesuffix("/metrics"), *agents)
+        assert [one["answered"] for one in report["asked"]].count(False) == 1
+        assert unknown(report["differences"]) == []
         assert running.end(signal.SIGTERM) == 0
 
 

@@ -1,5 +1,7 @@
 """What the scheduler has allocated, on the GPUs of an analysis."""
 
+from msgspec import structs
+
 from tests.store.fleets import GIB, gpu, tenant
 from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
 from vgpuscope.model.analysis import Allocated, Allocations, RegisteredGpu, Window
@@ -73,6 +75,14 @@ def test_a_gpu_that_only_the_scheduler_knows_is_listed_as_unknown_with_its_holde
     assert (silent.gpu_id, silent.hostname, silent.model, silent.health) == ("GPU-9", "n9", "A100", "unhealthy")
     assert (silent.verdict, silent.status, silent.evidence.reasons) == ("unknown", "unknown", ("VERDICT_UNREPORTED",))
     assert [(use.tenant.pod, use.verdict) for use in silent.tenants] == [("a", "unknown")]
+
+
+def test_a_registered_gpu_that_no_longer_reports_has_the_holders_that_the_scheduler_knows():
+    missed = structs.replace(gpu(0), tenants=(), last_seen=400.0)
+    [shown] = listed((missed,), registered(missed.gpu_id, healthy=True, holders=(tenant("a").tenant,)))
+    assert [(use.tenant.pod, use.verdict) for use in shown.tenants] == [("a", "unknown")]
+    [reporting] = listed((gpu(0),), registered(missed.gpu_id, healthy=True, holders=(tenant("a").tenant,)))
+    assert reporting == gpu(0)
 
 
 def test_a_gpu_that_an_exporter_reports_is_listed_once_whole_or_by_its_instances():

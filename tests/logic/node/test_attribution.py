@@ -54,6 +54,14 @@ def test_without_a_process_list_the_sole_holder_has_what_is_in_use():
     assert (row.memory, row.memory_method, row.sm, row.sm_method) == (10 * GIB, "podresources", 0.9, "podresources")
 
 
+@pytest.mark.parametrize(("running", "holders"), [(False, ["main"]), (True, ["main", "prepare"])])
+def test_an_init_container_holds_its_share_while_it_runs(running, holders):
+    made = pod("train", "prepare", "main", shares=[share("prepare"), share("main")])
+    first = structs.replace(made.containers[0], init=True, running=running)
+    seen = sample(make_gpu(), pods=[structs.replace(made, containers=(first, made.containers[1]))])
+    assert sorted(row.key.container for row in seen.containers) == holders
+
+
 def test_a_holder_that_has_not_started_is_given_nothing_it_did_not_use():
     gpu = make_gpu(used=GIB, utilization=0.2, processes=(process(5, GIB, 0.2),))
     seen = sample(gpu, owners=[owner(5)], pods=[pod("train")], grants=[grant("train", A)])

@@ -495,6 +495,7 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
       scope="col"
       class={column.numeric ? "num" : ""}
       data-figure={column.figure}
+      data-names={"names" in column ? column.names : undefined}
       style={column.width ? { minWidth: `${column.width}px` } : {}}
       aria-sort={sorted ? (falling ? "descending" : "ascending") : "none"}
     >

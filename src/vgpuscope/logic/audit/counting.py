@@ -139,7 +139,7 @@ def _workloads(answer: PublicAnswer) -> Iterator[FigureReading]:
     if answer.body["group_by"] != "pod" or answer.scope:
         return
     yield _reading(answer, "fleet.workloads", "count(rows)", len(rows), "pod", "24h")
-    for space in sorted({row["namespace"] for row in rows}):
+    for space in sorted({row["namespace"] for row in rows if row["namespace"]}):  # a pod whose name is unknown has none
         running = [row for row in rows if row["namespace"] == space and row["state"] == "running"]
         yield _reading(answer, "namespace.pods", f"count(rows[namespace={space}][state=running])", len(running), space)
 

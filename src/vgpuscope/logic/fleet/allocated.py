@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from vgpuscope.catalog.limits import FLEET_GPUS
-from vgpuscope.model.analysis import Allocated, Allocations, Evidence, GpuUse, TenantUse, Window
+from vgpuscope.model.analysis import Allocated, Allocations, Evidence, GpuUse, RegisteredGpu, TenantUse, Window
 from vgpuscope.model.quantity import Seconds
 
 UNREPORTED = "VERDICT_UNREPORTED"
@@ -25,7 +25,8 @@ def with_registered(
 ) -> tuple[GpuUse, ...]:
     """The same GPUs, and those that are registered with the scheduler and that no exporter reports, as unknown.
 
-    So every list, count and chart has the same GPUs. A GPU under an id that is no UUID, on a node that reports GPUs,
+    So every list, count and chart has the same GPUs. A GPU that nobody reports has the tenants that the scheduler placed
+    there, whether it has reported before or not. A GPU under an id that is no UUID, on a node that reports GPUs,
     may be one of them under another name and is left out. `before`: the GPUs of the last analysis, whose unreported
     ones stay if the scheduler's list cannot be read now.
     """
@@ -34,6 +35,7 @@ def with_registered(
         oldest = window.end - forget_after
         stay = [gpu for gpu in before if gpu.unreported and gpu.gpu_id not in known]
         return (*gpus, *[gpu for gpu in stay if (gpu.evidence.window_end or 0.0) > oldest])
+    gpus = [_with_holders(gpu, allocations.registered.get(gpu.gpu_id)) for gpu in gpus]
     hosts = {gpu.hostname for gpu in gpus}
     evidence = Evidence(reasons=(UNREPORTED,), window_begin=window.begin, window_end=window.end)
     unreported = [
@@ -44,13 +46,24 @@ def with_registered(
             model=one.model,
             health="" if one.healthy else "unhealthy",
             evidence=evidence,
-            tenants=tuple([TenantUse(tenant=tenant, evidence=evidence) for tenant in one.holders]),
+            tenants=_holders(one, evidence),
             unreported=True,
         )
         for gpu_id, one in allocations.registered.items()
         if gpu_id not in known and (gpu_id.startswith(_UUID) or one.node not in hosts)
     ]
     return (*gpus, *unreported[: max(0, FLEET_GPUS.most - len(gpus))])
+
+
+def _with_holders(gpu: GpuUse, registered: RegisteredGpu | None) -> GpuUse:
+    """A GPU that no longer reports, with the tenants that the scheduler placed there."""
+    if gpu.last_seen is None or gpu.tenants or gpu.mig or registered is None:
+        return gpu
+    return replace(gpu, tenants=_holders(registered, gpu.evidence))
+
+
+def _holders(registered: RegisteredGpu, evidence: Evidence) -> tuple[TenantUse, ...]:
+    return tuple([TenantUse(tenant=tenant, evidence=evidence) for tenant in registered.holders])
 
 
 def with_allocations(gpus: Sequence[GpuUse], allocations: Allocations | None) -> tuple[GpuUse, ...]:

@@ -242,13 +242,16 @@ def _from_annotations(pod_index: PodIndex) -> Iterator[ContainerAllocation]:
     for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         in_mig = {(m.container_index, m.gpu) for m in pod.migs}
         names = [c.name for c in pod.containers]
+        ended = {c.name for c in pod.containers if c.init and c.running is False}  # or not begun yet
         for share in pod.shares:
+            if share.container in ended:
+                continue  # its share is the app containers' now
             index = names.index(share.container) if share.container in names else -1
             if (index, share.gpu) not in in_mig:
                 key = pod_index.key(pod.uid, share.container)
                 yield ContainerAllocation(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
         for mig in pod.migs:
-            if mig.mig and mig.container_index < len(names):
+            if mig.mig and mig.container_index < len(names) and names[mig.container_index] not in ended:
                 key = pod_index.key(pod.uid, names[mig.container_index])
                 yield ContainerAllocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
 

@@ -72,10 +72,13 @@ async def audit(
     *,
     wall: Callable[[], UnixTime] = time.time,
     clock: Callable[[], Seconds] = time.monotonic,
-    pause: Seconds | None = None,
+    rounds: int = ROUNDS,
     more: Callable[[], Awaitable[Surfaces]] | None = None,
 ) -> AuditReport:
-    """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console."""
+    """Compare the numbers of a running system. `more` reads further surfaces, such as pages of the console.
+
+    `rounds`: how often a difference is read until it is reported; once is enough of a system that stands still.
+    """
     began = clock()
     tally = _Tally()
     async with AsyncExitStack() as open_:
@@ -88,8 +91,8 @@ async def audit(
                 for some in looks:
                     for name, sitting in some.items():
                         await _first(name, sitting, tally)
-                    for _ in range(ROUNDS - 1):
-                        await _again(some, tally, targets.pause if pause is None else pause)
+                    for _ in range(rounds - 1):
+                        await _again(some, tally, targets.pause)
                     tally.confirmed.update(some)
         except TimeoutError:
             tally.cut = True
@@ -107,7 +110,7 @@ async def audit(
         unread=unread,
         undecided=len(undecided),
         seconds=round(clock() - began, 3),
-        rounds=ROUNDS,
+        rounds=rounds,
     )
 
 
