@@ -25,8 +25,8 @@ def with_registered(
 ) -> tuple[GpuUse, ...]:
     """The same GPUs, and those that are registered with the scheduler and that no exporter reports, as unknown.
 
-    So every list, count and chart has the same GPUs. A GPU that nobody reports has the tenants that the scheduler placed
-    there, whether it has reported before or not. A GPU under an id that is no UUID, on a node that reports GPUs,
+    So every list, count and chart has the same GPUs. A GPU that no exporter reports has the tenants that the scheduler
+    placed there, whether it has reported before or not. A GPU under an id that is no UUID, on a node that reports GPUs,
     may be one of them under another name and is left out. `before`: the GPUs of the last analysis, whose unreported
     ones stay if the scheduler's list cannot be read now.
     """
