@@ -60,6 +60,8 @@ def test_a_console_that_leaves_out_gpus_known_by_number_is_found():
     ledgers = answer("NodeLedger[]", [{"name": "node-1", "offers": [{"offer": offer, "free": 2, "lost": None}]}])
     assert len(wrong(statements.fits, answer("Scheduling", {"capacity": {"whole_gpus": 1}}), ledgers)) == 1
     assert wrong(statements.fits, answer("Scheduling", {"capacity": {"whole_gpus": 2}}), ledgers) == []
+    counted = answer("Scheduling", {"capacity": {"whole_gpus": 0}, "counted": [{"whole_gpus": 2}]})
+    assert wrong(statements.fits, counted, ledgers) == []
 
 
 def test_an_idle_workload_without_a_case_is_found():
@@ -78,6 +80,14 @@ def test_a_count_of_a_list_of_gpus_that_lists_a_gpu_twice_is_found_unless_it_is_
     assert len(wrong(statements.populations, low)) == 1
     defined = Surfaces(answers=(low,), defined=frozenset({"fleet.low_or_idle"}))
     assert list(statements.populations(defined)) == []
+
+
+def test_a_count_that_is_not_the_sum_of_its_parts_is_found():
+    def low(count: int) -> PublicAnswer:
+        return answer("LowBody", {"count": count, "gpus": [], "gpu_rows": 5, "tenant_rows": 2})
+
+    assert [one.rule for one in wrong(statements.populations, low(7))] == ["equal"]
+    assert [one.rule for one in wrong(statements.populations, low(8))] == ["sum", "equal"]
 
 
 def account(group: str, *rows: dict[str, Any], **changed: float) -> PublicAnswer:

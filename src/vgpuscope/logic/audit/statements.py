@@ -74,8 +74,9 @@ def fits(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The most whole GPUs that one pod can get include GPUs of which only the number is known."""
     shown = next((one for one in surfaces.answers if one.kind == "Scheduling"), None)
     ledgers = next((one for one in surfaces.answers if one.kind == "NodeLedger[]"), None)
-    if shown is None or ledgers is None or shown.body.get("capacity") is None or "offers" in shown.body:
+    if shown is None or ledgers is None or shown.body.get("capacity") is None:
         return
+    most = max([shown.body["capacity"]["whole_gpus"], *(one["whole_gpus"] for one in shown.body.get("counted", ()))])
     for index, node in enumerate(ledgers.body):
         for number, offer in enumerate(node.get("offers", ())):
             whole = offer["offer"].get("replicas") == 1 and not offer["offer"].get("profile")
@@ -84,9 +85,7 @@ def fits(surfaces: Surfaces) -> Iterator[FigureComparison]:
                     check="fits",
                     subject=f"{node['name']}/{offer['offer']['resource']}",
                     first=_place(ledgers, f"[{index}].offers[{number}].free", "resource.free", offer["free"]),
-                    second=_place(
-                        shown, "capacity.whole_gpus", "capacity.whole_gpus", shown.body["capacity"]["whole_gpus"]
-                    ),
+                    second=_place(shown, "max(whole_gpus)", "capacity.whole_gpus", most),
                     rule="at_most",
                 )
 
@@ -115,7 +114,21 @@ def cases(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 
 def populations(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """A list named `gpus` whose count has no other definition lists each GPU once."""
+    """A list named `gpus` whose count has no other definition lists each GPU once; parts of a count add up to it."""
+    for answer in surfaces.answers:
+        if answer.kind == "LowBody" and "gpu_rows" in answer.body:
+            yield FigureComparison(
+                check="populations",
+                subject="",
+                first=_place(answer, "count", "fleet.low_or_idle", answer.body["count"]),
+                second=_place(
+                    answer,
+                    "sum(gpu_rows, tenant_rows)",
+                    "fleet.low_or_idle",
+                    answer.body["gpu_rows"] + answer.body["tenant_rows"],
+                ),
+                rule="sum",
+            )
     if surfaces.defined:
         return
     for answer in surfaces.answers:
