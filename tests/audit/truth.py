@@ -121,7 +121,7 @@ def held_hours(plan: Plan) -> dict[str, tuple[float, float]]:
             alone = node.kind == "whole"
             hours = 1.0 if alone else float("nan")
             found[pod.namespace][0] += hours
-            found[pod.namespace][1] += hours if pod.sm(use, hour) == 0 else 0.0
+            found[pod.namespace][1] += hours if pod.sm(use, hour) == 0 and _started(pod, use) else 0.0
     return {name: (held, idle) for name, (held, idle) in found.items() if not math.isnan(held)}
 
 
@@ -154,10 +154,14 @@ def _seen(plan: Plan, use: Use) -> bool:
 
 def _verdict(plan: Plan, pod: Pod, use: Use) -> str:
     """Unknown where nothing is measured, or where the container has not started CUDA."""
-    started = any(other.used for other in pod.uses if other.container == use.container)
-    if not _seen(plan, use) or not started:
+    if not _seen(plan, use) or not _started(pod, use):
         return "unknown"
     return "in_use" if pod.sm(use, 0) else "idle"
+
+
+def _started(pod: Pod, use: Use) -> bool:
+    """Whether the container uses memory of any of its GPUs."""
+    return any(other.used for other in pod.uses if other.container == use.container)
 
 
 def _judged(plan: Plan, use: Use) -> bool:
