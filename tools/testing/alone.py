@@ -108,6 +108,7 @@ class _Run:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         out = terminalreporter
+        out.ensure_newline()
         for test, again in self._again.items():
             if not again.passed:
                 out.section(f"FAILED AGAIN, ALONE: {test}", sep="_", red=True)
