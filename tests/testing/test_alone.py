@@ -268,6 +268,18 @@ def test_what_hypothesis_refutes_is_refuted_again_with_the_same_seed(suite):
     assert tried == tried[: len(tried) // 2] * 2
 
 
+def test_what_hypothesis_refutes_is_not_flaky_even_if_it_does_not_find_it_again(suite):
+    suite.settings("-ra", *PLUGINS, HYPOTHESIS)
+    suite.file(
+        "test_a.py",
+        "from hypothesis import given, settings, strategies as st\nFIRST = once('a')\n"
+        "@settings(database=None)\n@given(st.integers())\ndef test_rare(n): assert not FIRST or n < 5\n",
+    )
+    done = suite.run()
+    assert (done.code, done.closing) == (1, {"failed": 1})
+    assert suite.entries() == []
+
+
 def test_a_test_that_is_skipped_when_alone_has_not_passed(suite):
     suite.file("test_a.py", "import pytest\ndef test_race():\n  assert not once('a')\n  pytest.skip('not here')\n")
     assert suite.run().code == 1
