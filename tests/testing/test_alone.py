@@ -16,8 +16,8 @@ from tests.paths import REPOSITORY
 from tools.testing import flaky
 
 # only the plugins that matter here: a process of pytest starts in half of the time
-PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
-SETTINGS = f"[tool.pytest.ini_options]\naddopts = {['-ra', *(f'-p{name}' for name in PLUGINS)]}\ntimeout = 300\n"
+PLUGINS = ("-pxdist.plugin", "-ppytest_timeout")
+HYPOTHESIS = "-p_hypothesis_pytestplugin"
 ONCE = """
 import pathlib
 def once(name):  # true for the first time only
@@ -33,8 +33,12 @@ class Suite:
     def __init__(self, path):
         self.path, self.cache = path / "suite", path / "cache"
         self.path.mkdir()
-        (self.path / "pyproject.toml").write_text(SETTINGS)
+        self.settings("-ra", *PLUGINS)
         self.record = self.cache / "vgpuscope" / "flaky.jsonl"
+
+    def settings(self, *flags):
+        text = f"[tool.pytest.ini_options]\naddopts = {list(flags)}\ntimeout = 300\n"
+        (self.path / "pyproject.toml").write_text(text)
 
     def file(self, name, text):
         (self.path / name).write_text(ONCE + text)
@@ -82,7 +86,7 @@ def suite(tmp_path):
     return Suite(tmp_path)
 
 
-@pytest.mark.parametrize("flags", [(), ("-n2", "--dist=loadgroup")], ids=["one process", "workers"])
+@pytest.mark.parametrize("flags", [(), ("-n1", "--dist=loadgroup")], ids=["one process", "a worker"])
 def test_a_test_that_always_fails_fails_the_run_and_is_not_flaky(suite, flags):
     suite.file("test_a.py", "def test_good(): pass\ndef test_bad(): assert once('never') and False, 'why'\n")
     done = suite.run(*flags)
@@ -159,6 +163,7 @@ def test_three_in_one_run_pass(suite):
 
 
 def test_the_second_time_is_called_out_and_the_third_fails_the_run(suite):
+    suite.settings("-ra", *PLUGINS, HYPOTHESIS)  # which has a seed, a new one for each run
     suite.file("test_a.py", "def test_race(): assert not once('a')\n")
     results = []
     for _ in range(3):
@@ -169,6 +174,7 @@ def test_the_second_time_is_called_out_and_the_third_fails_the_run(suite):
     assert "seen 1 times before" in results[1].output
     assert "test_a.py::test_race is flaky for the 3rd time in 30 days" in results[2].output
     assert results[2].closing == {"failed": 1}
+    assert len({entry["seed"] for entry in suite.entries()}) == 3
 
 
 def test_a_test_that_was_flaky_long_ago_starts_anew(suite):
@@ -255,10 +261,23 @@ def test_what_hypothesis_refutes_is_refuted_again_with_the_same_seed(suite):
         "@settings(max_examples=5, database=None)\n@given(st.integers(0, 10**9))\n"
         "def test_rare(n):\n  pathlib.Path('tried').open('a').write(f'{n}\\n')\n  assert n < 10**6\n",
     )
+    suite.settings("-ra", *PLUGINS, HYPOTHESIS)
     done = suite.run("--hypothesis-seed=7")
     assert (done.code, done.closing) == (1, {"failed": 1})
     tried = (suite.path / "tried").read_text().splitlines()
     assert tried == tried[: len(tried) // 2] * 2
+
+
+def test_what_hypothesis_refutes_is_not_flaky_even_if_it_does_not_find_it_again(suite):
+    suite.settings("-ra", *PLUGINS, HYPOTHESIS)
+    suite.file(
+        "test_a.py",
+        "from hypothesis import given, settings, strategies as st\nFIRST = once('a')\n"
+        "@settings(database=None)\n@given(st.integers())\ndef test_rare(n): assert not FIRST or n < 5\n",
+    )
+    done = suite.run()
+    assert (done.code, done.closing) == (1, {"failed": 1})
+    assert suite.entries() == []
 
 
 def test_a_test_that_is_skipped_when_alone_has_not_passed(suite):
@@ -289,7 +308,7 @@ def test_the_slowest_files_are_printed_with_the_sum_of_their_tests(suite):
         suite.file(f"test_{number}.py", "def test_a(): pass\ndef test_b(): pass\n")
     slow = "import pytest, threading\n@pytest.fixture\ndef slow(): threading.Event().wait(0.5)\n"
     suite.file("test_3.py", slow + "def test_a(slow): pass\ndef test_b(slow): pass\n")
-    lines = suite.run("-n2").output.splitlines()
+    lines = suite.run().output.splitlines()
     begin = next(number for number, line in enumerate(lines) if "slowest files of 12" in line)
     assert len([line for line in lines[begin:] if re.search(r" s  test_\d+\.py \(2 tests\)", line)]) == 10
     seconds, name = re.fullmatch(r" +(\S+) s  (\S+) \(2 tests\)", lines[begin + 1]).groups()

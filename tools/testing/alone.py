@@ -108,6 +108,7 @@ class _Run:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         out = terminalreporter
+        out.ensure_newline()
         for test, again in self._again.items():
             if not again.passed:
                 out.section(f"FAILED AGAIN, ALONE: {test}", sep="_", red=True)
@@ -152,7 +153,7 @@ class _Run:
                 log="\n".join(map(_log, reports))[-_LOG:],
             )
             for test, reports in self._failures.items()
-            if self._again[test].passed
+            if self._again[test].passed and not any(map(_refuted, reports))
         ]
         if not self._flaky:
             return
@@ -226,6 +227,12 @@ def _test(nodeid: str) -> str:
     """Without the group that xdist appends with --dist loadgroup."""
     test, at, group = nodeid.rpartition("@")
     return test if at and "]" not in group and "::" in test else nodeid
+
+
+def _refuted(report: pytest.TestReport) -> bool:
+    """Whether Hypothesis found an example that fails each time: a fault, although another run may not find it again."""
+    text = report.longreprtext
+    return ("Failing test case: " in text or "Falsifying example: " in text) and "hypothesis.errors.Flaky" not in text
 
 
 def _log(report: pytest.TestReport) -> str:
