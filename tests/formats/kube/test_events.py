@@ -203,8 +203,15 @@ def test_an_event_about_a_cluster_scoped_object_is_in_the_default_namespace():
 
 
 texts = st.builds(
-    lambda start, filling, times: start + filling * times, st.text(), st.characters(), st.integers(0, 1100)
+    lambda start, filling, times: start + filling * times,
+    st.text(st.characters(codec="utf-8")),
+    st.characters(codec="utf-8"),
+    st.integers(0, 1100),
 )
+
+
+def test_half_of_a_surrogate_pair_which_a_file_name_can_have_does_not_stop_an_event():
+    assert posted(note="no \udc80 here")["note"] == "no ? here"
 
 
 @given(texts)

@@ -168,4 +168,5 @@ def events_path(about: ObjectRef) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    return text.encode()[:most].decode(errors="ignore")
+    """At most that many bytes of whole characters; "?" for a surrogate, which UTF-8 has not."""
+    return text.encode(errors="replace")[:most].decode(errors="ignore")
