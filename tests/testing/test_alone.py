@@ -162,18 +162,17 @@ def test_three_in_one_run_pass(suite):
     assert (done.code, done.closing) == (0, {"passed": 3, "flaky": 3})
 
 
-def test_the_second_time_is_called_out_and_the_third_fails_the_run(suite):
+def test_each_time_after_the_first_is_called_out(suite):
     suite.settings("-ra", *PLUGINS, HYPOTHESIS)  # which has a seed, a new one for each run
     suite.file("test_a.py", "def test_race(): assert not once('a')\n")
     results = []
     for _ in range(3):
         (suite.path / "a").unlink(missing_ok=True)
         results.append(suite.run())
-    assert [done.code for done in results] == [0, 0, 1]
+    assert [done.code for done in results] == [0, 0, 0]
     assert ["mend it first" in done.output for done in results] == [False, True, True]
     assert "seen 1 times before" in results[1].output
-    assert "test_a.py::test_race is flaky for the 3rd time in 30 days" in results[2].output
-    assert results[2].closing == {"failed": 1}
+    assert "seen 2 times before" in results[2].output
     assert len({entry["seed"] for entry in suite.entries()}) == 3
 
 

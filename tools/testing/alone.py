@@ -158,7 +158,7 @@ class _Run:
         if not self._flaky:
             return
         self._seen = flaky.times_seen(flaky.shared_file(), now)
-        self._objections = flaky.objections((entry.test for entry in self._flaky), self._seen)
+        self._objections = flaky.objections(entry.test for entry in self._flaky)
         for file in (flaky.shared_file(), self._config.rootpath / "build" / "flaky.jsonl"):
             try:
                 flaky.append(file, self._flaky)

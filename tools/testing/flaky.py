@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 MOST_IN_RUN = 3  # more in one run fail it
-MOST_TIMES = 2  # of one test; the next time fails the run
 REMEMBERED = timedelta(days=30)
 
 
@@ -58,17 +57,10 @@ def times_seen(file: Path, now: datetime) -> dict[str, int]:
     return seen
 
 
-def objections(tests: Iterable[str], seen: dict[str, int]) -> list[str]:
-    """Why a run with these flaky tests fails; none if it may pass. `seen` does not count this run."""
-    names = sorted(set(tests))
-    found = [
-        f"{name} is flaky for the {_ordinal(seen[name] + 1)} time in {REMEMBERED.days} days"
-        for name in names
-        if seen.get(name, 0) >= MOST_TIMES
-    ]
-    if len(names) > MOST_IN_RUN:
-        found.append(f"{len(names)} flaky tests in one run; more than {MOST_IN_RUN} fail it")
-    return found
+def objections(tests: Iterable[str]) -> list[str]:
+    """Why a run with these flaky tests fails; none if it may pass."""
+    number = len(set(tests))
+    return [f"{number} flaky tests in one run; more than {MOST_IN_RUN} fail it"] if number > MOST_IN_RUN else []
 
 
 def now() -> datetime:
@@ -90,8 +82,3 @@ def _lines(file: Path) -> Iterator[str]:
         yield from file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
-
-
-def _ordinal(number: int) -> str:
-    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number // 10 % 10 != 1 else 0, "th")
-    return f"{number}{suffix}"
