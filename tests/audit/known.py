@@ -77,6 +77,7 @@ KNOWN: dict[str, Callable[[Found], bool]] = {
     "charts of several pods are not weighted by their seconds": lambda one: (
         one["check"] in {"steps", "energies", "chart-parts", "chart-tile", "classes", "seconds", "populations"}
     ),
+    "the doctor of the command and that of the console count facts of their own": lambda one: one["check"] == "doctors",
     "the doctor rules out profiling of a model of which some GPUs show it": lambda one: one["check"] == "ruled-out",
     "what still fits of counted GPUs has the code of that of registered ones": lambda one: (
         "capacity.whole_gpus" in _figures(one)

@@ -83,7 +83,7 @@ def _compared(subject: str, true: dict[str, float], shown: dict[str, Any], *, wi
         for part in name.split("."):
             found = found.get(part, 0 if "." in name else None)
         same = found is not None and math.isclose(
-            found, value, rel_tol=1e-3, abs_tol=max(within, 0.051 if name == "power" else 1e-9)
+            found, value, rel_tol=1e-3, abs_tol=max(within, 0.3 if name == "power" else 1e-9)
         )
         if not same:
             wrong.append(f"{subject}: {name} is {found}, by the plan {value}")

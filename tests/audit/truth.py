@@ -126,8 +126,12 @@ def held_hours(plan: Plan) -> dict[str, tuple[float, float]]:
 
 
 def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
-    """The tenants of now: those that an agent sees, and where none does, those that HAMi's scheduler placed."""
-    return [(pod, use) for pod, use in plan.uses() if plan.node(use.node).seen or plan.node(use.node).hami]
+    """The tenants of now: those that an agent sees, and where none does, those that HAMi's scheduler placed.
+
+    A pod that is in no list of pods is seen by its process only.
+    """
+    known = ((pod, use) for pod, use in plan.uses() if pod.listed or use.used)
+    return [(pod, use) for pod, use in known if plan.node(use.node).seen or plan.node(use.node).hami]
 
 
 def namespace_names(plan: Plan) -> set[str]:

@@ -196,6 +196,14 @@ def test_what_a_caller_sees_of_a_node_is_what_its_namespaces_have_there():
     assert (row.memory_allocated, row.memory_used, row.slots_allocated) == (3 * GIB, 2 * GIB, 1)
 
 
+def test_a_tenant_that_the_scheduler_did_not_place_has_no_slot_of_a_node():
+    placed, other = (fleets.tenant(name, namespace="ml", own=True) for name in ("placed", "other"))
+    nodes = [node("node-0", device(GPU, allocated=GIB), holders=(holder(GPU, "placed", namespace="ml"),))]
+    fleet = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(placed, other))), nodes)
+    (row,) = node_rows(gpus_in(fleet, frozenset({"ml"})), cluster=ledgers(nodes), agents={}, listed=False)
+    assert (row.tenants, row.slots_allocated) == (2, 1)
+
+
 def test_the_figures_of_the_fleet():
     idle = {"verdict": "idle", "use_class": "idle-held"}
     gpus = (

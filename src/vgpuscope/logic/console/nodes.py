@@ -126,7 +126,7 @@ def _allocated(devices: Sequence[DeviceLedger], tenants: Sequence[TenantRow], *,
         return _AllocatedSums(
             total([one.memory_allocated for one in tenants]),
             total([one.cores_allocated for one in tenants]),
-            len(tenants),
+            sum(one.memory_allocated is not None for one in tenants),  # others have no slot of the scheduler's
         )
     if not devices:
         return _AllocatedSums(None, None, None)
