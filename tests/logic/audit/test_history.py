@@ -63,6 +63,13 @@ def test_the_energy_of_an_hour_is_that_of_its_minutes():
     assert len(wrong(history.energies, chart(TWO, HOUR, energy=[720_000.0, 1.0]), minutes, hours())) == 1
 
 
+def test_a_pod_that_has_just_begun_is_not_compared():
+    """Its hour was read some seconds before its minutes."""
+    values = [None] * 60 + [4e9, 5e9, 6e9] + [None] * 27
+    read = Surfaces(answers=(chart([BEGIN], HOUR, memory_used=[1e9]), chart(EVERY_MINUTE, MINUTE, memory_used=values)))
+    assert list(history.steps(read)) == []
+
+
 def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():
     short = chart([BEGIN + 1800 + MINUTE * number for number in range(30)], MINUTE, memory_used=[1e9] * 30)
     long = chart([BEGIN], HOUR, memory_used=[9e9])

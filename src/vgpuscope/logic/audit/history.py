@@ -181,7 +181,7 @@ def _between(
     for at, value in few.items():
         inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
         known = [one for one in inside or () if one is not None]
-        if value is None or len(known) < 2:
+        if value is None or len(known) < _FINER:  # a pod that has just begun
             continue
         low, high = min(known), max(known)
         noise = _NOISE * max(abs(high), abs(value)) + 1e-6
@@ -209,7 +209,7 @@ def _peaks(
             continue
         inside = _inside(long, short, at, many, margin=-2 * max(seam, float(short.body["step_seconds"])))
         known = [one for one in inside or () if one is not None]
-        if value is not None and len(known) >= 2:
+        if value is not None and len(known) >= _FINER:
             yield FigureComparison(
                 check="steps",
                 subject=_subject(long),
