@@ -84,7 +84,9 @@ Condition: TypeAlias = Literal[  # which of the population
     "divided",  # by MIG
     "shared",  # by several tenants
     "of_others",  # of namespaces that the caller does not see
+    "analysed",  # an exporter or the scheduler names its GPUs, and the last analysis has them
     "by_class",
+    "by_use_class",  # whether or not a pod holds them
     "by_verdict",
     "by_status",
     "by_state",

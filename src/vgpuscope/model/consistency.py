@@ -96,7 +96,7 @@ class CheckCount(Struct, frozen=True, kw_only=True):
     reason: SkipReason | None = None
 
 
-class AskedService(Struct, frozen=True, kw_only=True):
+class AuditedAddress(Struct, frozen=True, kw_only=True):
     """One service that was asked."""
 
     service: str
@@ -116,7 +116,7 @@ class AuditReport(Struct, frozen=True, kw_only=True):
     """What was asked, what was compared, and which numbers contradict each other."""
 
     at: str
-    asked: tuple[AskedService, ...]
+    asked: tuple[AuditedAddress, ...]
     checks: tuple[CheckCount, ...]
     differences: tuple[Difference, ...]
     unread: tuple[Unread, ...] = ()

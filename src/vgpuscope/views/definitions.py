@@ -105,7 +105,9 @@ CONDITIONS: dict[Condition, Pair] = {
     "divided": ("divided by MIG", "被 MIG 切分的"),
     "shared": ("with several tenants", "有多个租户的"),
     "of_others": ("in namespaces that the caller does not see", "属于不可见命名空间的"),
+    "analysed": ("in the last analysis", "最近一次分析中的"),
     "by_class": ("by class", "按类别统计的"),
+    "by_use_class": ("by class of use, held or not", "按使用类别（无论是否被占用）统计的"),
     "by_verdict": ("by verdict", "按判定统计的"),
     "by_status": ("by status", "按状态统计的"),
     "by_state": ("by state", "按状态统计的"),
@@ -461,6 +463,14 @@ _REMARKS: dict[str, Words] = {
     "tenant.use": Words(" Unknown if only the whole GPU is measured.", "只能测量整张 GPU 时未知。"),
     "tenant.host_cpu": Words(
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
+    ),
+    "fleet.by_class": Words(
+        " A GPU that no pod holds has the class unallocated.", "未被 Pod 占用的 GPU 属于“未分配”类别。"
+    ),
+    "fleet.nodes": Words(" Nodes whose GPUs are known only by number count too.", "仅知道 GPU 数量的节点也计入。"),
+    "fleet.namespaces": Words(
+        " Namespaces with tenants, waiting pods, quotas, or GPU-hours in the last 24 hours.",
+        "包括有租户、等待中的 Pod、配额，或最近 24 小时有 GPU 小时的命名空间。",
     ),
     "chart.by_class": Words(
         " A GPU that was there for half of the analysed time of the step counts as one half. All classes add up to the "

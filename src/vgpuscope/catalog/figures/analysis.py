@@ -3,7 +3,8 @@
 from vgpuscope.catalog.figure import Figure, row
 
 FLEET: tuple[Figure, ...] = (
-    row("fleet.gpus", "gpus", "count", "now", fields="Figures.gpus Summary.gpus"),
+    row("fleet.gpus", "gpus", "count", "now", fields="Figures.gpus"),
+    row("fleet.gpus_analysed", "gpus", "count", "now", condition="analysed", fields="Summary.gpus"),
     row(
         "fleet.mig_instances",
         "mig_instances",
@@ -56,7 +57,15 @@ FLEET: tuple[Figure, ...] = (
         "count",
         "now",
         condition="by_class",
-        fields="Overview.by_class Stats.by_class",
+        fields="Overview.by_class",
+    ),
+    row(
+        "fleet.by_use_class",
+        "gpus_or_instances",
+        "count",
+        "now",
+        condition="by_use_class",
+        fields="Stats.by_class",
         metrics="vgpuscope_analyzer_class_gpus",
     ),
     row(
@@ -158,14 +167,16 @@ FLEET: tuple[Figure, ...] = (
         fields="Overview.tenants_by_class Stats.tenants_by_class",
         metrics="vgpuscope_analyzer_class_tenants",
     ),
-    row("fleet.nodes", "nodes", "count", "now", fields="Overview.nodes Summary.nodes NodeList.total"),
+    row("fleet.nodes", "nodes", "count", "now", fields="Overview.nodes NodeList.total"),
+    row("fleet.nodes_analysed", "nodes", "count", "now", condition="analysed", fields="Summary.nodes"),
     row(
         "fleet.namespaces",
         "namespaces",
         "count",
         "now",
-        fields="Overview.namespaces Summary.namespaces NamespaceList.total",
+        fields="Overview.namespaces NamespaceList.total",
     ),
+    row("fleet.namespaces_analysed", "namespaces", "count", "now", condition="analysed", fields="Summary.namespaces"),
     row("fleet.workloads", "workloads", "count", "now", fields="WorkloadList.total"),
     row(
         "fleet.attention",

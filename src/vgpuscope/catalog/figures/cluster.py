@@ -114,7 +114,7 @@ CAPACITY: tuple[Figure, ...] = (
         "one",
         "whole_gpus",
         "now",
-        fields="FreeCapacity.whole_gpus NodeRow.whole_gpus CountedCapacity.whole_gpus",
+        fields="FreeCapacity.whole_gpus NodeRow.whole_gpus",
     ),
     row(
         "capacity.whole_gpus_registered",
@@ -124,6 +124,7 @@ CAPACITY: tuple[Figure, ...] = (
         fields="Capacity.whole_cards",
         metrics=_levels("whole_cards"),
     ),
+    row("resource.whole_gpus", "one", "whole_gpus", "now", fields="CountedCapacity.whole_gpus"),
     row("capacity.counted", "shares", "count", "now", condition="registered", fields="CountedCapacity.capacity"),
     row("capacity.counted_free", "shares", "count", "now", condition="free", fields="CountedCapacity.free"),
     row(

@@ -17,7 +17,7 @@ def namespace_rows(
     pending: Sequence[PendingPod] | None,
     waste: Mapping[str, WasteBy] | None,
 ) -> tuple[NamespaceRow, ...]:
-    """Each namespace with tenants, quotas or waiting pods, in order of name."""
+    """Each namespace with tenants, quotas, waiting pods or GPU-hours of the last day, in order of name."""
     groups: dict[str, list[tuple[GpuRow, TenantRow]]] = {}
     for row in rows:
         for tenant in row.tenants:
@@ -32,15 +32,23 @@ def namespace_rows(
             waste=(waste or {}).get(name),
             wasted=waste is not None,
         )
-        for name in sorted(namespace_names(groups, quotas=quotas, pending=pending))
+        for name in sorted(namespace_names(groups, quotas=quotas, pending=pending, waste=waste))
     )
 
 
 def namespace_names(
-    tenants: Iterable[str], *, quotas: Mapping[str, object] | None, pending: Sequence[PendingPod] | None
+    tenants: Iterable[str],
+    *,
+    quotas: Mapping[str, object] | None,
+    pending: Sequence[PendingPod] | None,
+    waste: Mapping[str, WasteBy] | None,
 ) -> set[str]:
-    """The namespaces that are listed, of these tenants, quotas and pods."""
-    return {*tenants, *(quotas or ()), *[pod.namespace for pod in pending or () if pod.outcome == "waiting"]}
+    """The namespaces that are listed, of these tenants, quotas, pods and GPU-hours.
+
+    A namespace whose pods have gone is listed for its GPU-hours, so that the hours of namespaces add up to the fleet's.
+    """
+    waiting = [pod.namespace for pod in pending or () if pod.outcome == "waiting"]
+    return {*tenants, *(quotas or ()), *waiting, *(waste or ())}
 
 
 def _row(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from vgpuscope.catalog.figures import BY_CODE
 from vgpuscope.logic.audit.checks import CODES, comparisons, holds
 from vgpuscope.model.consistency import (
-    AskedService,
+    AuditedAddress,
     AuditReport,
     CheckCount,
     FigureComparison,
@@ -240,7 +240,7 @@ def _count(code: str, differences: list[FigureComparison], tally: _Tally, *, ans
 
 async def _opened(
     targets: AuditTargets, open_: AsyncExitStack
-) -> tuple[dict[str, AuditedService], tuple[AskedService, ...]]:
+) -> tuple[dict[str, AuditedService], tuple[AuditedAddress, ...]]:
     """The services that answer, by name, and all that were asked."""
     wanted = [
         *([("analyzer", _ANALYZER, targets.analyzer)] if targets.analyzer else []),
@@ -260,7 +260,7 @@ async def _opened(
             message = str(e)
         else:
             services[name] = service
-        asked.append(AskedService(service=kind.name, url=service.url, answered=not message, message=message))
+        asked.append(AuditedAddress(service=kind.name, url=service.url, answered=not message, message=message))
     return services, tuple(asked)
 
 

@@ -54,7 +54,12 @@ def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
         stale=view.board.stale,
         nodes=len(nodes),
         namespaces=len(
-            namespace_names({one.namespace for one in tenants}, quotas=_quotas(view, scope), pending=pending)
+            namespace_names(
+                {one.namespace for one in tenants},
+                quotas=_quotas(view, scope),
+                pending=pending,
+                waste={row.namespace: row for row in waste or ()},
+            )
         ),
         tenants=len(tenants),
         now=overview.figures(
@@ -120,7 +125,9 @@ def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRo
         gpus_in(view.rows, scope),
         quotas=_quotas(view, scope),
         pending=None if view.pending is None else pods_in(view.pending, scope),
-        waste={row.namespace: row for row in view.past.value.waste} if view.past.value else None,
+        waste={row.namespace: row for row in view.past.value.waste if scope is None or row.namespace in scope}
+        if view.past.value
+        else None,
     )
 
 
