@@ -44,5 +44,6 @@ class Waste(Struct, frozen=True, kw_only=True):
     idle_gpu_hours: float  # shares of idle tenants
     in_use_gpu_hours: float
     unknown_gpu_hours: float
+    free_part_gpu_hours: float  # of shared GPUs, beyond the shares of their tenants; with these four, the held hours
     count: int  # number of rows on all pages
     rows: list[WasteRow]

@@ -288,6 +288,10 @@ QUANTITIES: dict[str, Pair] = {
     "nvlink_received": ("NVLink traffic to the GPU", "GPU 接收的 NVLink 流量"),
     "gpu_hours": ("GPU-hours that were analysed", "已分析的 GPU 小时"),
     "held_gpu_hours": ("GPU-hours in which a pod held the GPU", "GPU 被 Pod 占用的 GPU 小时"),
+    "free_part_gpu_hours": (
+        "Held GPU-hours of shared GPUs beyond the shares of their tenants",
+        "共享 GPU 的占用 GPU 小时中超出其租户份额的部分",
+    ),
     "unallocated_gpu_hours": ("GPU-hours in which no pod held the GPU", "没有 Pod 占用 GPU 的 GPU 小时"),
     "idle_gpu_hours": ("GPU-hours held and idle", "占用且空闲的 GPU 小时"),
     "in_use_gpu_hours": ("GPU-hours held and in use", "占用且使用中的 GPU 小时"),

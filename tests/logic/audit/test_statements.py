@@ -106,6 +106,8 @@ def test_gpu_hours_that_do_not_add_up_are_found():
     assert wrong(waste.hours, account("tenant")) == []
     assert len(wrong(waste.hours, account("tenant", unallocated_gpu_hours=7.0))) == 1
     assert len(wrong(waste.hours, account("tenant", unknown_gpu_hours=3.0))) == 1
+    assert wrong(waste.hours, account("tenant", unknown_gpu_hours=1.0, free_part_gpu_hours=1.0)) == []
+    assert len(wrong(waste.hours, account("tenant", unknown_gpu_hours=1.0, free_part_gpu_hours=0.0))) == 1
 
 
 def test_rows_that_leave_out_namespaces_without_idle_hours_are_found():
@@ -119,6 +121,7 @@ def test_rows_that_leave_out_namespaces_without_idle_hours_are_found():
 def test_rows_whose_held_hours_are_not_those_of_the_total_are_found():
     rows = (row(6, 10, 2, held_gpu_hours=17.0),)
     assert [one.first.path for one in wrong(waste.rows, account("namespace", *rows))] == ["held_gpu_hours"]
+    assert wrong(waste.rows, account("namespace", *rows, free_part_gpu_hours=1.0)) == []
 
 
 def test_a_namespace_that_holds_less_than_one_of_its_pods_is_found():

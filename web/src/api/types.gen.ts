@@ -3977,6 +3977,7 @@ export interface components {
             begin: string;
             count: number;
             end: string;
+            free_part_gpu_hours: number;
             gpu_hours: number;
             /** @enum {unknown} */
             group_by: "model" | "namespace" | "node" | "owner" | "tenant";

@@ -212,6 +212,14 @@ FLEET: tuple[Figure, ...] = (
     row("fleet.gpu_hours", "gpus", "gpu_hours", "integral", "gpu_hours", fields="Waste.gpu_hours"),
     row("fleet.held_gpu_hours", "gpus", "held_gpu_hours", "integral", "gpu_hours", fields="Waste.held_gpu_hours"),
     row(
+        "fleet.free_part_gpu_hours",
+        "gpus",
+        "free_part_gpu_hours",
+        "integral",
+        "gpu_hours",
+        fields="Waste.free_part_gpu_hours",
+    ),
+    row(
         "fleet.unallocated_gpu_hours",
         "gpus",
         "unallocated_gpu_hours",

@@ -8,16 +8,20 @@ from msgspec import structs
 from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 _HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
+_FREE_PART = "free_part_gpu_hours"  # an older analyzer has no such field
 _HOURS_OF_A_DAY = 24  # one period can begin up to an hour before the other one: at a whole hour
 _MINUTE = 0.002  # of the hours of a day: analyses that were saved between two answers
 _DIGIT = 0.00006  # hours: each row is rounded
 
 
 def hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """GPU-hours are held or unallocated; tenants have shares of held ones, so these are at most the held hours."""
+    """GPU-hours are held or unallocated; held ones are those of tenants and the free parts of shared GPUs."""
     for answer in _answers(surfaces):
         body = answer.body
         yield _sum(answer, "gpu_hours", ("held_gpu_hours", "unallocated_gpu_hours"), body)
+        if _FREE_PART in body:
+            yield _sum(answer, "held_gpu_hours", (*_HOURS, _FREE_PART), body)
+            continue
         yield FigureComparison(
             check="waste-hours",
             subject=body["group_by"],
@@ -29,7 +33,7 @@ def hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 
 def rows(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """The rows of a group add up to the totals above them."""
+    """The rows of a group add up to the totals above them; held hours, with the free parts of shared GPUs."""
     for answer in _answers(surfaces):
         listed = answer.body["rows"]
         if answer.body["count"] != len(listed):
@@ -38,7 +42,10 @@ def rows(surfaces: Surfaces) -> Iterator[FigureComparison]:
             if any(field not in row for row in listed):
                 continue
             total = _place(answer, f"fleet.{field}", field, answer.body[field])
-            parts = _place(answer, f"waste.{field}", f"sum(rows[].{field})", sum(row[field] for row in listed))
+            value, path = sum(row[field] for row in listed), f"sum(rows[].{field})"
+            if field == "held_gpu_hours" and _FREE_PART in answer.body:
+                value, path = value + answer.body[_FREE_PART], f"{path} + {_FREE_PART}"
+            parts = _place(answer, f"waste.{field}", path, value)
             yield FigureComparison(
                 check="waste-rows",
                 subject=answer.body["group_by"],

@@ -180,6 +180,7 @@ class WasteLedger:
             idle_gpu_hours=_hours(sum(sums.idle for sums in every)),
             in_use_gpu_hours=_hours(sum(sums.in_use for sums in every)),
             unknown_gpu_hours=_hours(sum(sums.unknown for sums in every)),
+            free_part_gpu_hours=_hours(max(0.0, held - own)),
             count=len(rows),
             rows=rows,
         )

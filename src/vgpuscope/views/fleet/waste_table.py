@@ -117,9 +117,9 @@ def _sums(found: Waste) -> Iterable[Text]:
 
 
 def _rest(found: Waste) -> str:
-    """The memory limits of tenants can add up to less than the GPU: no tenant held the rest."""
-    rest = found.held_gpu_hours - found.in_use_gpu_hours - found.idle_gpu_hours - found.unknown_gpu_hours
-    return f", {rest:.1f} beyond the limits of the pods that share a GPU" if rest >= _SHOWN else ""
+    """The memory limits of tenants can add up to less than the GPU: no tenant has the rest."""
+    rest = found.free_part_gpu_hours
+    return f", {rest:.1f} free parts of shared GPUs" if rest >= _SHOWN else ""
 
 
 _SHOWN = 0.05  # GPU-hours
