@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.services.audit.served import Served, analyzer
 from vgpuscope import cli
 from vgpuscope.commands.actions import audit as action
 from vgpuscope.services.audit import audit as service
+from vgpuscope.services.doctor.asked import ServiceAddress
+from vgpuscope.services.doctor.collect import DoctorTargets
 
 
 @pytest.fixture
@@ -65,3 +68,15 @@ def test_silence_is_3(served: Served, capfd: pytest.CaptureFixture[str]):
 def test_a_wrong_address_or_time_limit_is_2(served: Served, capfd: pytest.CaptureFixture[str]):
     assert run(capfd, "--analyzer", "ftp://x")[0] == 2
     assert run(capfd, "--analyzer", "http://127.0.0.1:9", "--deadline", "0")[0] == 2
+
+
+def test_without_addresses_the_services_are_those_that_doctor_finds(
+    url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    async def find(targets: DoctorTargets, environ: object) -> DoctorTargets:
+        return structs.replace(targets, analyzer=ServiceAddress(url, found_by="demo"))
+
+    monkeypatch.setattr(action, "find", find)
+    code, out = run(capfd, "--json")
+    assert code == 0
+    assert [(one["url"], one["answered"]) for one in json.loads(out)["asked"]] == [(url, True)]

@@ -1,8 +1,16 @@
 """How commands prove who they are to a service."""
 
 import os
+from pathlib import Path
+
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
 def token() -> str | None:
     """The bearer token that every client sends; None: none is configured."""
     return os.environ.get("VGPUSCOPE_TOKEN") or None
+
+
+def in_pod() -> bool:
+    """Whether this runs in a pod that has a service account."""
+    return Path(_SERVICE_ACCOUNT).is_file()

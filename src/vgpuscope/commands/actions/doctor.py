@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import in_pod, token
 from vgpuscope.commands.actions.bundle import write_bundle
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import Config, Loaded, load, settings_file
@@ -34,7 +34,6 @@ from vgpuscope.views.doctor.terminal import drawn
 _EXIT = {"pass": 0, "warn": 1, "fail": 2, "skipped": 3}
 _SHORTEST, _LONGEST = 1.0, 600.0  # seconds
 _ANSWER = 256 * 2**20  # bytes
-_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
 class DoctorArguments(Struct, frozen=True, kw_only=True):
@@ -86,7 +85,7 @@ def main(asked: DoctorArguments, *, everything: bool, language: str | None, as_j
 def places(asked: DoctorArguments, config: Config, environ: Mapping[str, str]) -> DoctorTargets:
     """Where to look, by the arguments and the settings. What they do not name is found later."""
     kubeconfig = asked.kubeconfig or environ.get("KUBECONFIG")
-    usual = Path("~/.kube/config").expanduser().is_file() or Path(_SERVICE_ACCOUNT).is_file()
+    usual = Path("~/.kube/config").expanduser().is_file() or in_pod()
     return DoctorTargets(
         agents=tuple(map(ServiceAddress, asked.agents)),
         cluster=_address(asked.cluster, config.analyzer.cluster_url),

@@ -29,8 +29,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "单个命名空间视图的数字不大于全部视图的数字。",
     ),
     "waste-hours": (
-        "GPU-hours are held or unallocated; idle, in use and unknown ones are at most the held ones.",
-        "GPU 小时分为占用与未分配；空闲、使用中与未知之和不超过占用。",
+        "GPU-hours are held or unallocated; held ones are idle, in use, unknown, or free parts of shared GPUs.",
+        "GPU 小时分为占用与未分配；占用的小时分为空闲、使用中、未知与共享 GPU 的空闲部分。",
     ),
     "waste-rows": (
         "The rows of idle GPU-hours add up to the totals above them.",
