@@ -9,7 +9,7 @@ from rich.console import Console
 
 from vgpuscope.logic.audit.checks import CODES
 from vgpuscope.model.consistency import (
-    AskedService,
+    AuditedAddress,
     AuditReport,
     CheckCount,
     FigureComparison,
@@ -24,7 +24,7 @@ from vgpuscope.views.audit.terminal import drawn
 def shown(language: Language = "en", **more: Any) -> str:
     report = AuditReport(
         at="2026-11-18T12:00:00Z",
-        asked=(AskedService(service="analyzer", url="http://127.0.0.1:8080", answered=True),),
+        asked=(AuditedAddress(service="analyzer", url="http://127.0.0.1:8080", answered=True),),
         checks=tuple(CheckCount(code=code, compared=12) for code in CODES),
         differences=(),
     )
