@@ -24,8 +24,8 @@ def fleet(plan: Plan) -> Figures:
         "gpus_or_instances": sum(len(gpu.instances) or 1 for _, gpu in listed),
         "pending_pods": len(plan.waiting),
     }
-    drawn = [gpu for node, gpu in listed if node.seen and not gpu.instances]
-    if drawn:  # the analysis has no power of a GPU that MIG divides
+    drawn = [gpu for node, gpu in listed if node.seen]
+    if drawn:
         found["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for gpu in drawn), 1)
     registered = [(node, gpu) for node, gpu in listed if node.hami]
     if registered:
@@ -58,7 +58,7 @@ def nodes(plan: Plan) -> dict[str, Figures]:
             "tenants": len(here),
             "pods": len({(pod.namespace, pod.name) for pod, _ in here}),
         }
-        drawn = [gpu for gpu in node.gpus if node.seen and not gpu.instances]
+        drawn = [gpu for gpu in node.gpus if node.seen]
         if drawn:
             rows["power"] = round(sum(watts(gpu, busy(plan, gpu, 0)) for gpu in drawn), 1)
         if node.hami:

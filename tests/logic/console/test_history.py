@@ -136,14 +136,14 @@ def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
     fold.add([point("b", util=0.5, memory_used=5, score=40.0, util_max=0.9, **drawn), point("b", at=NOON + HOUR)])
     values = {column.quantity: column.values for column in fold.columns()}
     assert values == {
-        "use": (0.4,),
+        "use": (0.3667,),  # of three hours of GPUs
         "use_max": (0.9,),
         "cores_allocated": (0.5,),
-        "memory_used": (20.0,),
+        "memory_used": (18.0,),  # 15 in the first hour and 20 in the second
         "memory_max": (None,),
-        "memory_allocated": (80.0,),
+        "memory_allocated": (60.0,),
         "score": (30.0,),
-        "power": (300.0,),  # 200 W on average, and 100 W
+        "power": (250.0,),  # 200 W, and 300 W
         "power_max": (None,),  # 300 W each, but perhaps not at once
         "energy": (3 * 360_000.0,),
     }
@@ -183,6 +183,45 @@ def test_a_value_that_was_missing_for_a_time_is_not_zero_in_that_time():
         for end, used in ((1800, 40), (3600, None))
     ]
     assert of_pods(half)["memory_used"] == 40.0
+
+
+LIVES = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 6), st.integers(0, 40), st.integers(0, 5)), min_size=1, max_size=5
+)
+
+
+@given(LIVES)
+def test_six_hours_are_the_mean_of_their_hours(lives):
+    """Pods that come and go and that are measured from some hour on, beside one that is measured all the time."""
+    hours = range(6)
+    points, measured = list[HistoryPoint](), dict.fromkeys(hours, 0)
+    for number, (first, long, value, unmeasured) in enumerate([(0, 6, 7, 0), *lives]):
+        for hour in range(first, min(6, first + long)):
+            drawn = {"memory_allocated": 100 * value, "power": float(value), "util": value / 100}
+            measured[hour] += hour >= unmeasured
+            known = drawn if hour >= unmeasured else {}
+            points.append(point(at=NOON + hour * HOUR, namespace="ml", pod=f"p{number}", **known))
+    short, long = (
+        {column.quantity: column.values for column in columns}
+        for columns in (six_hours(points, HOUR), six_hours(points, 6 * HOUR))
+    )
+    for name in ("memory_allocated", "power"):
+        assert long[name] == (pytest.approx(sum(short[name]) / 6, abs=0.6),)
+    uses = sum(short["use"][hour] * measured[hour] for hour in hours)
+    assert long["use"] == (pytest.approx(uses / sum(measured.values()), abs=1e-3),)
+
+
+def six_hours(points, step):
+    fold = SeriesFold(Grid(NOON, NOON + 6 * HOUR, least=step, points=7), covered=[step] * (6 * HOUR // step))
+    fold.add(points)
+    return fold.columns()
+
+
+def test_an_hour_in_which_nothing_was_measured_does_not_lower_the_mean_of_the_day():
+    fold = SeriesFold(Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=2), ["power"], covered=[2 * HOUR])
+    for name in "ab":
+        fold.add([point(name, power=100.0), point(name, at=NOON + HOUR)])
+    assert fold.columns()[0].values == (200.0,)
 
 
 def test_peaks_of_several_pods_are_not_added_up():

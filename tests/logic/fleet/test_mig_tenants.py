@@ -4,6 +4,8 @@ import pytest
 
 from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.logic.console.gpus import gpu_row
+from vgpuscope.logic.console.overview import power as fleet_power
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.scrape_window import WANTED, Pages
@@ -146,3 +148,19 @@ def test_how_far_a_tenants_figure_can_be_off_lowers_its_confidence_by_the_weight
     sure, unsure = (judged(*instance(0.5, error=error))["MIG-1"].tenants[0].score for error in (0.0, 0.1))
     assert sure.value == unsure.value
     assert unsure.confidence == pytest.approx(sure.confidence - 0.5 * 0.1)
+
+
+def test_instances_show_the_power_of_their_gpu_and_are_judged_without_it():
+    """Our agent measures power for whole GPUs only; each instance shows it, as those of other exporters do."""
+    lines = [*instance(0.0), *instance(0.5, pod="q", name="MIG-2")]
+    power = [f"{m.GPU_POWER.name}{{{GPU}}} 212.5", f"{m.GPU_POWER_LIMIT.name}{{{GPU}}} 400"]
+    before, after = judged(*lines), judged(*lines, *power)
+    assert {name: use.terms["power"].mean for name, use in after.items()} == {"MIG-1": 212.5, "MIG-2": 212.5}
+    for name, use in after.items():
+        assert (use.verdict, use.use_class, use.score) == (
+            before[name].verdict,
+            before[name].use_class,
+            before[name].score,
+        )
+    shown = [gpu_row(use, stale=False, cluster=None, facts=None) for use in after.values()]
+    assert fleet_power(shown) == 212.5  # of the GPU once

@@ -194,9 +194,9 @@ def grouped(by: ClassGroup) -> Callable[[HistoryPoint], str]:
 class SeriesFold:
     """Adds up points of GPUs or pods: over the time of each, and then over the time of a step, as _QUANTITIES says.
 
-    A mean over GPUs or pods counts each for as long as it was there. A sum over them is a mean over the time for which
-    there are analyses: what was there for a sixth of that time counts a sixth. A value that was missing for a part of
-    the time in which the GPU or pod was there counts as its mean in the other part.
+    A mean over GPUs or pods counts each for as long as it was measured. A sum over them is a mean over the time for
+    which there are analyses: what was measured for a sixth of that time counts a sixth. Time in which nothing was
+    measured of any of them is left out, so it is not zero. So a long step is the mean of its short steps.
     """
 
     def __init__(self, grid: Grid, wanted: Sequence[str] = (), *, covered: Sequence[Seconds] = ()) -> None:
@@ -275,12 +275,14 @@ def _weights(step: Mapping[tuple[str, ...], _Presence], covered: Seconds) -> dic
 
 
 def _mean(known: Sequence[_Known], _: Seconds) -> float:
-    return sum(one.total / one.measured * one.weight for one in known) / sum(one.weight for one in known)
+    """A GPU or pod that was measured for a part of its time weighs as much as that part."""
+    weights = [one.weight * one.measured / one.seconds for one in known]
+    return sum(one.total / one.measured * weight for one, weight in zip(known, weights, strict=True)) / sum(weights)
 
 
 def _at_once(known: Sequence[_Known], covered: Seconds) -> float:
-    """The mean over time of the sum."""
-    return sum(one.total / one.measured * one.seconds for one in known) / covered
+    """The mean over time of the sum; how much of the time was measured is seen from what was measured best."""
+    return sum(one.total for one in known) / (covered * max(one.measured / one.seconds for one in known))
 
 
 def _sum(known: Sequence[_Known], _: Seconds) -> float:

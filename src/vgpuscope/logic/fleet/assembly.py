@@ -20,6 +20,7 @@ from vgpuscope.logic.fleet.scoring import (
 )
 from vgpuscope.logic.fleet.sightings import (
     NEW,
+    OF_GPUS,
     UNUSABLE,
     AnalysisContext,
     JudgedGpu,
@@ -183,11 +184,10 @@ def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
     return {
         name: stat
         for name, stat in terms.items()
-        if name not in _OF_GPUS and (name not in _ONLY_ABOVE_ZERO or highest(stat) > 0)
+        if name not in OF_GPUS and (name not in _ONLY_ABOVE_ZERO or highest(stat) > 0)
     }
 
 
-_OF_GPUS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 _ONLY_ABOVE_ZERO: frozenset[Term] = frozenset({"gpu_util", "mem_copy"})
 
 

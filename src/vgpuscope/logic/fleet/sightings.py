@@ -29,6 +29,7 @@ class PreviousVerdict(NamedTuple):
 
 
 NEW = PreviousVerdict()
+OF_GPUS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})  # exist for whole GPUs only
 UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a GPU that cannot compute
 
 
@@ -145,17 +146,19 @@ def units_of(tracks: list[Track], context: AnalysisContext) -> Iterable[list[Tra
         map(context.goes_on, whole)
     ):
         return (whole,)
-    return [_with_health(part, whole) for part in parts.values()] if any(map(_tells, whole)) else parts.values()
+    return [_with_gpu(part, whole, context) for part in parts.values()] if whole else parts.values()
 
 
-def _tells(track: Track) -> bool:
-    return bool(track.health or track.xids)
-
-
-def _with_health(part: list[Track], whole: list[Track]) -> list[Track]:
-    """A MIG instance has the health and the XIDs of its GPU."""
+def _with_gpu(part: list[Track], whole: list[Track], context: AnalysisContext) -> list[Track]:
+    """A MIG instance has the health and the XIDs of its GPU, and shows its power, which nobody measures by instance."""
     health, xids = _health([*whole, *part]), _xids([*whole, *part])
-    return [replace(track, health=health, xids=xids) for track in part]
+    devices = [track for track in whole if not track.own]
+    devices.sort(key=lambda track: (not context.goes_on(track), _rank(track, context), repr(track)), reverse=True)
+    drawn = {name: stat for track in devices for name, stat in track.terms.items() if name in OF_GPUS}  # the best's
+    return [
+        replace(track, health=health, xids=xids, terms=track.terms if track.own else track.terms | drawn)
+        for track in part
+    ]
 
 
 def _one_name_each(tracks: Sequence[Track]) -> Sequence[Track]:

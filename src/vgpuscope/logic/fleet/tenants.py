@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.scoring import believable, share, status, tenant_score
-from vgpuscope.logic.fleet.sightings import NEW, AnalysisContext, JudgedGpu, Key, Tenancy
+from vgpuscope.logic.fleet.sightings import NEW, OF_GPUS, AnalysisContext, JudgedGpu, Key, Tenancy
 from vgpuscope.logic.fleet.verdict import CpuUse, cpu_use, highest, holds_memory, idle_class, judge, measured
 from vgpuscope.model.analysis import SIGNALS, Evidence, Score, Stat, Tenant, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio
@@ -165,7 +165,7 @@ def _own(tenancy: Tenancy, found: Score, case: JudgedGpu, context: AnalysisConte
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
     cpu = own_cpu(tenancy)
     return judge(
-        {name: stat for name, stat in track.terms.items() if name not in _OF_GPUS},
+        {name: stat for name, stat in track.terms.items() if name not in OF_GPUS},
         window=context.pace(track).window,
         first=track.first,
         last=track.last,
@@ -183,9 +183,6 @@ def _own(tenancy: Tenancy, found: Score, case: JudgedGpu, context: AnalysisConte
         cpu=cpu.mean,
         cpu_max=cpu.max,
     )
-
-
-_OF_GPUS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 
 
 def _as_its_gpu(concluded: Concluded, gpu: Concluded) -> Concluded:
