@@ -157,7 +157,7 @@ def test_a_slow_answer_is_a_skeleton_and_the_rest_of_the_page_is_there(opened: O
     pattern = re.compile("/api/v1/history/classes")
     watched = opened("", before=lambda page: page.route(pattern, hold), settled=False)
     expect(watched.page.locator(".skeleton")).to_have_count(1)
-    expect(watched.page.get_by_text("Healthy GPUs")).to_be_visible()
+    expect(watched.page.get_by_text("GPUs without faults")).to_be_visible()
     expect(watched.page.locator(".heat canvas")).to_be_visible()
     watched.page.get_by_role("button", name="Refresh").click()
     watched.page.get_by_role("button", name="Refresh now").click()  # the page asks again, as after an event
@@ -188,7 +188,7 @@ def test_a_bad_answer_is_reported_in_its_place_and_can_be_tried_again(
 
     watched = opened("", before=broken, settled=False, expected=[r"\b50[02]\b"])
     expect(watched.page.get_by_role("alert")).to_contain_text(says)
-    expect(watched.page.get_by_text("Healthy GPUs")).to_be_visible()
+    expect(watched.page.get_by_text("GPUs without faults")).to_be_visible()
     expect(watched.page.locator(".heat canvas")).to_be_visible()
     watched.page.unroute(pattern)
     watched.page.get_by_role("button", name="Try again").click()

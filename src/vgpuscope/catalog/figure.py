@@ -69,6 +69,7 @@ Population: TypeAlias = Literal[  # what is counted, or added up over
 Condition: TypeAlias = Literal[  # which of the population
     "all",
     "healthy",
+    "no_fault",  # health ok, or not known
     "held",  # a pod has it
     "idle_held",  # a pod has it, and the verdict is idle
     "idle",  # by verdict

@@ -83,6 +83,7 @@ POPULATIONS: dict[Population, Pair] = {
 # English: after the subject. Chinese: before the population.
 CONDITIONS: dict[Condition, Pair] = {
     "all": ("", ""),
+    "no_fault": ("without a known fault", "没有已知故障的"),
     "healthy": ("with health ok", "健康的"),
     "held": ("held by a pod", "被 Pod 占用的"),
     "idle_held": ("held by a pod, with the verdict idle", "被 Pod 占用且判定为空闲的"),

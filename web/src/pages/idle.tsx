@@ -14,7 +14,7 @@ import {
   requestColumn,
 } from "../parts/columns";
 import { Num, NumHead, Said, Value } from "../parts/figures";
-import { bytes, number, percent } from "../parts/format";
+import { bytes, duration, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { About, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
@@ -368,10 +368,12 @@ const COLUMNS: readonly Column<IdleRow>[] = [
 
 function WasteTable() {
   const found = useApi<Waste>("/api/v1/waste", { since: range.value, group_by: "tenant", limit: 200 });
+  // the period begins at a whole hour, so it is longer than the range
+  const period = found.data ? (Date.parse(found.data.end) - Date.parse(found.data.begin)) / 1000 : range.value;
   return (
     <Panel
       title={t("idle.waste")}
-      note={range.value}
+      note={typeof period === "number" ? duration(period) : period}
       actions={<About of={t("idle.waste")}>{definition(t("about.waste"), { source: t("part.history") })}</About>}
     >
       <Shown of={found} rows={5}>
@@ -384,9 +386,9 @@ function WasteTable() {
                 <thead>
                   <tr>
                     <th scope="col">{t("col.who")}</th>
-                    <NumHead title="col.idle_hours" figure="waste.idle_gpu_hours" span={range.value} />
-                    <NumHead title="col.used_hours" figure="waste.in_use_gpu_hours" span={range.value} />
-                    <NumHead title="col.idle_share" figure="waste.idle_ratio" span={range.value} />
+                    <NumHead title="col.idle_hours" figure="waste.idle_gpu_hours" span={period} />
+                    <NumHead title="col.used_hours" figure="waste.in_use_gpu_hours" span={period} />
+                    <NumHead title="col.idle_share" figure="waste.idle_ratio" span={period} />
                     <th scope="col">{t("col.now")}</th>
                   </tr>
                 </thead>

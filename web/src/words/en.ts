@@ -309,7 +309,7 @@ export const en = {
   "overview.waste": "Idle GPU-hours",
   "overview.attention": "Needs attention",
   "overview.waste_when": "last 24 h",
-  "figure.gpus": "Healthy GPUs",
+  "figure.gpus": "GPUs without faults",
   "figure.gpus_note": "{nodes} {nodes:node|nodes}, {namespaces} {namespaces:namespace|namespaces}",
   "figure.gpus_mig": "{divided} cut by MIG into {instances} {instances:instance|instances}",
   "figure.gpus_unlisted": "{n} known only by {n:its|their} number",

@@ -302,7 +302,7 @@ export const zh: typeof en = {
   "overview.waste": "空闲 GPU 小时",
   "overview.attention": "需要关注",
   "overview.waste_when": "近 24 小时",
-  "figure.gpus": "健康的 GPU",
+  "figure.gpus": "无故障的 GPU",
   "figure.gpus_note": "{nodes} 个节点，{namespaces} 个命名空间",
   "figure.gpus_mig": "{divided} 张被 MIG 切分为 {instances} 个实例",
   "figure.gpus_unlisted": "{n} 张只知道数量",

@@ -20,7 +20,7 @@ FLEET: tuple[Figure, ...] = (
         fields="Figures.gpus_or_instances Summary.rows Stats.total_gpus LowBody.total_gpus GpuList.total",
         metrics="gpu_total_count",
     ),
-    row("fleet.gpus_healthy", "gpus", "count", "now", condition="healthy", fields="Figures.gpus_healthy"),
+    row("fleet.gpus_healthy", "gpus", "count", "now", condition="no_fault", fields="Figures.gpus_healthy"),
     row("fleet.gpus_held", "gpus", "count", "now", condition="held", fields="Figures.gpus_held"),
     row("fleet.gpus_measured", "gpus", "count", "window_sum", condition="measured", fields="Figures.gpus_measured"),
     row("fleet.gpus_shared", "gpus_or_instances", "count", "now", condition="shared", fields="Summary.shared"),

@@ -58,7 +58,8 @@ def _node(name: str, gpus: list[GpuUse]) -> dict[str, object]:
     verdicts = [gpu.verdict for gpu in gpus]
     return {
         "node": name or "(unknown)",
-        "gpus": len(gpus),
+        "gpus": len({gpu.gpu_id for gpu in gpus}),
+        "mig_instances": sum(bool(gpu.mig) for gpu in gpus),
         "in_use": verdicts.count("in_use"),
         "idle": verdicts.count("idle"),
         "unknown": verdicts.count("unknown"),
