@@ -135,7 +135,14 @@ def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
 
 
 def namespace_names(plan: Plan) -> set[str]:
-    return {_namespace_of(pod) for pod, _ in tenants(plan)} | set(plan.quotas) | {one.namespace for one in plan.waiting}
+    """Those of tenants, quotas and waiting pods, and those of pods that have gone, for their GPU-hours of the day."""
+    day = [hour for hour in analysed_hours(plan) if hour > -_DAY]
+    gone = {_namespace_of(pod) for hour in day for pod, use in plan.uses(hour) if _seen(plan, use)}
+    now = {_namespace_of(pod) for pod, _ in tenants(plan)} | {one.namespace for one in plan.waiting}
+    return {*now, *plan.quotas, *(name for name in gone if name)}
+
+
+_DAY = 24  # hours
 
 
 def _namespace_of(pod: Pod) -> str:
