@@ -51,12 +51,6 @@ KNOWN: dict[str, Callable[[Found], bool]] = {
         and one["subject"] in {"idle", "idle-held", "unallocated"}
         and _on(one, *_RESULTS)
     ),
-    "a caller of one namespace gets all GPUs from /results, and those of the namespace from the console's lists, under "
-    "the same codes": lambda one: (
-        one["check"] in {"same", "rows", "sums"}
-        and any(code.startswith("fleet.") for code in _figures(one))
-        and _on(one, *_RESULTS)
-    ),
     "the auditor compares 24 hours with 7 days of a history that is longer than 24 hours": lambda one: (
         one["check"] == "same" and all(surface.startswith(_WASTE) for surface in _surfaces(one))
     ),
@@ -70,13 +64,7 @@ KNOWN: dict[str, Callable[[Found], bool]] = {
     "a tenant's part of a GPU-hour is its memory limit's; what no tenant has of a held GPU is in no sum": lambda one: (
         one["check"] in {"waste-hours", "waste-groups"}
     ),
-    "namespaces whose pods have gone are not listed, their idle hours are": lambda one: (
-        "fleet.idle_gpu_hours_day" in _figures(one) or "namespace.idle_gpu_hours_day" in _figures(one)
-    ),
     "an idle workload that a policy leaves alone is no case": lambda one: one["check"] == "cases",
-    "charts of several pods are not weighted by their seconds": lambda one: (
-        one["check"] in {"steps", "energies", "chart-parts", "chart-tile", "classes", "seconds", "populations"}
-    ),
     "the doctor of the command and that of the console count facts of their own": lambda one: one["check"] == "doctors",
     "the doctor rules out profiling of a model of which some GPUs show it": lambda one: one["check"] == "ruled-out",
     "what still fits of counted GPUs has the code of that of registered ones": lambda one: (

@@ -1,4 +1,4 @@
-"""A caller that is restricted to namespaces sees every GPU, and no tenant of another namespace, over real sockets."""
+"""A caller that is restricted to namespaces sees the GPUs of its tenants, and no other tenant, over real sockets."""
 
 import hashlib
 from contextlib import asynccontextmanager
@@ -193,15 +193,11 @@ async def test_an_admin_of_one_namespace_changes_nothing_for_all(analyzer):
 
 async def test_gpus_are_shown_with_ones_own_tenants(analyzer):
     rows = {row["gpu_id"]: row for row in (await ask(analyzer, "/results", MINE)).json()}
-    own, foreign, shared = [rows[uuid(number)] for number in (0, 1, 2)]
-    assert [len(row["tenants"]) for row in (own, foreign, shared)] == [1, 0, 1]
-    assert [(row["namespace"], row["pod"]) for row in (own, foreign, shared)] == [
-        ("mine", "my-pod"),
-        ("", ""),
-        ("", ""),
-    ]
-    assert [row["shared"] for row in (own, foreign, shared)] == [False, False, True]
-    assert foreign["verdict"] == "idle"
+    assert rows.keys() == {uuid(0), uuid(2)}
+    own, shared = [rows[uuid(number)] for number in (0, 2)]
+    assert [len(row["tenants"]) for row in (own, shared)] == [1, 1]
+    assert [(row["namespace"], row["pod"]) for row in (own, shared)] == [("mine", "my-pod"), ("", "")]
+    assert [row["shared"] for row in (own, shared)] == [False, True]
     whole = {row["gpu_id"]: row for row in (await ask(analyzer, "/results", ALL)).json()}
     assert own == whole[uuid(0)]
     assert shared["tenants"][0] in whole[uuid(2)]["tenants"]
@@ -226,12 +222,23 @@ async def test_a_filter_does_not_tell_where_others_are(analyzer, asked):
 
 async def test_sums_are_those_of_ones_own_tenants(analyzer):
     sums = (await ask(analyzer, "/results/stats", MINE)).json()
-    assert (sums["total_gpus"], sums["tenants_total"], list(sums["by_namespace"])) == (3, 2, ["mine"])
+    assert (sums["total_gpus"], sums["tenants_total"], list(sums["by_namespace"])) == (2, 2, ["mine"])
     assert [row["name"] for row in (await ask(analyzer, "/api/v1/namespaces", MINE)).json()["rows"]] == ["mine"]
     [job] = (await ask(analyzer, "/api/v1/workloads?group_by=owner", MINE)).json()["rows"]
     assert (job["owner"], len(job["gpus"])) == ("Job/my-owner", 2)
     low = (await ask(analyzer, "/results/low", MINE)).json()
-    assert (low["tenants_total"], low["total_gpus"]) == (2, 3)
+    assert (low["tenants_total"], low["total_gpus"]) == (2, 2)
+
+
+@pytest.mark.parametrize("who", [MINE, ALL])
+async def test_a_caller_counts_the_same_gpus_everywhere(analyzer, who):
+    listed = {row["gpu_id"] for row in (await ask(analyzer, "/api/v1/gpus", who)).json()["rows"]}
+    assert {row["gpu_id"] for row in (await ask(analyzer, "/results", who)).json()} == listed
+    assert {row["gpu_id"] for row in (await ask(analyzer, "/results/low", who)).json()["gpus"]} == listed
+    sums, summary = [(await ask(analyzer, path, who)).json() for path in ("/results/stats", "/api/v1/summary")]
+    now = (await ask(analyzer, "/api/v1/overview", who)).json()["now"]
+    counts = [sums["total_gpus"], summary["gpus"], summary["rows"], now["gpus"], now["gpus_or_instances"]]
+    assert counts == [len(listed)] * 5
 
 
 async def test_waste_is_that_of_ones_own_pods(analyzer):

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 
 from tests.store import fleets
+from vgpuscope.logic.console.gpus import gpu_rows
+from vgpuscope.logic.console.namespaces import namespace_rows
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Score, Stat
 from vgpuscope.views.fleet.api import summary
 from vgpuscope.views.fleet.results.results import iso, low, rows, stats, units
@@ -120,6 +122,19 @@ def test_the_only_tenant_of_a_gpu_has_the_gpus_score(own):
     (row,) = rows(fleets.analysis(fleets.NOON, gpu))
     assert (row.tenants[0].score, row.tenants[0].status) == (61.0, "normal")
     assert units(row) == (row,)
+
+
+def test_the_score_of_a_namespace_is_the_mean_of_the_scores_that_its_tenants_show():
+    """On one GPU the only tenant came late: the GPU was busy before, so it has another score than its tenant."""
+    late = tenant("a-0", "a", 10.0, status="low", verdict="idle", use_class="idle")
+    early = tenant("a-1", "a", 30.0, status="normal", verdict="in_use", use_class="busy")
+    busy: Any = {"status": "high", "verdict": "in_use", "use_class": "busy"}
+    gpus = [fleets.gpu(n, tenants=(one,), score=Score(value=90.0), **busy) for n, one in enumerate((late, early))]
+    found = fleets.analysis(fleets.NOON, *gpus)
+    sums = stats(rows(found), threshold=20, timestamp=None)
+    shown = gpu_rows(found, stale=False, cluster=None, facts=None)
+    (row,) = namespace_rows(shown, quotas=None, pending=None, waste=None)
+    assert sums.by_namespace["a"].avg_score == row.score == 50.0  # 10 and 90
 
 
 def test_the_only_tenant_of_a_gpu_keeps_its_own_score_where_the_verdicts_differ():

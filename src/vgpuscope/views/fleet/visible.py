@@ -1,4 +1,7 @@
-"""What a caller sees of the results: every GPU, but of the tenants only those in the caller's namespaces."""
+"""What a caller sees of the results: the GPUs on which its namespaces have tenants, with these tenants only.
+
+The console's lists show the same GPUs, so their counts are the same.
+"""
 
 from collections.abc import Iterable
 
@@ -10,8 +13,13 @@ from vgpuscope.views.fleet.results.results import ResultRow
 
 
 def visible_rows(rows: Iterable[ResultRow], caller: Caller) -> tuple[ResultRow, ...]:
-    """The rows without tenants of other namespaces. A shared GPU stays one: its numbers are not a single tenant's."""
-    return tuple([_visible(row, caller) for row in rows])
+    """The rows with own tenants, without tenants of other namespaces.
+
+    A shared GPU stays one: its numbers are not a single tenant's.
+    """
+    if not caller.restricted:
+        return tuple(rows)
+    return tuple([found for row in rows if (found := _visible(row, caller)).tenants])
 
 
 def visible_summary(summary: Summary, caller: Caller) -> Summary:

@@ -113,7 +113,7 @@ class NamespaceStats(Struct, frozen=True, kw_only=True):
     """One namespace by its own tenants; a shared GPU counts once in the namespace of each of its tenants."""
 
     count: int  # GPUs
-    avg_score: float | None  # mean over the GPUs that it has alone and its tenants on shared GPUs
+    avg_score: float | None  # mean over its tenants; one that has a GPU alone has the score of the GPU
     low_util_count: int  # GPUs on which a tenant of the namespace is below the threshold
     idle_verdict_count: int  # GPUs on which all its tenants are idle
     unknown_count: int  # GPUs on which some of its tenants are unknown and none is in use
@@ -425,19 +425,14 @@ def by_gpu(parts: Iterable[ResultRow]) -> dict[tuple[str, str], Verdict]:
 _STRONGEST: tuple[Verdict, ...] = ("in_use", "unknown", "idle")
 
 
-def average(parts: Iterable[ResultRow]) -> float | None:
-    """Mean score of the units that have one."""
-    scores = [part.score for part in parts if part.score is not None]
-    return round(sum(scores) / len(scores), 1) if scores else None
-
-
 def _namespace(parts: list[ResultRow], threshold: float) -> NamespaceStats:
     gpus = list(by_gpu(parts).values())
     tenants = [one for part in parts for one in part.tenants]
     verdicts = [one.verdict for one in tenants]
+    scores = [one.score for one in tenants if one.score is not None]
     return NamespaceStats(
         count=len(gpus),
-        avg_score=average(parts),
+        avg_score=round(sum(scores) / len(scores), 1) if scores else None,
         low_util_count=len({(part.gpu_id, part.mig) for part in parts if below(part, threshold)}),
         idle_verdict_count=gpus.count("idle"),
         unknown_count=gpus.count("unknown"),
