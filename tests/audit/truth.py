@@ -135,7 +135,19 @@ def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
 
 
 def namespace_names(plan: Plan) -> set[str]:
-    return {_namespace_of(pod) for pod, _ in tenants(plan)} | set(plan.quotas) | {one.namespace for one in plan.waiting}
+    now = {_namespace_of(pod) for pod, _ in tenants(plan)}
+    return now | set(plan.quotas) | {one.namespace for one in plan.waiting} | _of_the_day(plan)
+
+
+def _of_the_day(plan: Plan) -> set[str]:
+    """The namespaces whose pods held GPUs in the last day, also if they have gone."""
+    return {
+        pod.namespace
+        for hour in analysed_hours(plan)
+        if -24 < hour < 0
+        for pod, use in plan.uses(hour)
+        if plan.node(use.node).agent != "absent"
+    }
 
 
 def _namespace_of(pod: Pod) -> str:
