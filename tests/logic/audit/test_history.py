@@ -117,6 +117,8 @@ def test_a_chart_of_18_beside_a_tile_of_20_is_found():
     full = classes(times, MINUTE, [20.0] * 5)
     assert wrong(history.chart_and_tile, full, readings=(tile,)) == []
     assert len(wrong(history.chart_and_tile, classes(times, MINUTE, [18.0] * 5), readings=(tile,))) == 1
+    changing = Surfaces(answers=(classes(times, MINUTE, [20.0, 20.0, 20.0, 18.1, 18.0]),), readings=(tile,))
+    assert list(history.chart_and_tile(changing)) == []
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,11 @@ def test_counts_by_class_have_the_class_in_their_subject():
     assert found == {("fleet.by_class", ("busy",)): 3, ("fleet.tenants_by_class", ("busy",)): 4}
 
 
+def test_tenants_of_which_no_namespace_is_known_are_a_row_of_their_own():
+    found = read("/api/v1/namespaces", {"rows": [{"name": "ml", "tenants": 2}, {"name": "", "tenants": 1}]})
+    assert found == {("namespace.tenants", ("ml",)): 2, ("namespace.tenants", ("",)): 1}
+
+
 def test_the_figures_of_the_day_before_are_not_those_of_now():
     assert read("/api/v1/overview", {"before": {"gpus": 5}, "now": {"gpus": 6}}) == {("fleet.gpus", ()): 6}
 

@@ -154,8 +154,8 @@ def _subject(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
             return ()
         case "node":
             return all_of("node")
-        case "namespace":
-            return all_of("namespace")
+        case "namespace":  # "": tenants whose pods are in no list
+            return (names["namespace"],) if "namespace" in names else None
         case "gpu":
             return (*gpu, names.get("mig", "")) if (gpu := all_of("gpu")) else None
         case "tenant":
