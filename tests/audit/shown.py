@@ -51,6 +51,14 @@ class Answers:
             for one in self._walk(body, shape, names, now):
                 self.numbers.setdefault(one.figure, []).append(one)
 
+    def finish(self) -> None:
+        """Make what the page makes of several answers: the idle tenants, what is done with them, and why not."""
+        gpus, cases = (self.bodies.get(f"/api/v1/{path}") for path in ("gpus", "reclaim"))
+        if gpus is None or cases is None:
+            return
+        for figure, made, *of in _idle(gpus["rows"], cases["cases"]):
+            self.numbers.setdefault(figure, []).append(self._made(figure, made, 0.0, frozenset(of)))
+
     def of(self, figure: str, keys: frozenset[str]) -> list[Number]:
         """The numbers of a figure that are of all these names."""
         return [one for one in self.numbers.get(figure, ()) if keys <= one.names]
@@ -106,6 +114,7 @@ class Answers:
 
 _Derived = tuple[Any, ...]  # figure, value, slack, names
 _SINCE = 120.0  # seconds that a page may be old
+_ENDED = {"released", "verified", "restored", "exempt", "failed"}  # states of a case: nothing is idle any more
 
 
 def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]:
@@ -137,9 +146,9 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
         case "GpuDetail":
             yield "gpu.tenants", len(value["tenants"]), 0.0
             yield "gpu.mig_instances", len(value["instances"]), 0.0
-        case kind if "free" in value and "memory" in value and "resource" in value:
-            if not value["free"]:
-                yield "capacity.counted_memory", 0.0, 0.0  # the table of what still fits: nothing does
+        case "CountedCapacity":
+            most = value["memory"] if value["free"] else 0.0
+            yield "resource.largest_memory", None if value["memory_free"] is None else most, 0.0
         case "MemoryLedger":
             for row in rows:
                 of = [row[name] or "" for name in ("kind", "namespace", "pod", "container")]
@@ -149,7 +158,7 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
             yield "chart.energy_sum", _sum(energy[0]) if energy else None, 0.0
         case "CaseRow":
             yield "case.gpus", len(value.get("gpu_ids") or ()), 0.0
-            since = value.get("idle_since")
+            since = None if value["state"] in _ENDED else value["idle_since"]
             yield "case.idle_seconds", _age(since, now), _SINCE
         case "GpuList":
             tenants = [(row, one) for row in rows for one in row.get("tenants") or ()]
@@ -157,9 +166,48 @@ def _derived(kind: str, value: dict[str, Any], now: float) -> Iterator[_Derived]
             yield "fleet.tenants_idle", len(idle), 0.0
             yield "fleet.tenants_unknown", sum(one.get("verdict") == "unknown" for _, one in tenants), 0.0
             yield "fleet.gpus_with_idle", len({row.get("gpu_id") for row, _ in idle}), 0.0
-            yield "fleet.memory_idle", _sum(one.get("memory_used") for _, one in idle), 0.0
             mixed = {id(row) for row, _ in idle if row.get("verdict") == "in_use"}
             yield "fleet.in_use_with_idle", len(mixed), 0.0
+
+
+def _idle(rows: list[dict[str, Any]], cases: list[dict[str, Any]]) -> Iterator[_Derived]:
+    """What the page of idle tenants adds up, from the rows of its lists."""
+    ended_first = sorted(cases, key=lambda one: one["state"] != "released")  # the one that is open counts
+    known = {one["pod_uid"] or f"{one['namespace']}/{one['pod']}": one for one in ended_first}
+    idle, acted = list[dict[str, Any]](), list[dict[str, Any]]()
+    alone: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for tenant in (one for row in rows for one in row["tenants"] if one["verdict"] == "idle"):
+        case = known.get(tenant["pod_uid"] or f"{tenant['namespace']}/{tenant['pod']}")
+        idle.append(tenant)
+        if case and case["actionable"]:
+            acted.append(tenant)
+        else:
+            alone.setdefault(_why_not(case), []).append(tenant)
+    yield "fleet.idle_memory_allocated", _total(idle, "memory_allocated")
+    yield "fleet.idle_memory_used", _total(idle, "memory_used")
+    yield "fleet.idle_memory_actionable", _total(acted, "memory_allocated")
+    yield "fleet.memory_used_actionable", _total(acted, "memory_used")
+    yield "fleet.tenants_actionable", len(acted)
+    yield "fleet.tenants_left_alone", len(idle) - len(acted)
+    for codes, some in alone.items():
+        yield "fleet.tenants_left_alone_by_reason", len(some), *codes
+        yield "fleet.memory_used_left_alone_by_reason", _total(some, "memory_used"), *codes
+
+
+def _why_not(case: dict[str, Any] | None) -> tuple[str, ...]:
+    """The codes of what leaves a tenant alone: the first brake with its setting, or the state of its case."""
+    if case is None:
+        return ("no-case",)
+    if case["brakes"]:
+        brake = case["brakes"][0]
+        codes = [brake[part] for part in ("brake", "setting", "value") if brake[part] is not None]
+        return tuple(part for code in codes for part in code.split("/"))
+    return ("approved" if case["reason"] == "approved" else case["state"],)
+
+
+def _total(rows: list[dict[str, Any]], field: str) -> float | None:
+    """Nothing adds up to zero; a sum of which no part is known is not known."""
+    return _sum(row[field] for row in rows) if rows else 0.0
 
 
 def _age(at: Any, now: float) -> float | None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.audit import truth
-from tests.audit.known import WASTE_LISTS_ONLY_IDLE, unknown
+from tests.audit.known import unknown
 from tests.audit.plan import plan
 from tests.audit.stage import World, audited, world
 
@@ -48,8 +48,6 @@ async def differences(found: World) -> list[str]:
     wrong += _compared("waste", {"gpu_hours": truth.gpu_hours(plan_)}, waste, within=0.01)
     by_namespace = {row["namespace"]: row for row in waste["rows"]}
     for name, (held, idle) in truth.held_hours(plan_).items():
-        if name not in by_namespace and idle == 0 and WASTE_LISTS_ONLY_IDLE:
-            continue
         row = by_namespace.get(name, {"idle_gpu_hours": 0.0, "in_use_gpu_hours": 0.0, "unknown_gpu_hours": 0.0})
         hours = {
             "idle": row["idle_gpu_hours"],

@@ -135,19 +135,19 @@ def tenants(plan: Plan) -> list[tuple[Pod, Use]]:
 
 
 def namespace_names(plan: Plan) -> set[str]:
-    """Those of tenants, quotas and waiting pods, and those of pods that have gone, for their GPU-hours of the day."""
-    day = [hour for hour in analysed_hours(plan) if hour > -_DAY]
-    gone = {pod.namespace for hour in day if hour for pod, use in plan.uses(hour) if _reported(plan, use)}
-    now = {_namespace_of(pod) for pod, _ in tenants(plan)} | {one.namespace for one in plan.waiting}
-    return {*now, *plan.quotas, *gone}
+    now = {_namespace_of(pod) for pod, _ in tenants(plan)}
+    return now | set(plan.quotas) | {one.namespace for one in plan.waiting} | _of_the_day(plan)
 
 
-def _reported(plan: Plan, use: Use) -> bool:
-    """Whether an agent reported the pod in the past; all agents that exist answered then."""
-    return plan.node(use.node).agent != "absent"
-
-
-_DAY = 24  # hours
+def _of_the_day(plan: Plan) -> set[str]:
+    """The namespaces whose pods held GPUs in the last day, also if they have gone."""
+    return {
+        pod.namespace
+        for hour in analysed_hours(plan)
+        if -24 < hour < 0
+        for pod, use in plan.uses(hour)
+        if plan.node(use.node).agent != "absent"
+    }
 
 
 def _namespace_of(pod: Pod) -> str:

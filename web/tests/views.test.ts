@@ -86,10 +86,10 @@ describe("what could be taken back", () => {
     ] as unknown as CaseRow[];
     const tenants = ["1", "2", "3", "4", "5"].map((pod_uid) => tenant("idle", { pod_uid }));
     const groups = leftAlone(idleRows([gpu("idle", tenants)], cases));
-    expect(groups.map((one) => [one.rows.length, one.why, one.setting])).toEqual([
-      [2, "It holds GPU memory.", "x is false"],
-      [1, "Idle windows are counted.", ""],
-      [1, "No case yet: the next analysis opens it.", ""],
+    expect(groups.map((one) => [one.rows.length, one.why, one.setting, one.key])).toEqual([
+      [2, "It holds GPU memory.", "x is false", "holds_memory/x/false"],
+      [1, "Idle windows are counted.", "", "candidate"],
+      [1, "No case yet: the next analysis opens it.", "", "no-case"],
     ]);
   });
 

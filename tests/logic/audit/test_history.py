@@ -10,6 +10,7 @@ from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicA
 
 HOUR, MINUTE = 3600, 60
 BEGIN = 1_795_000_000 // HOUR * HOUR
+DAY = BEGIN // (24 * HOUR) * 24 * HOUR
 TWO = [BEGIN, BEGIN + HOUR]  # the newest hour still grows
 EVERY_MINUTE = [BEGIN + MINUTE * number for number in range(-10, 80)]
 
@@ -70,6 +71,13 @@ def test_a_pod_that_has_just_begun_is_not_compared():
     assert list(history.steps(read)) == []
 
 
+def test_a_day_of_a_few_hours_is_compared():
+    times = [DAY + HOUR * number for number in range(24)]
+    hours = chart(times, HOUR, memory_used=[None] * 20 + [4e9, 5e9, 6e9, 5e9])
+    assert wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[5e9]), hours) == []
+    assert len(wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[9e9]), hours)) == 1
+
+
 def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():
     short = chart([BEGIN + 1800 + MINUTE * number for number in range(30)], MINUTE, memory_used=[1e9] * 30)
     long = chart([BEGIN], HOUR, memory_used=[9e9])
@@ -109,6 +117,8 @@ def test_a_chart_of_18_beside_a_tile_of_20_is_found():
     full = classes(times, MINUTE, [20.0] * 5)
     assert wrong(history.chart_and_tile, full, readings=(tile,)) == []
     assert len(wrong(history.chart_and_tile, classes(times, MINUTE, [18.0] * 5), readings=(tile,))) == 1
+    changing = Surfaces(answers=(classes(times, MINUTE, [20.0, 20.0, 20.0, 18.1, 18.0]),), readings=(tile,))
+    assert list(history.chart_and_tile(changing)) == []
 
 
 @pytest.mark.parametrize(

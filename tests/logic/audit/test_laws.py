@@ -27,6 +27,15 @@ def test_a_fleet_whose_numbers_agree_has_no_contradiction(fleet):
     assert {"same", "rows", "sums", "divisions"} <= {one.check for one in comparisons(read)}
 
 
+@given(fleets(), st.integers(1, 8))
+def test_gpus_of_which_only_the_number_is_known_are_counted_and_have_no_row(fleet, more):
+    answers = bodies(fleet)
+    for figures in (answers["/api/v1/overview"]["now"], answers["/api/v1/nodes"]["rows"][0]):
+        figures["gpus"] += more
+        figures["gpus_unlisted"] = figures.get("gpus_unlisted", 0) + more
+    assert contradictions(surfaces(answers, page(fleet))) == []
+
+
 @given(fleets(), st.data())
 def test_whichever_number_is_wrong_some_check_finds_it(fleet, data):
     answers = bodies(fleet)

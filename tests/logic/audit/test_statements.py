@@ -145,3 +145,9 @@ def test_the_page_of_namespaces_shows_the_hours_of_the_account():
     )
     assert wrong(waste.day_of_namespaces, account("namespace", row(6, 10, 2)), readings=(shown,)) == []
     assert len(wrong(waste.day_of_namespaces, account("namespace", row(9, 10, 2)), readings=(shown,))) == 1
+
+
+def test_a_statement_without_examples_is_of_no_gpu_in_particular():
+    gpus = answer("GpuList", {"rows": [{"gpu_id": "GPU-1", "node": "node-1", "sm_active": {"mean": 0.4}}]})
+    assert wrong(statements.ruled_out, report(), results()) == []  # such as to a caller of some namespaces
+    assert wrong(statements.ruled_out, report(), gpus) == []

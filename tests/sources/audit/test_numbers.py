@@ -52,6 +52,11 @@ def test_counts_by_class_have_the_class_in_their_subject():
     assert found == {("fleet.by_class", ("busy",)): 3, ("fleet.tenants_by_class", ("busy",)): 4}
 
 
+def test_tenants_of_which_no_namespace_is_known_are_a_row_of_their_own():
+    found = read("/api/v1/namespaces", {"rows": [{"name": "ml", "tenants": 2}, {"name": "", "tenants": 1}]})
+    assert found == {("namespace.tenants", ("ml",)): 2, ("namespace.tenants", ("",)): 1}
+
+
 def test_the_figures_of_the_day_before_are_not_those_of_now():
     assert read("/api/v1/overview", {"before": {"gpus": 5}, "now": {"gpus": 6}}) == {("fleet.gpus", ()): 6}
 
@@ -77,7 +82,7 @@ def test_metrics_name_the_same_subjects_as_answers():
         ("gpu.score", ("G", "M")): 41.5
     }
     assert page('gpu_namespace_count{namespace="ml"} 3\n') == {("namespace.gpus_or_instances", ("ml",)): 3}
-    assert page('vgpuscope_analyzer_class_gpus{class="busy"} 2\n') == {("fleet.by_class", ("busy",)): 2}
+    assert page('vgpuscope_analyzer_class_gpus{class="busy"} 2\n') == {("fleet.by_use_class", ("busy",)): 2}
 
 
 def test_a_metric_of_each_namespace_is_added_up_to_that_of_the_fleet():
@@ -91,13 +96,15 @@ def test_values_that_are_no_numbers_and_unknown_names_are_ignored():
 
 def test_the_hours_of_a_day_and_of_a_week_are_different_numbers():
     shapes = described_answers()
-    body = {"group_by": "namespace", "idle_gpu_hours": 3.0, "count": 1, "rows": []}
+    row = {"namespace": "ml", "idle_gpu_hours": 3.0, "memory_held": 7}
+    body = {"group_by": "namespace", "idle_gpu_hours": 3.0, "count": 1, "rows": [row]}
 
     def found(**query: str) -> dict[tuple[str, tuple[str, ...]], float]:
         kind = shapes.kind("/api/v1/waste")
         waste = PublicAnswer(service="analyzer", surface="GET /api/v1/waste", kind=kind, body=body, query=query)
         return keyed(readings_of(waste, shapes))
 
+    assert {code for code, _ in found()} >= {"fleet.idle_gpu_hours", "waste.idle_gpu_hours", "waste.memory_held"}
     assert found() == found(since="24h")
     assert found().keys() & found(since="7d").keys() == set()
 

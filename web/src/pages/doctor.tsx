@@ -3,6 +3,7 @@ import "../style/doctor.css";
 import { useState } from "preact/hooks";
 import { useApi } from "../api/client";
 import type { AskedService, DoctorFinding, DoctorReport, DoctorStage } from "../api/shapes";
+import { Said } from "../parts/figures";
 import { number } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { Command, Panel, Prose, Scroll, Shown, Tag } from "../parts/pieces";
@@ -36,7 +37,7 @@ function Report({ data }: { data: DoctorReport }) {
         {ORDER.map((status) => (
           <span key={status}>
             <Tag tone={TONES[status]}>
-              {t(`doctor.count.${status}` as Key, { n: number(data.counts[status] ?? 0) })}
+              <Count of={data.counts} status={status} name={status} />
             </Tag>{" "}
           </span>
         ))}
@@ -68,6 +69,12 @@ function Report({ data }: { data: DoctorReport }) {
   );
 }
 
+/** "2 failed": how many checks ended so. */
+function Count({ of, status, name }: { of: DoctorReport["counts"]; status: Status; name: string }) {
+  const text = `doctor.count.${status}` as Key;
+  return <Said text={text} numbers={{ n: ["service.checks", number(of[status] ?? 0), name] }} />;
+}
+
 /** One link of the chain: how many of its checks passed, and how many could not be made, with the reasons. */
 function Link({ stage }: { stage: DoctorStage }) {
   const counted = ORDER.filter((status) => (stage.counts[status] ?? 0) > 0);
@@ -76,9 +83,12 @@ function Link({ stage }: { stage: DoctorStage }) {
     <li title={why || undefined}>
       <span>{said(stage.name)}</span>
       <Tag tone={TONES[stage.status]}>
-        {counted
-          .map((status) => t(`doctor.count.${status}` as Key, { n: number(stage.counts[status] ?? 0) }))
-          .join(t("comma"))}
+        {counted.map((status, at) => (
+          <span key={status}>
+            {at > 0 && t("comma")}
+            <Count of={stage.counts} status={status} name={`${stage.stage}/${status}`} />
+          </span>
+        ))}
       </Tag>
       {stage.status === "skipped" && stage.not_checked[0] && (
         <span class="muted small">{said(stage.not_checked[0].why)}</span>
@@ -191,8 +201,11 @@ function Found({ finding }: { finding: DoctorFinding }) {
 /** What passed, and what could not be looked at: never mistaken for each other. */
 function Quiet({ findings }: { findings: readonly DoctorFinding[] }) {
   return (
-    <Panel title={t("doctor.quiet")} note={t("doctor.quiet_note", { n: findings.length })}>
-      <Scroll all>
+    <Panel
+      title={t("doctor.quiet")}
+      note={<Said text="doctor.quiet_note" numbers={{ n: ["list.rows", findings.length] }} />}
+    >
+      <Scroll all name="checks" rows={findings.length}>
         <table>
           <thead>
             <tr>

@@ -216,13 +216,13 @@ function LeftAlone({ rows }: { rows: readonly IdleRow[] }) {
     >
       <ul class="sentences">
         {groups.map((one) => (
-          <li key={one.why + one.setting}>
+          <li key={one.key}>
             <Said
               text="idle.left"
               values={{ why: one.why }}
               numbers={{
-                n: ["fleet.tenants_left_alone_by_reason", one.rows.length, one.why],
-                memory: ["fleet.memory_used_left_alone_by_reason", memoryText(one.rows), one.why],
+                n: ["fleet.tenants_left_alone_by_reason", one.rows.length, one.key],
+                memory: ["fleet.memory_used_left_alone_by_reason", memoryText(one.rows), one.key],
               }}
             />{" "}
             {one.setting && <code>{one.setting}</code>}
@@ -236,6 +236,7 @@ function LeftAlone({ rows }: { rows: readonly IdleRow[] }) {
 const memoryText = (rows: readonly IdleRow[]): string => bytes(sumOf(rows, (row) => row.tenant.memory_used).sum);
 
 interface Group {
+  readonly key: string; // the codes: a brake with its setting, or the state of the case
   readonly why: string;
   readonly setting: string;
   readonly rows: IdleRow[];
@@ -247,8 +248,9 @@ export function leftAlone(rows: readonly IdleRow[]): Group[] {
     const held = row.case ? brakesOf(row.case)[0] : undefined;
     const setting = held ? settingOf(held) : "";
     const why = held ? brakeText(held.brake) : whyNot(row.case);
-    const key = `${why} ${setting}`;
-    const group = groups.get(key) ?? { why, setting, rows: [] };
+    const codes = held ? [held.brake, held.setting, held.value] : [row.case ? stateKey(row.case) : "no-case"];
+    const key = codes.filter((code) => code !== null).join("/");
+    const group = groups.get(key) ?? { key, why, setting, rows: [] };
     group.rows.push(row);
     groups.set(key, group);
   }

@@ -204,14 +204,14 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
               </tr>
             ))}
             {counted.map((one) => (
-              <tr key={`${one.resource}${one.type}${one.profile}`} data-key={`${one.type ?? ""}/${one.resource}`}>
+              <tr key={`${one.resource}${one.type}${one.profile}`} data-key={countedKey(one)}>
                 <th scope="row">
                   {one.type ? shortModel(one.type) : one.resource} <small class="muted">{t(`offer.${one.mode}`)}</small>
                 </th>
                 <Num figure="capacity.counted_memory_free" title={whyUnknown(one)}>
                   {bytes(one.memory_free)}
                 </Num>
-                <Num figure="capacity.counted_memory" title={whyUnknown(one)}>
+                <Num figure="resource.largest_memory" title={whyUnknown(one)}>
                   {bytes(one.memory_free === null ? null : one.free ? one.memory : 0)}
                 </Num>
                 <td class="num">
@@ -241,6 +241,10 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
   );
 }
 
+/** A resource can be of several models and MIG profiles. */
+const countedKey = (one: CountedCapacity): string =>
+  [one.type, one.resource, one.profile].filter((part) => part !== null).join("/");
+
 /** Why the free memory of a counted resource is not known. */
 function whyUnknown(one: CountedCapacity): string | undefined {
   if (one.memory_free !== null) return undefined;
@@ -250,13 +254,17 @@ function whyUnknown(one: CountedCapacity): string | undefined {
 /** How much of a counted resource a pod can still get, in the unit of the resource: GPUs, MIG instances or shares. */
 export function Units({ of }: { of: CountedCapacity }) {
   if (of.mode === "whole") {
-    return <Value figure="capacity.whole_gpus">{number(of.whole_gpus)}</Value>;
+    return (
+      <Value figure="resource.whole_gpus" of={countedKey(of)}>
+        {number(of.whole_gpus)}
+      </Value>
+    );
   }
   if (of.mode === "mig") {
     return (
       <Said
         text="fits.instances"
-        numbers={{ n: ["capacity.counted_free", number(of.free), of.resource] }}
+        numbers={{ n: ["capacity.counted_free", number(of.free), countedKey(of)] }}
         values={{ profile: of.profile ?? "MIG" }}
       />
     );
@@ -265,8 +273,8 @@ export function Units({ of }: { of: CountedCapacity }) {
     <Said
       text="fits.shares"
       numbers={{
-        n: ["capacity.counted_free", number(of.free), of.resource],
-        all: ["capacity.counted", number(of.capacity), of.resource],
+        n: ["capacity.counted_free", number(of.free), countedKey(of)],
+        all: ["capacity.counted", number(of.capacity), countedKey(of)],
       }}
     />
   );

@@ -75,6 +75,7 @@ FIGURES: tuple[Figure, ...] = (
     row("workload.gpus_or_instances", "gpus_or_instances", "count", "now", condition="held", console="workloads"),
     row("workload.memory_max_share", "tenants", "memory_limit_share", "window_peak", "ratio", console="workload"),
     row("gpu.memory_ledger_share", "one", "memory_ledger_share", "now", "ratio", console="gpu: memory"),
+    row("resource.largest_memory", "one", "largest_memory", "now", "bytes", console="node: what still fits"),
     row("gpu.mig_instances", "mig_instances", "count", "now", console="gpu: MIG"),
     row("tenant.last_kernel", "one", "kernel_age", "now", "seconds", console="workload, gpu: tenants"),
     row("pod.processes", "processes", "count", "now", console="workload: processes"),

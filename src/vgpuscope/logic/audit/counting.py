@@ -113,7 +113,8 @@ def _amount(
 def _results(answer: PublicAnswer) -> Iterator[FigureReading]:
     rows: Rows = answer.body
     yield _reading(answer, "fleet.gpus_or_instances", "count(rows)", len(rows))
-    for field, figure in (("verdict", "fleet.by_verdict"), ("status", "fleet.by_status")):
+    figures = {"verdict": "fleet.by_verdict", "status": "fleet.by_status", "use_class": "fleet.by_use_class"}
+    for field, figure in figures.items():
         for name, number in Counter(row[field] for row in rows).items():
             yield _reading(answer, figure, f"count(rows[{field}={name}])", number, name)
     scored = [row["score"] for row in rows if row["score"] is not None]

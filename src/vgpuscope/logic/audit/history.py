@@ -10,6 +10,7 @@ _PEAKS = ("use_max", "memory_max", "power_max")
 _HOUR = 3600
 _SAVED = 300.0  # seconds: the newest analyses may not be saved yet when one of two charts is read
 _STORE = frozenset({"analyses", "hours", "days"})
+_LIVED = 600.0  # seconds: a pod that has just begun changes while its charts are read
 _FINER = 10  # times as many steps: then the seams between them do not matter
 _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
 _WIDEST = 0.1  # of a step: what analyses that cross its borders may stand for, or nothing follows from a sum or peak
@@ -100,6 +101,9 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
         if len(known) < 3:
             continue
         at, value = known[-2]
+        tolerance = 0.02 * now.value + 0.05
+        if any(abs(other - value) > tolerance for _, other in known[-3:]):
+            continue  # GPUs come or go, such as those of an agent that has ended
         yield FigureComparison(
             check="chart-tile",
             subject="",
@@ -113,7 +117,7 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
             ),
             second=_place(answer, "gpus", at, value),
             rule="equal",
-            tolerance=0.02 * now.value + 0.05,
+            tolerance=tolerance,
         )
 
 
@@ -181,7 +185,7 @@ def _between(
     for at, value in few.items():
         inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
         known = [one for one in inside or () if one is not None]
-        if value is None or len(known) < _FINER:  # a pod that has just begun
+        if value is None or not _settled(known, short):
             continue
         low, high = min(known), max(known)
         noise = _NOISE * max(abs(high), abs(value)) + 1e-6
@@ -209,7 +213,7 @@ def _peaks(
             continue
         inside = _inside(long, short, at, many, margin=-2 * max(seam, float(short.body["step_seconds"])))
         known = [one for one in inside or () if one is not None]
-        if value is not None and len(known) >= _FINER:
+        if value is not None and _settled(known, short):
             yield FigureComparison(
                 check="steps",
                 subject=_subject(long),
@@ -218,6 +222,10 @@ def _peaks(
                 rule="at_most",
                 tolerance=_NOISE * abs(value) + 1e-6,
             )
+
+
+def _settled(known: list[float], short: PublicAnswer) -> bool:
+    return len(known) > 1 and len(known) * float(short.body["step_seconds"]) >= _LIVED
 
 
 def _inside(

@@ -32,6 +32,7 @@ SUMS: tuple[tuple[str, str], ...] = (
 # The whole is the sum of its own parts: every one of what is counted is in one class, verdict, status or state.
 DIVISIONS: tuple[tuple[str, str], ...] = (
     ("fleet.gpus_or_instances", "fleet.by_class"),
+    ("fleet.gpus_or_instances", "fleet.by_use_class"),
     ("fleet.gpus_or_instances", "fleet.by_verdict"),
     ("fleet.gpus_or_instances", "fleet.by_status"),
     ("fleet.tenants", "fleet.tenants_by_class"),

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from vgpuscope.catalog.figures import BY_CODE
 from vgpuscope.logic.audit.counting import counted
 from vgpuscope.model.consistency import FigureComparison, FigureReading, Surfaces
@@ -17,6 +19,9 @@ _AGES = frozenset(  # they grow while answers are read
 )
 
 
+_UNLISTED = {"fleet.gpus": "fleet.gpus_unlisted", "node.gpus": "node.gpus_unlisted"}  # counted, but without a row
+
+
 def same_figures(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """Places that show one figure are compared with the number that most of them show."""
     yield from _compared(surfaces.readings, check="same")
@@ -28,9 +33,13 @@ def rows_counted(surfaces: Surfaces) -> Iterator[FigureComparison]:
     for reading in surfaces.readings:
         groups.setdefault(_key(reading), []).append(reading)
     for reading in counted(surfaces.answers):
-        for shown in _one_of_each_value(groups.get(_key(reading), [])):
-            if _together(shown, reading):
-                yield _equal("rows", shown, reading)
+        without = groups.get((_UNLISTED.get(reading.figure, ""), reading.subject, reading.scope), [])
+        more = next((one.value for one in without if _together(one, reading)), 0.0)
+        path = f"{reading.path} + gpus_unlisted" if more else reading.path
+        number = structs.replace(reading, path=path, value=reading.value + more)
+        for shown in _one_of_each_value(groups.get(_key(number), [])):
+            if _together(shown, number):
+                yield _equal("rows", shown, number)
 
 
 def _compared(readings: tuple[FigureReading, ...], *, check: str) -> Iterator[FigureComparison]:

@@ -19,9 +19,9 @@ def ruled_out(surfaces: Surfaces) -> Iterator[FigureComparison]:
             continue
         for finding in report.body["findings"]:
             cause = (finding.get("cause") or {}).get("en", "")
-            if finding["status"] not in {"warn", "fail"}:
-                continue
-            places = " ".join(finding.get("examples", ()))
+            if finding["status"] not in {"warn", "fail"} or not finding.get("examples"):
+                continue  # a caller of some namespaces is not told of which GPUs it is said
+            places = " ".join(finding["examples"])
             said = _place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0)
             never = _NEVER.search(cause)
             if never is not None and results is not None:
@@ -64,10 +64,10 @@ def doctors(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 
 def _named(row: dict[str, Any], places: str) -> bool:
-    """Whether a row is of a GPU or node that the examples name; without examples, any is."""
+    """Whether a row is of a GPU or node that the examples name."""
     uuid, host = row["gpu_id"], row.get("hostname") or row.get("node")
     names = [uuid] if "GPU-" in places else [name for name in (uuid, host) if name]
-    return not places or any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", places) for name in names)
+    return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", places) for name in names)
 
 
 def fits(surfaces: Surfaces) -> Iterator[FigureComparison]:

@@ -140,7 +140,8 @@ def subject_of(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
     if figure.code in _GROUPED:
         return (names["group"], names.get("since", "")) if names.get("group") else None
     subject = _subject(figure, names)
-    return (*subject, names.get("since", "")) if subject is not None and figure.time == "integral" else subject
+    past = figure.time == "integral" or figure.subject == "waste"  # of a tenant's hours also the memory that it held
+    return (*subject, names.get("since", "")) if subject is not None and past else subject
 
 
 def _subject(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
@@ -153,8 +154,8 @@ def _subject(figure: Figure, names: dict[str, str]) -> tuple[str, ...] | None:
             return ()
         case "node":
             return all_of("node")
-        case "namespace":
-            return all_of("namespace")
+        case "namespace":  # "": tenants whose pods are in no list
+            return (names["namespace"],) if "namespace" in names else None
         case "gpu":
             return (*gpu, names.get("mig", "")) if (gpu := all_of("gpu")) else None
         case "tenant":
