@@ -46,6 +46,7 @@ def fleet(now: float):
     yield from beside(place, times)
     yield series(m.SOURCE_UP, 1, source="nvml")
     yield series(m.BUILD_INFO, 1, version="9.9")
+    yield series(m.SAMPLE_TIME, now)
 
 
 def beside(place, times):

@@ -220,9 +220,9 @@ def folders():
     return [name for _, name, folder in pkgutil.iter_modules(services.__path__) if folder]
 
 
-def test_there_are_five_processes_and_what_collects_facts_for_doctor():
+def test_there_are_five_processes_and_what_doctor_and_its_audit_collect():
     assert set(processes()) == {"agent", "analyzer", "cluster", "extender", "plugin"}
-    assert set(folders()) - set(processes()) == {"doctor"}
+    assert set(folders()) - set(processes()) == {"audit", "doctor"}
 
 
 @pytest.mark.parametrize("name", processes())

@@ -44,15 +44,15 @@ CLASSES = (
 )
 VERDICTS = (
     Word("in_use", Text("in use", "使用中"), "#2f6fb7"),
-    Word("idle", Text("idle", "空闲"), "#e8a33d"),
+    Word("idle", Text("proven idle", "确认空闲"), "#e8a33d"),
     Word("unknown", Text("unknown", "未知"), "#aab2bc"),
 )
 STATUSES = (
-    Word("high", Text("high", "高"), "#2f6fb7"),
-    Word("normal", Text("normal", "正常"), "#7db7e8"),
-    Word("low", Text("low", "低"), "#e8a33d"),
-    Word("idle", Text("idle", "空闲"), "#c8502b"),
-    Word("unknown", Text("unknown", "未知"), "#aab2bc"),
+    Word("high", Text("high range", "偏高区间"), "#2f6fb7"),
+    Word("normal", Text("normal range", "正常区间"), "#7db7e8"),
+    Word("low", Text("low range", "偏低区间"), "#e8a33d"),
+    Word("idle", Text("idle range", "空闲区间"), "#c8502b"),
+    Word("unknown", Text("unknown range", "区间未知"), "#aab2bc"),
 )
 OWNERS = (
     Word("containers", Text("containers", "容器"), "#2f6fb7"),

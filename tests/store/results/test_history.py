@@ -310,6 +310,16 @@ async def test_it_does_not_matter_when_hours_are_rolled_up(tmp_path_factory, fou
         assert await every_point(late) == await every_point(plain)
 
 
+async def test_an_analysis_that_stands_for_no_time_and_ends_at_a_full_hour_is_in_the_hour_before(tmp_path):
+    async with history(tmp_path / "a.db") as late, history(tmp_path / "b.db") as plain:
+        for number, end in enumerate((NOON + HOUR, NOON + HOUR, NOON + HOUR + 600), start=1):
+            for store in (late, plain):
+                await store.save(analysis(end, gpu(number), number=number))
+            if number == 1:
+                await late.prune(NOON + HOUR)
+        assert await every_point(late) == await every_point(plain)
+
+
 async def test_some_fields_are_those_of_the_whole_whether_hours_are_rolled_up_or_not(path):
     async with history(path) as store:
         for number in range(4):

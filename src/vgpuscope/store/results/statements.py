@@ -66,7 +66,11 @@ UNROLLED = (
     "SELECT id, stored, stands_from FROM history_analyses "
     "WHERE rolled = 0 AND time > :begin AND time <= :end ORDER BY time, id"
 )
-REACH_OF_UNROLLED = "SELECT min(stands_from), max(time) FROM history_analyses WHERE rolled = 0"
+# An analysis that stands for no time belongs to the hour in which it ends.
+REACH_OF_UNROLLED = (
+    "SELECT min(CASE WHEN stands_from < time THEN stands_from ELSE time - 1 END), max(time) "
+    "FROM history_analyses WHERE rolled = 0"
+)
 
 
 def pieces(tables: str, chosen: str, *, bucket: str, millis: int) -> str:

@@ -293,7 +293,7 @@ def _unrolled(
     [(begin, end)] = tx.all(sql.REACH_OF_UNROLLED)
     if begin is None:
         return []
-    first, last = max(buckets[0], min(begin, end - 1) // long), min(buckets[-1], (end - 1) // long)
+    first, last = max(buckets[0], begin // long), min(buckets[-1], (end - 1) // long)
     if first > last:
         return []
     chosen = _chosen(wanted.names, sql.AFTER_UNROLLED if after else "")
