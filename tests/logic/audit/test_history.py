@@ -1,5 +1,6 @@
 """Charts of one hour in several ranges: the numbers are worked out by hand."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,8 +24,11 @@ def chart(times: list[int], step: int, *, query: dict[str, str] | None = None, *
     )
 
 
-def classes(times: list[int], step: int, *columns: list[Any]) -> PublicAnswer:
+def classes(times: list[int], step: int, *columns: list[Any], later: int = 0) -> PublicAnswer:
+    """`later`: seconds between the end of the last step and that of the chart."""
+    end = datetime.fromtimestamp(times[-1] + step + later, UTC).isoformat()
     body = {"times": times, "step_seconds": step, "source": "analyses", "columns": [{"gpus": one} for one in columns]}
+    body["end"] = end
     return PublicAnswer(service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body)
 
 
@@ -119,6 +123,8 @@ def test_a_chart_of_18_beside_a_tile_of_20_is_found():
     assert len(wrong(history.chart_and_tile, classes(times, MINUTE, [18.0] * 5), readings=(tile,))) == 1
     changing = Surfaces(answers=(classes(times, MINUTE, [20.0, 20.0, 20.0, 18.1, 18.0]),), readings=(tile,))
     assert list(history.chart_and_tile(changing)) == []
+    old = classes(times, MINUTE, [18.0] * 5, later=2 * MINUTE)  # the newest analysis is not in the chart yet
+    assert wrong(history.chart_and_tile, old, readings=(tile,)) == []
 
 
 @pytest.mark.parametrize(

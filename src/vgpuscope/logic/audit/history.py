@@ -1,6 +1,7 @@
 """Charts and stored hours: the same hour has the same mean and the same energy in every range."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import pairwise
 
 from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
@@ -104,6 +105,9 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
         tolerance = 0.02 * now.value + 0.05
         if any(abs(other - value) > tolerance for _, other in known[-3:]):
             continue  # GPUs come or go, such as those of an agent that has ended
+        end = datetime.fromisoformat(answer.body["end"]).timestamp()
+        if known[-1][0] + 2 * answer.body["step_seconds"] < end:
+            continue  # the analysis of the tile is not in the chart yet
         yield FigureComparison(
             check="chart-tile",
             subject="",
