@@ -124,7 +124,7 @@ def test_a_chart_of_18_beside_a_tile_of_20_is_found():
     changing = Surfaces(answers=(classes(times, MINUTE, [20.0, 20.0, 20.0, 18.1, 18.0]),), readings=(tile,))
     assert list(history.chart_and_tile(changing)) == []
     old = classes(times, MINUTE, [18.0] * 5, later=2 * MINUTE)  # the newest analysis is not in the chart yet
-    assert wrong(history.chart_and_tile, old, readings=(tile,)) == []
+    assert list(history.chart_and_tile(Surfaces(answers=(old,), readings=(tile,)))) == []
 
 
 @pytest.mark.parametrize(
