@@ -11,7 +11,7 @@ _EN = """## Do the numbers agree? (`--audit`)
 API, their CSV, pages of metrics, and what commands print with `--json`. It changes nothing.
 
 ```sh
-vgpuscope doctor --audit                                                 # the services at their default addresses
+vgpuscope doctor --audit                                                 # the services that doctor finds
 vgpuscope doctor --audit --analyzer analyzer:8080 --cluster cluster:31993 --agent node-3:9394
 vgpuscope doctor --audit --analyzer analyzer:8080 --json                 # for programs
 ```
@@ -41,7 +41,7 @@ _ZH = """## 数字是否一致（`--audit`）
 `vgpuscope doctor --audit` 读取运行中的系统所显示的数字并相互比较：API 的应答、其 CSV、指标页面，以及各命令用 `--json` 输出的内容。它不会更改任何内容。
 
 ```sh
-vgpuscope doctor --audit                                                 # 默认地址上的服务
+vgpuscope doctor --audit                                                 # doctor 找到的服务
 vgpuscope doctor --audit --analyzer analyzer:8080 --cluster cluster:31993 --agent node-3:9394
 vgpuscope doctor --audit --analyzer analyzer:8080 --json                 # 供程序使用
 ```
