@@ -124,8 +124,9 @@ async def charts(analyzer):
     absent = {"energy": None, "memory_allocated": None, "cores_allocated": None}
     one = {"use": 0.4, "use_max": 0.4, "memory_used": 10 * GIB, "memory_max": 10 * GIB, "power": 100.0}
     assert await last(f"gpu_id={uuid(0)}") == one | {"power_max": 100.0} | absent
-    node = {"use": 0.2, "use_max": 0.4, "memory_used": 20 * GIB, "memory_max": 20 * GIB, "power": 300.0}
-    assert await last("node=node-0") == await last("") == node | {"power_max": 300.0} | absent
+    # peaks of several GPUs need not be at the same moment
+    node = {"use": 0.2, "use_max": 0.4, "memory_used": 20 * GIB, "memory_max": None, "power": 300.0}
+    assert await last("node=node-0") == await last("") == node | {"power_max": None} | absent
     pod = await last("namespace=ml&pod=train&quantity=use,memory_used")
     assert pod == {"use": 0.4, "memory_used": 9 * GIB}
     empty = await analyzer.json("/api/v1/history/series?range=30m&gpu_id=GPU-nope")

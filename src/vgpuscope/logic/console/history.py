@@ -220,7 +220,9 @@ class SeriesFold:
                 if value is None:
                     continue
                 # an hour or a day says how many of its analyses had the value
-                measured = seconds * min(1.0, (rule.samples(point) or point.samples) / (point.samples or 1))
+                # none ended in it: it has a piece of one
+                known = rule.samples(point)
+                measured = seconds * min(1.0, known / point.samples) if known and point.samples else seconds
                 if rule.over_time == "max":
                     totals[at] = max(totals[at], value) if weights[at] else value
                 else:
