@@ -217,19 +217,6 @@ def six_hours(points, step):
     return fold.columns()
 
 
-def test_a_pod_whose_value_is_known_for_one_hour_of_a_stored_day_counts_for_that_hour():
-    day = 24 * HOUR
-    whole, late = (
-        point(
-            "g", at=NOON // day * day, seconds=day, namespace="ml", pod=pod, samples=24, memory_allocated=memory, **more
-        )
-        for pod, memory, more in (("a", 72.0, {"allocated_samples": 24}), ("b", 24.0, {"allocated_samples": 1}))
-    )
-    fold = SeriesFold(Grid(NOON, NOON + 1, least=day, points=10), ["memory_allocated"])
-    fold.add([whole, late])
-    assert [column.values for column in fold.columns()] == [(73.0,)]
-
-
 def test_an_hour_in_which_nothing_was_measured_does_not_lower_the_mean_of_the_day():
     fold = SeriesFold(Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=2), ["power"], covered=[2 * HOUR])
     for name in "ab":

@@ -219,15 +219,11 @@ class SeriesFold:
                 value = rule.read(point)
                 if value is None:
                     continue
-                # an hour or a day says how many of its analyses had the value
-                # none ended in it: it has a piece of one
-                known = rule.samples(point)
-                measured = seconds * min(1.0, known / point.samples) if known and point.samples else seconds
                 if rule.over_time == "max":
                     totals[at] = max(totals[at], value) if weights[at] else value
                 else:
-                    totals[at] += value * (part if rule.over_time == "sum" else measured)
-                weights[at] += measured
+                    totals[at] += value * (part if rule.over_time == "sum" else seconds)
+                weights[at] += seconds
 
     def columns(self) -> tuple[SeriesColumn, ...]:
         longest = [max((one.seconds for one in step.values()), default=0.0) for step in self._steps]
@@ -301,7 +297,6 @@ class _Rule(NamedTuple):
     """How a quantity is computed from points."""
 
     read: Callable[[HistoryPoint], float | None]
-    samples: Callable[[HistoryPoint], int]  # analyses that had a value
     over_time: Literal["mean", "max", "sum"]
     together: Callable[[Sequence[_Known], Seconds], float]
     digits: int
@@ -310,24 +305,16 @@ class _Rule(NamedTuple):
 
 
 _QUANTITIES: dict[Quantity, _Rule] = {
-    "use": _Rule(lambda point: point.util, lambda point: point.util_samples, "mean", _mean, 4),
-    "use_max": _Rule(lambda point: point.util_max, lambda point: point.util_samples, "max", _highest, 4),
-    "cores_allocated": _Rule(
-        lambda point: point.cores_allocated, lambda point: point.cores_samples, "mean", _mean, 4, _PERCENT
-    ),
-    "memory_used": _Rule(lambda point: point.memory_used, lambda point: point.memory_samples, "mean", _at_once, 0),
-    "memory_max": _Rule(
-        lambda point: point.memory_max, lambda point: point.memory_samples, "max", _highest, 0, of_one=True
-    ),
-    "memory_allocated": _Rule(
-        lambda point: point.memory_allocated, lambda point: point.allocated_samples, "mean", _at_once, 0
-    ),
-    "score": _Rule(lambda point: point.score, lambda point: point.scored, "mean", _mean, 1),
-    "power": _Rule(lambda point: point.power, lambda point: point.power_samples, "mean", _at_once, 1),
-    "power_max": _Rule(
-        lambda point: point.power_max, lambda point: point.power_samples, "max", _highest, 1, of_one=True
-    ),
-    "energy": _Rule(lambda point: point.energy, lambda point: point.power_samples, "sum", _sum, 1),
+    "use": _Rule(lambda point: point.util, "mean", _mean, 4),
+    "use_max": _Rule(lambda point: point.util_max, "max", _highest, 4),
+    "cores_allocated": _Rule(lambda point: point.cores_allocated, "mean", _mean, 4, _PERCENT),
+    "memory_used": _Rule(lambda point: point.memory_used, "mean", _at_once, 0),
+    "memory_max": _Rule(lambda point: point.memory_max, "max", _highest, 0, of_one=True),
+    "memory_allocated": _Rule(lambda point: point.memory_allocated, "mean", _at_once, 0),
+    "score": _Rule(lambda point: point.score, "mean", _mean, 1),
+    "power": _Rule(lambda point: point.power, "mean", _at_once, 1),
+    "power_max": _Rule(lambda point: point.power_max, "max", _highest, 1, of_one=True),
+    "energy": _Rule(lambda point: point.energy, "sum", _sum, 1),
 }
 _Parts: TypeAlias = dict[tuple[int, str, str], Ratio]  # by step, GPU and instance
 
