@@ -6,8 +6,8 @@ from typing import Any
 Found = dict[str, Any]
 
 KNOWN: dict[str, Callable[[Found], bool]] = {
-    "a point of the history does not say for how much of its time the allocation was known, which the demo's past often "
-    "lacks: a long step takes it for known all the time, or leaves the time out": lambda one: (
+    "a point of the history does not say for how much of its time the allocation was known, which the demo's past "
+    "often lacks: a long step takes it for known all the time, or leaves the time out": lambda one: (
         one["check"] in {"steps", "chart-parts"}
         and one["first"]["figure"] in {"chart.memory_allocated", "chart.cores_allocated"}
     ),
