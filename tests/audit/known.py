@@ -11,7 +11,7 @@ KNOWN: dict[str, Callable[[Found], bool]] = {
         one["check"] in {"steps", "chart-parts"}
         and one["first"]["figure"] in {"chart.memory_allocated", "chart.cores_allocated"}
     ),
-    "the auditor does not know for how much of a day a pod was there, for which its mean in that day counts": lambda one: (
+    "the auditor does not know for how much of a day a pod was there, for which its mean counts": lambda one: (
         one["check"] == "steps" and "/" in one["subject"]
     ),
 }
