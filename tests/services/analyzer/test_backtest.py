@@ -74,7 +74,7 @@ async def test_the_stop_switch_of_the_settings_is_part_of_a_policy(tmp_path):
     async with analyzer(tmp_path) as one:
         found = (await asked(one, policy=POLICY | {"stop": True}, since="8h")).json()
         assert (found["current"]["actions"], found["proposed"]["actions"]) == (2, 0)
-        assert found["proposed"]["held_back"]["stop"] == 2
+        assert found["proposed"]["held_back"] == {"stop": 2, "gpu_unknown": 1}
 
 
 async def test_without_a_policy_only_the_current_one_is_replayed(tmp_path):
