@@ -20,7 +20,7 @@ def ruled_out(surfaces: Surfaces) -> Iterator[FigureComparison]:
         for finding in report.body["findings"]:
             cause = (finding.get("cause") or {}).get("en", "")
             if finding["status"] not in {"warn", "fail"} or not finding.get("examples"):
-                continue  # a caller of some namespaces is not told of which GPUs it is said
+                continue  # a caller of some namespaces does not get the examples
             places = " ".join(finding["examples"])
             said = _place(report, f"findings[code={finding['code']}].cause", "fleet.by_class", 0)
             never = _NEVER.search(cause)

@@ -340,7 +340,7 @@ def _acting(case: Case, now: _Now) -> CaseStep:
 
 
 def _would_act(case: Case, now: _Now) -> CaseStep:
-    """A dry run frees nothing: whoever ends the workload, it is not the machine."""
+    """A dry run frees nothing: if the workload ends, its owner ended it."""
     ended = _released(case, now) or _excluded(case, now)
     if ended is not None:
         return ended
