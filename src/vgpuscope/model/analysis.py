@@ -111,6 +111,7 @@ class Track(Struct, frozen=True, kw_only=True, gc=False):
     gpu_id: DeviceUUID  # the physical GPU, whole
     mig: str = ""  # the MIG instance: its UUID, or GI-<number> where only that is known
     profile: str = ""
+    gpu_instance: str = ""  # number of the GPU instance: its compute instances share memory; "": not known
     gpu_index: str = ""
     hostname: str = ""
     model: str = ""
@@ -276,6 +277,7 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     gpu_id: DeviceUUID
     mig: str = ""
     profile: str = ""
+    gpu_instance: str = ""  # number of the MIG instance's GPU instance; "": not known
     gpu_index: str = ""
     hostname: str = ""
     model: str = ""

@@ -23,6 +23,7 @@ class HistoryPoint(Struct, frozen=True, kw_only=True, gc=False):
     time: UnixTime  # end of the analysis' window, or begin of the hour or day (UTC)
     gpu_id: DeviceUUID
     mig: str = ""
+    gpu_instance: str = ""  # number of the MIG instance's GPU instance: its compute instances share memory
     hostname: str = ""
     model: str = ""
     namespace: str = ""
@@ -30,22 +31,28 @@ class HistoryPoint(Struct, frozen=True, kw_only=True, gc=False):
     owner: str = ""
     samples: int = 1  # analyses
     scored: int = 0  # of these, the number with a score
+    score_seconds: Seconds = 0.0  # of `seconds`, those in which it was measured; likewise for each quantity below
     score: float | None = None  # mean of the analyses with a score
     score_min: float | None = None
     score_max: float | None = None
     util_samples: int = 0
-    util: Ratio | None = None  # mean
+    util_seconds: Seconds = 0.0
+    util: Ratio | None = None  # mean of the best signal
     util_max: Ratio | None = None
     memory_samples: int = 0
+    memory_seconds: Seconds = 0.0
     memory_used: Bytes | None = None  # mean
     memory_max: Bytes | None = None
     power_samples: int = 0
+    power_seconds: Seconds = 0.0
     power: Watts | None = None  # mean
     power_max: Watts | None = None
     energy: float | None = None  # joules in `seconds`; of a pod, in the time in which it held the GPU
     allocated_samples: int = 0
+    allocated_seconds: Seconds = 0.0
     memory_allocated: Bytes | None = None  # mean; by the scheduler
     cores_samples: int = 0
+    cores_seconds: Seconds = 0.0
     cores_allocated: float | None = None  # mean; percent of one GPU
     coverage_samples: int = 0
     coverage: Ratio | None = None  # mean

@@ -151,7 +151,8 @@ def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
 
 
 def of_pods(points, covered=HOUR, quantities=("memory_used", "memory_max", "power", "power_max", "use", "energy")):
-    fold = SeriesFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), quantities, covered=[covered])
+    measured = dict.fromkeys(("memory_used", "power"), [covered])
+    fold = SeriesFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), quantities, measured=measured)
     fold.add(points)
     return {column.quantity: column.values[0] for column in fold.columns()}
 
@@ -175,14 +176,21 @@ def test_time_without_an_analysis_is_not_zero():
     assert of_pods([pod("a", 600, memory_used=60)], covered=1200)["memory_used"] == 30.0
 
 
-def test_a_value_that_was_missing_for_a_time_is_not_zero_in_that_time():
+def test_time_in_which_nothing_of_the_fleet_was_measured_is_not_zero():
     half = [
         HistoryPoint(
             step="analysis", time=NOON + end, gpu_id="g", namespace="ml", pod="a", seconds=1800, memory_used=used
         )
         for end, used in ((1800, 40), (3600, None))
     ]
-    assert of_pods(half)["memory_used"] == 40.0
+    assert of_pods(half, covered=1800)["memory_used"] == 40.0
+
+
+def test_a_pod_that_was_not_measured_while_others_were_adds_only_what_is_known():
+    """So the pods of a namespace, and namespaces of a fleet, add up, and none is above the whole."""
+    assert of_pods([pod("a", 1800, memory_used=40)])["memory_used"] == 20.0
+    both = [pod("a", 1800, memory_used=40), pod("b", HOUR, memory_used=10)]
+    assert of_pods(both)["memory_used"] == 30.0
 
 
 LIVES = st.lists(
@@ -211,14 +219,52 @@ def test_six_hours_are_the_mean_of_their_hours(lives):
     assert long["use"] == (pytest.approx(uses / sum(measured.values()), abs=1e-3),)
 
 
+GAPS = st.lists(
+    st.tuples(st.sampled_from("xy"), st.sets(st.integers(0, 5)), st.integers(0, 40)), min_size=1, max_size=5
+)
+
+
+@given(GAPS)
+def test_parts_add_up_to_their_whole_in_steps_of_any_length(pods):
+    """Pods of two namespaces, each measured in some of six hours: an integral of what was measured has no gaps."""
+    points = [
+        point(at=NOON + hour * HOUR, namespace=name, pod=f"p{number}", power=float(value))
+        for number, (name, hours, value) in enumerate(pods)
+        for hour in hours
+    ]
+    known = [HOUR if any(one.time == NOON + hour * HOUR for one in points) else 0.0 for hour in range(6)]
+
+    def drawn(chosen, step):
+        steps = [sum(known[at : at + step // HOUR]) for at in range(0, 6, step // HOUR)]
+        fold = SeriesFold(Grid(NOON, NOON + 6 * HOUR, least=step, points=7), ["power"], measured={"power": steps})
+        fold.add(chosen)
+        (column,) = fold.columns()
+        return column
+
+    for step in (HOUR, 2 * HOUR, 6 * HOUR):
+        fleet, *namespaces = (
+            drawn([one for one in points if one.namespace in names], step) for names in ("xy", "x", "y")
+        )
+        for place, whole in enumerate(fleet.values):
+            parts = [one.values[place] for one in namespaces if one.values[place] is not None]
+            assert sum(parts) == pytest.approx(whole or 0, abs=0.2)
+            assert (whole is None) == (not parts)
+    short, long = drawn(points, HOUR), drawn(points, 6 * HOUR)
+    joules = sum(
+        value * seconds for value, seconds in zip(short.values, short.seconds, strict=True) if value is not None
+    )
+    assert (long.values[0] or 0) * long.seconds[0] == pytest.approx(joules, rel=0.02, abs=0.1 * 6 * HOUR)
+
+
 def six_hours(points, step):
-    fold = SeriesFold(Grid(NOON, NOON + 6 * HOUR, least=step, points=7), covered=[step] * (6 * HOUR // step))
+    measured = dict.fromkeys(("memory_allocated", "power"), [step] * (6 * HOUR // step))
+    fold = SeriesFold(Grid(NOON, NOON + 6 * HOUR, least=step, points=7), measured=measured)
     fold.add(points)
     return fold.columns()
 
 
 def test_an_hour_in_which_nothing_was_measured_does_not_lower_the_mean_of_the_day():
-    fold = SeriesFold(Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=2), ["power"], covered=[2 * HOUR])
+    fold = SeriesFold(Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=2), ["power"], measured={"power": [HOUR]})
     for name in "ab":
         fold.add([point(name, power=100.0), point(name, at=NOON + HOUR)])
     assert fold.columns()[0].values == (200.0,)
@@ -234,6 +280,15 @@ def test_peaks_of_several_pods_are_not_added_up():
 def test_instances_of_a_gpu_count_as_one_gpu_in_a_mean_over_gpus():
     instances = [point("b", mig=f"MIG-{n}", util=0.0) for n in range(3)]
     assert of_pods([point("a", util=0.6), *instances])["use"] == 0.3
+
+
+def test_the_memory_of_a_gpu_instance_counts_once_though_each_compute_instance_reports_it():
+    shared = [point("b", mig=f"MIG-{n}", gpu_instance="1", memory_used=20) for n in range(2)]
+    apart = [point("b", mig="MIG-2", gpu_instance="2", memory_used=5), point("a", memory_used=40)]
+    assert of_pods([*shared, *apart])["memory_used"] == 65.0
+    assert of_pods(shared[:1])["memory_used"] == 20.0
+    held = [pod(name, HOUR, mig=f"MIG-{name}", gpu_instance="1", memory_used=7) for name in "xy"]
+    assert of_pods(held)["memory_used"] == 14.0  # pods have memory of their own
 
 
 def test_the_energy_of_an_analysis_is_divided_among_the_steps_it_stands_for():

@@ -335,7 +335,7 @@ NAMESPACE: tuple[Figure, ...] = (
         fields="NamespaceRow.cores_allocated",
     ),
     row("namespace.use", "tenants", "own_use", "window_mean", "ratio", condition="measured", fields="NamespaceRow.use"),
-    row("namespace.power", "tenants", "own_power", "now", "watts", fields="NamespaceRow.power"),
+    row("namespace.power", "tenants", "own_power", "window_mean", "watts", fields="NamespaceRow.power"),
     row(
         "namespace.score",
         "tenants",
@@ -404,7 +404,7 @@ WORKLOAD: tuple[Figure, ...] = (
     row("workload.use", "tenants", "own_use", "window_mean", "ratio", fields="WorkloadRow.use.mean"),
     row("workload.use_p95", "tenants", "busiest_use", "window_p95", "ratio", fields="WorkloadRow.use.p95"),
     row("workload.use_max", "tenants", "busiest_use", "window_peak", "ratio", fields="WorkloadRow.use.max"),
-    row("workload.power", "tenants", "own_power", "now", "watts", fields="WorkloadRow.power"),
+    row("workload.power", "tenants", "own_power", "window_mean", "watts", fields="WorkloadRow.power"),
     row("workload.score", "tenants", "score", "window_mean", fields="WorkloadRow.score"),
     row("waste.gpus", "gpus_or_instances", "count", "integral", fields="WasteRow.gpus", columns="waste.GPUS"),
     row("waste.pods", "pods", "count", "integral", fields="WasteRow.pods", columns="waste.PODS"),
@@ -644,6 +644,7 @@ TENANT: tuple[Figure, ...] = (
     row("tenant.use", "one", "own_use", "window_mean", "ratio", fields="TenantRow.use.mean TenantResult.gpu_util"),
     row("tenant.use_p95", "one", "own_use", "window_p95", "ratio", fields="TenantRow.use.p95"),
     row("tenant.use_max", "one", "own_use", "window_peak", "ratio", fields="TenantRow.use.max"),
+    row("tenant.power", "one", "own_power", "window_mean", "watts", fields="TenantRow.power"),
     row(
         "tenant.memory_used",
         "one",

@@ -591,12 +591,12 @@ CONTAINER: tuple[Figure, ...] = (
         metrics="vgpuscope_container_energy_joules_total",
     ),
     row(
-        "tenant.power",
+        "tenant.power_now",
         "one",
         "own_power",
         "now",
         "watts",
-        fields="ContainerUsage.power TenantRow.power",
+        fields="ContainerUsage.power",
         metrics="vgpuscope_container_power_watts",
     ),
     row(

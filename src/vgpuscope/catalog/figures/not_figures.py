@@ -20,14 +20,15 @@ NOT_FIGURES: dict[Reason, str] = {
     "PendingPod.created PendingPod.ended Said.first Said.last Share.idle_since Signal.at NodeSnapshot.at "
     "Vgpu.last_kernel BreakerState.since CaseRow.since CaseRow.next_at CaseRow.idle_since CaseRow.notified_at "
     "CaseRow.acted_at",
-    "identity": "HeldInstance.container_index HeldInstance.gpu_instance HeldInstance.compute_instance "
-    "RegisteredDevice.index RegisteredDevice.numa AuditEntry.number Holder.container_index GpuRow.index GpuRow.xids "
-    "InstanceRow.gpu_instance InstanceRow.compute_instance TenantRow.priority XidRow.xid ProcessRow.pid "
-    "ProcessRow.user WorkloadOnGpu.index WorkloadRow.priority Gpu.index Gpu.minor GpuProcess.pid "
-    "GpuProcess.gpu_instance GpuProcess.compute_instance MigInstance.index MigInstance.gpu_instance "
-    "MigInstance.compute_instance MigInstance.profile_id XidCount.xid ProcessUse.pid ProcessUse.uid "
-    "ReplicaPlace.replica ChosenGpu.container ChosenGpu.position MigHolding.index MigHolding.gpu_instance "
-    "MigHolding.compute_instance NodeSnapshot.last_xid PodUsage.gpu_index Vgpu.index Vgpu.priority ResultRow.xids",
+    "identity": "HistoryPoint.gpu_instance HeldInstance.container_index HeldInstance.gpu_instance "
+    "HeldInstance.compute_instance RegisteredDevice.index RegisteredDevice.numa AuditEntry.number "
+    "Holder.container_index GpuRow.index GpuRow.xids InstanceRow.gpu_instance InstanceRow.compute_instance "
+    "TenantRow.priority XidRow.xid ProcessRow.pid ProcessRow.user WorkloadOnGpu.index WorkloadRow.priority "
+    "Gpu.index Gpu.minor GpuProcess.pid GpuProcess.gpu_instance GpuProcess.compute_instance MigInstance.index "
+    "MigInstance.gpu_instance MigInstance.compute_instance MigInstance.profile_id XidCount.xid ProcessUse.pid "
+    "ProcessUse.uid ReplicaPlace.replica ChosenGpu.container ChosenGpu.position MigHolding.index "
+    "MigHolding.gpu_instance MigHolding.compute_instance NodeSnapshot.last_xid PodUsage.gpu_index Vgpu.index "
+    "Vgpu.priority ResultRow.xids",
     "setting": "Part.low_score "
     "Evidence.threshold Evidence.min_coverage Evidence.max_age ScoreTerm.weight Backtest.busy_within "
     "Backtest.step OfferedResource.replicas SettingRow.minimum SettingRow.maximum Summary.window_minutes "
@@ -40,7 +41,9 @@ NOT_FIGURES: dict[Reason, str] = {
     "window": "ClassHistory.step_seconds SeriesHistory.step_seconds PodBeside.seconds NodeBeside.seconds HostUse.over "
     "NodeHost.over Part.window_seconds",
     "weight": "HistoryPoint.scored HistoryPoint.util_samples HistoryPoint.memory_samples HistoryPoint.power_samples "
-    "HistoryPoint.allocated_samples HistoryPoint.cores_samples HistoryPoint.coverage_samples",
+    "HistoryPoint.allocated_samples HistoryPoint.cores_samples HistoryPoint.coverage_samples "
+    "HistoryPoint.score_seconds HistoryPoint.util_seconds HistoryPoint.memory_seconds HistoryPoint.power_seconds "
+    "HistoryPoint.allocated_seconds HistoryPoint.cores_seconds SeriesColumn.seconds",
     "mixed": "AttentionRow.number TimelineEvent.number DoctorFinding.numbers",
     "page": "AuditPage.next_before PendingPod.said_cut",
 }

@@ -117,6 +117,8 @@ def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | N
     held = _held(cluster, use, gpu)
     alone = len(gpu.tenants) == 1 and use.until is None and use.verdict == gpu.verdict
     score, status = (gpu.score, gpu.status) if alone else (use.score, use.status)
+    own_use = _use(terms, "process_sm") if use.own else Use()
+    own_power = mean(terms, "power") if use.own else None
     limit = now.values.get(m.VGPU_SM_LIMIT.name)
     kernel = now.values.get(m.VGPU_LAST_KERNEL.name)
     return TenantRow(
@@ -126,14 +128,14 @@ def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | N
         container=tenant.container or None,
         owner=use.owner or None,
         own_numbers=use.own,
-        use=_use(terms, "process_sm") if use.own else (_signal_use(gpu.evidence) if alone else Use()),
+        use=_signal_use(gpu.evidence) if own_use.mean is None and alone else own_use,
         memory_used=_memory(use, gpu, alone=alone, which="mean"),
         memory_max=_memory(use, gpu, alone=alone, which="max"),
         memory_limit=use.memory_limit if use.memory_limit is not None else whole(_limit(now)),
         memory_allocated=sum(one.memory for one in held) if held else None,
         cores_allocated=sum(one.cores for one in held) or None,
         cores_limit=None if limit is None else round(limit * _WHOLE_GPU),
-        power=short(now.values.get(m.CONTAINER_POWER.name), 1),
+        power=short(mean(gpu.terms, "power") if own_power is None and alone and not gpu.mig else own_power, 1),
         score=short(score.value, 1),
         status="unknown" if stale else status,
         verdict="unknown" if stale else use.verdict,

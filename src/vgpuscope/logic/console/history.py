@@ -194,127 +194,138 @@ def grouped(by: ClassGroup) -> Callable[[HistoryPoint], str]:
 class SeriesFold:
     """Adds up points of GPUs or pods: over the time of each, and then over the time of a step, as _QUANTITIES says.
 
-    A mean over GPUs or pods counts each for as long as it was measured. A sum over them is a mean over the time for
-    which there are analyses: what was measured for a sixth of that time counts a sixth. Time in which nothing was
-    measured of any of them is left out, so it is not zero. So a long step is the mean of its short steps.
+    A mean over GPUs or pods counts each for as long as it was measured. A sum over them is the mean over time of what
+    was measured: all charts of a step divide by the same time, that in which the quantity was measured of any GPU. So
+    a part never exceeds its whole, and a long step is the mean of its short steps, weighted by their seconds.
     """
 
-    def __init__(self, grid: Grid, wanted: Sequence[str] = (), *, covered: Sequence[Seconds] = ()) -> None:
-        """`wanted`: quantities; none for all. `covered`: for how much of each step there are analyses."""
-        self._grid, self._covered = grid, covered
+    def __init__(
+        self, grid: Grid, wanted: Sequence[str] = (), *, measured: Mapping[str, Sequence[Seconds]] | None = None
+    ) -> None:
+        """`wanted`: quantities; none for all. `measured`: for how much of each step a quantity is known of any GPU."""
+        self._grid, self._measured = grid, measured or {}
         self._rules = [(name, rule) for name, rule in _QUANTITIES.items() if not wanted or name in wanted]
         self._steps: list[dict[tuple[str, ...], _Presence]] = [{} for _ in grid.times]
 
     def add(self, points: Iterable[HistoryPoint]) -> None:
         """Add points of GPUs, or points of pods, never both; no point may be added twice."""
         for point, place, spent in self._grid.pieces(points):
-            seconds = spent or _INSTANT
-            found = self._steps[place].setdefault(
-                (point.gpu_id, point.mig, point.namespace, point.pod), _Presence(len(self._rules))
+            presence = self._steps[place].setdefault(
+                (point.gpu_id, point.mig, point.namespace, point.pod),
+                _Presence(len(self._rules), "" if point.pod else point.gpu_instance),
             )
-            found.seconds += seconds
             part = min(1.0, spent / point.seconds) if point.seconds else 1.0
-            totals, weights = found.totals, found.weights
+            presence.seconds += spent or _INSTANT
+            totals, known = presence.totals, presence.measured
             for at, (_, rule) in enumerate(self._rules):
                 value = rule.read(point)
                 if value is None:
                     continue
+                seconds = (rule.measured(point) or point.seconds) * part or _INSTANT
                 if rule.over_time == "max":
-                    totals[at] = max(totals[at], value) if weights[at] else value
+                    totals[at] = max(totals[at], value) if known[at] else value
                 else:
                     totals[at] += value * (part if rule.over_time == "sum" else seconds)
-                weights[at] += seconds
+                known[at] += seconds
 
     def columns(self) -> tuple[SeriesColumn, ...]:
-        longest = [max((one.seconds for one in step.values()), default=0.0) for step in self._steps]
-        covered = _at_least(longest, self._covered)
-        weights = [_weights(step, seconds) for step, seconds in zip(self._steps, covered, strict=True)]
+        parts = [_parts_of_gpus(step) for step in self._steps]
         columns = []
         for at, (name, rule) in enumerate(self._rules):
             values: list[float | None] = []
+            weights: list[Seconds] = []
+            known_of_fleet = self._measured.get(name, [0.0] * len(self._steps))
             for place, step in enumerate(self._steps):
                 shown = {} if rule.of_one and len(step) > 1 else step
-                known = [
-                    _Known(one.totals[at], one.weights[at], one.seconds, weights[place][key])
-                    for key, one in shown.items()
-                    if one.weights[at]
-                ]
-                value = round(rule.together(known, covered[place]) / rule.scale, rule.digits) if known else None
-                values.append(value)
-            columns.append(SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(values)))
+                known = {key: presence for key, presence in shown.items() if presence.measured[at]}
+                if name == "memory_used":
+                    known = _one_per_gpu_instance(known, at)
+                longest = max((presence.measured[at] for presence in known.values()), default=0.0)
+                match rule.together:
+                    case "max":
+                        total, weight = max((one.totals[at] for one in known.values()), default=0.0), 1.0
+                    case "sum":
+                        total, weight = sum(one.totals[at] for one in known.values()), 1.0
+                    case "sum_at_once":  # stored hours of older versions can hold more than an hour
+                        total, weight = (
+                            sum(one.totals[at] for one in known.values()),
+                            max(longest, known_of_fleet[place]),
+                        )
+                    case "mean":
+                        total = sum(one.totals[at] * parts[place].get(key, 1.0) for key, one in known.items())
+                        weight = sum(one.measured[at] * parts[place].get(key, 1.0) for key, one in known.items())
+                values.append(round(total / weight / rule.scale, rule.digits) if known else None)
+                weights.append(round(weight, 3) if rule.together in {"mean", "sum_at_once"} else longest)
+            columns.append(SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(values), seconds=tuple(weights)))
         return tuple(columns)
 
 
 class _Presence:
     """One GPU, or one pod on a GPU, in one step: its time, and for each quantity a total and the time measured."""
 
-    __slots__ = ("seconds", "totals", "weights")
+    __slots__ = ("gpu_instance", "measured", "seconds", "totals")
 
-    def __init__(self, quantities: int) -> None:
+    def __init__(self, quantities: int, gpu_instance: str) -> None:
+        self.gpu_instance = gpu_instance
         self.seconds: Seconds = 0.0
         self.totals = [0.0] * quantities
-        self.weights = [0.0] * quantities
+        self.measured = [0.0] * quantities
 
 
-class _Known(NamedTuple):
-    """One quantity of one GPU or pod in one step."""
-
-    total: float
-    measured: Seconds
-    seconds: Seconds
-    weight: Seconds  # in a mean over GPUs: the time of the GPU, divided among its instances
-
-
-def _weights(step: Mapping[tuple[str, ...], _Presence], covered: Seconds) -> dict[tuple[str, ...], Seconds]:
-    """How much each counts in a mean over GPUs or pods: instances together count as their GPU."""
-    whole: dict[str, Seconds] = {}
-    for (gpu_id, *_, pod), one in step.items():
-        if not pod:
-            whole[gpu_id] = whole.get(gpu_id, 0.0) + one.seconds
-    return {key: one.seconds * (min(1.0, covered / whole[key[0]]) if not key[3] else 1.0) for key, one in step.items()}
+def _parts_of_gpus(step: Mapping[tuple[str, ...], _Presence]) -> dict[tuple[str, ...], Ratio]:
+    """The part of its GPU that each MIG instance is in a mean over GPUs: together they count as one GPU."""
+    instances: dict[str, list[Seconds]] = {}
+    for (gpu_id, mig, _, pod), presence in step.items():
+        if mig and not pod:
+            instances.setdefault(gpu_id, []).append(presence.seconds)
+    return {key: max(instances[key[0]]) / sum(instances[key[0]]) for key in step if key[1] and not key[3]}
 
 
-def _mean(known: Sequence[_Known], _: Seconds) -> float:
-    """A GPU or pod that was measured for a part of its time weighs as much as that part."""
-    weights = [one.weight * one.measured / one.seconds for one in known]
-    return sum(one.total / one.measured * weight for one, weight in zip(known, weights, strict=True)) / sum(weights)
-
-
-def _at_once(known: Sequence[_Known], covered: Seconds) -> float:
-    """The mean over time of the sum; how much of the time was measured is seen from what was measured best."""
-    return sum(one.total for one in known) / (covered * max(one.measured / one.seconds for one in known))
-
-
-def _sum(known: Sequence[_Known], _: Seconds) -> float:
-    return sum(one.total for one in known)
-
-
-def _highest(known: Sequence[_Known], _: Seconds) -> float:
-    return max(one.total for one in known)
+def _one_per_gpu_instance(known: Mapping[tuple[str, ...], _Presence], at: int) -> dict[tuple[str, ...], _Presence]:
+    """Without the compute instances that report the memory of a GPU instance again: NVML has it per GPU instance."""
+    longest: dict[tuple[str, str], tuple[str, ...]] = {}
+    for key, presence in known.items():
+        shared = (key[0], presence.gpu_instance)
+        if presence.gpu_instance and (
+            shared not in longest or presence.measured[at] > known[longest[shared]].measured[at]
+        ):
+            longest[shared] = key
+    return {
+        key: presence
+        for key, presence in known.items()
+        if not presence.gpu_instance or longest[key[0], presence.gpu_instance] == key
+    }
 
 
 class _Rule(NamedTuple):
     """How a quantity is computed from points."""
 
     read: Callable[[HistoryPoint], float | None]
+    measured: Callable[[HistoryPoint], Seconds]
     over_time: Literal["mean", "max", "sum"]
-    together: Callable[[Sequence[_Known], Seconds], float]
+    together: Literal["mean", "max", "sum", "sum_at_once"]
     digits: int
     scale: float = 1.0
     of_one: bool = False  # only of a single GPU or pod: several may have had their peaks at different times
 
 
 _QUANTITIES: dict[Quantity, _Rule] = {
-    "use": _Rule(lambda point: point.util, "mean", _mean, 4),
-    "use_max": _Rule(lambda point: point.util_max, "max", _highest, 4),
-    "cores_allocated": _Rule(lambda point: point.cores_allocated, "mean", _mean, 4, _PERCENT),
-    "memory_used": _Rule(lambda point: point.memory_used, "mean", _at_once, 0),
-    "memory_max": _Rule(lambda point: point.memory_max, "max", _highest, 0, of_one=True),
-    "memory_allocated": _Rule(lambda point: point.memory_allocated, "mean", _at_once, 0),
-    "score": _Rule(lambda point: point.score, "mean", _mean, 1),
-    "power": _Rule(lambda point: point.power, "mean", _at_once, 1),
-    "power_max": _Rule(lambda point: point.power_max, "max", _highest, 1, of_one=True),
-    "energy": _Rule(lambda point: point.energy, "sum", _sum, 1),
+    "use": _Rule(lambda point: point.util, lambda point: point.util_seconds, "mean", "mean", 4),
+    "use_max": _Rule(lambda point: point.util_max, lambda point: point.util_seconds, "max", "max", 4),
+    "cores_allocated": _Rule(
+        lambda point: point.cores_allocated, lambda point: point.cores_seconds, "mean", "mean", 4, _PERCENT
+    ),
+    "memory_used": _Rule(lambda point: point.memory_used, lambda point: point.memory_seconds, "mean", "sum_at_once", 0),
+    "memory_max": _Rule(
+        lambda point: point.memory_max, lambda point: point.memory_seconds, "max", "max", 0, of_one=True
+    ),
+    "memory_allocated": _Rule(
+        lambda point: point.memory_allocated, lambda point: point.allocated_seconds, "mean", "sum_at_once", 0
+    ),
+    "score": _Rule(lambda point: point.score, lambda point: point.score_seconds, "mean", "mean", 1),
+    "power": _Rule(lambda point: point.power, lambda point: point.power_seconds, "mean", "sum_at_once", 1),
+    "power_max": _Rule(lambda point: point.power_max, lambda point: point.power_seconds, "max", "max", 1, of_one=True),
+    "energy": _Rule(lambda point: point.energy, lambda point: point.power_seconds, "sum", "sum", 1),
 }
 _Parts: TypeAlias = dict[tuple[int, str, str], Ratio]  # by step, GPU and instance
 

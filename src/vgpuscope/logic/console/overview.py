@@ -124,7 +124,7 @@ def by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
 
 
 def mean_use(gpus: Iterable[Sequence[GpuRow]]) -> float | None:
-    """The mean utilisation of the GPUs that are measured, each GPU once."""
+    """The mean use of the GPUs that are measured, by the best signal of each; instances count as their GPU."""
     return average([_use(found) for found in gpus])
 
 
@@ -135,8 +135,7 @@ def power(rows: Iterable[GpuRow]) -> float | None:
 
 
 def _use(rows: Sequence[GpuRow]) -> float | None:
-    """The utilisation of one GPU, as the history records it; of a MIG instance, which has none, the best signal."""
-    return average([row.use.mean if row.gpu_util.mean is None else row.gpu_util.mean for row in rows])
+    return average([row.use.mean for row in rows])
 
 
 def _healthy(row: GpuRow) -> bool:

@@ -1,5 +1,7 @@
 """The PromQL of a chart: queries over metrics of our agents and cluster exporter, for one thing or the fleet."""
 
+from typing import TypeAlias
+
 from msgspec import Struct
 
 from vgpuscope.catalog import agent as m
@@ -27,9 +29,12 @@ class ChartSubject(Struct, frozen=True, kw_only=True):
 
 # how samples of a step become one number of a GPU or pod, and how those of several become one
 _MEAN, _SUM, _HIGHEST, _PEAK, _INTEGRAL = "mean", "sum", "highest", "peak", "integral"
-_OF_GPUS: dict[Quantity, tuple[Metric, str]] = {
-    "use": (m.GPU_UTILIZATION, _MEAN),
-    "use_max": (m.GPU_UTILIZATION, _HIGHEST),
+_Chart: TypeAlias = tuple[tuple[Metric, ...] | Metric, str]  # several metrics: the first that a GPU has
+_SIGNALS = (m.GPU_SM_ACTIVE, m.GPU_ENGINE_ACTIVE, m.GPU_UTILIZATION)  # best first, as in model.analysis.SIGNALS
+_SIGNALS_OF_INSTANCES = (m.MIG_SM_ACTIVE, m.MIG_ENGINE_ACTIVE)
+_OF_GPUS: dict[Quantity, _Chart] = {
+    "use": (_SIGNALS, _MEAN),
+    "use_max": (_SIGNALS, _HIGHEST),
     "memory_used": (m.GPU_MEMORY_USED, _SUM),
     "memory_max": (m.GPU_MEMORY_USED, _PEAK),
     "power": (m.GPU_POWER, _SUM),
@@ -38,11 +43,13 @@ _OF_GPUS: dict[Quantity, tuple[Metric, str]] = {
     "memory_allocated": (cluster.DEVICE_MEMORY_ALLOCATED, _SUM),
     "cores_allocated": (cluster.DEVICE_CORES_ALLOCATED, _MEAN),
 }
-_OF_INSTANCES: dict[Quantity, tuple[Metric, str]] = {
+_OF_INSTANCES: dict[Quantity, _Chart] = {
+    "use": (_SIGNALS_OF_INSTANCES, _MEAN),
+    "use_max": (_SIGNALS_OF_INSTANCES, _HIGHEST),
     "memory_used": (m.MIG_MEMORY_USED, _SUM),
     "memory_max": (m.MIG_MEMORY_USED, _PEAK),
 }
-_OF_PODS: dict[Quantity, tuple[Metric, str]] = {
+_OF_PODS: dict[Quantity, _Chart] = {
     "use": (m.CONTAINER_SM, _MEAN),
     "use_max": (m.CONTAINER_SM, _HIGHEST),
     "memory_used": (m.CONTAINER_MEMORY_USED, _SUM),
@@ -70,10 +77,17 @@ def series_queries(of: ChartSubject, *, window: Seconds, step: Seconds) -> dict[
     alike = _ONE_POD if of.of_pods else _ONE_GPU
     matchers, within = tuple(_matchers(of)), promql.window(window)
 
-    def each(function: str, metric: Metric) -> str:
-        return f"max by ({alike}) ({function}({promql.selector(metric.name, matchers)}[{within}]))"
+    def each(function: str, metrics: tuple[Metric, ...] | Metric) -> str:
+        """A value for each GPU, instance or container; that of a GPU which MIG divides is the mean of its instances."""
+        parts = [
+            f"max by ({alike}) ({function}({promql.selector(metric.name, matchers)}[{within}]))"
+            for metric in (metrics if isinstance(metrics, tuple) else (metrics,))
+        ]
+        if metrics is _SIGNALS:
+            parts.insert(0, f"avg by (node, gpu_uuid) ({each(function, _SIGNALS_OF_INSTANCES)})")
+        return " or ".join(parts)
 
-    def query(metric: Metric, how: str) -> str:
+    def query(metric: tuple[Metric, ...] | Metric, how: str) -> str:
         match how:
             case "mean":
                 return f"sum({each('sum_over_time', metric)}) / sum({each('count_over_time', metric)})"

@@ -214,6 +214,7 @@ def _use(case: JudgedGpu, found: Score, concluded: Concluded, context: AnalysisC
         gpu_id=base.gpu_id,
         mig=base.mig,
         profile=base.profile,
+        gpu_instance=base.gpu_instance,
         gpu_index=base.gpu_index,
         hostname=base.hostname,
         model=base.model,

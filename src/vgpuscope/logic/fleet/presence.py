@@ -115,6 +115,7 @@ def _unknown(gpu: GpuUse, last: UnixTime, window: Window) -> GpuUse:
         gpu_id=gpu.gpu_id,
         mig=gpu.mig,
         profile=gpu.profile,
+        gpu_instance=gpu.gpu_instance,
         gpu_index=gpu.gpu_index,
         hostname=gpu.hostname,
         model=gpu.model,

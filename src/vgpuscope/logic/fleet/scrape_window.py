@@ -208,6 +208,7 @@ class Pages:
             terms=row.terms(low, high, span, percents),
             first=first,
             last=last,
+            gpu_instance=more.get("gpu_instance", ""),
             target=self._instance,
             health=row.health(span.begin),
             xids=row.xids_since(span.begin),
@@ -217,7 +218,7 @@ class Pages:
 
 _SAME = 1e-3  # minimum seconds between two pages
 _NAMELESS = "unknown-"
-_TOLD = ("gpu_index", "model", "profile")
+_TOLD = ("gpu_index", "model", "profile", "gpu_instance")
 _NOTHING: Mapping[str, str] = {}
 
 

@@ -375,6 +375,7 @@ def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
         model=_said(tracks, "model"),
         gpu_index=_said(tracks, "gpu_index"),
         profile=_said(tracks, "profile"),
+        gpu_instance=_said(tracks, "gpu_instance"),
         target=_said(tracks, "target"),
         health=_health(tracks),
         xids=_xids(tracks),

@@ -127,6 +127,7 @@ def _track(table: Table, piece: _Piece) -> Track:
         first=piece.first,
         last=piece.last,
         interval=piece.interval,
+        gpu_instance=more.get("gpu_instance", ""),
         target=piece.target,
         health=_health(table, where),
         xids=tuple(sorted(table.xids.get(where.gpu_id, ()))),

@@ -66,6 +66,9 @@ class SeriesColumn(Struct, frozen=True, kw_only=True):
     quantity: Quantity
     unit: Unit
     values: tuple[float | None, ...]
+    # for how long a value was measured in each step, of a mean over GPUs in GPU-seconds: the weight of the value in the
+    # mean of several steps. Empty: not known, from PromQL
+    seconds: tuple[Seconds, ...] = ()
     promql: str | None = None  # the query that it is from
 
 

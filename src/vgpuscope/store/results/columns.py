@@ -12,6 +12,9 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args, get_type
 from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis
 
 SCORE, RATIO, POWER = 1000, 10_000, 1000  # divisors of stored integers; TIME is another
+# Quantities that are added up over GPUs. An analysis records as a set of bits which of them it has of any GPU; so
+# never reorder them, and add new ones at the end, with a migration.
+SUMMED = ("memory_used", "memory_allocated", "power")
 
 
 class ResultSubject(NamedTuple):
@@ -29,6 +32,7 @@ class SubjectDetails(NamedTuple):
     hostname: str
     model: str
     owner: str = ""
+    gpu_instance: str = ""  # of a MIG instance; added by migration 6
 
 
 class SqlType(NamedTuple):
@@ -143,7 +147,7 @@ def _weighted(name: str, of: str, *, less: int = 1) -> tuple[Column, Column]:
     """The integral of a value over time, and the time in which it was measured."""
     return (
         Column(f"{name}_integral", "integral", of, "bigint", over=f"{name}_seconds", less=less, since=5),
-        Column(f"{name}_seconds", "measured", of, since=5),
+        Column(f"{name}_seconds", "measured", of, field=f"{name}_seconds", scale=TIME, since=5),
     )
 
 

@@ -52,7 +52,7 @@ class Unstored:
         return HistoryPage()
 
     async def covered(self, begin: UnixTime, end: UnixTime, *, step: Seconds, kept: bool = False) -> Covered:  # noqa: ARG002
-        return Covered({}, begin)
+        return Covered({}, begin, {})
 
     async def prune(self, now: UnixTime) -> None:
         pass

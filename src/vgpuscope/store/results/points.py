@@ -69,6 +69,7 @@ _ROW_VALUES = [
 ]
 _ROW_COUNTS = [(column.field, StoredResult._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}
+_ROW_MEASURED = [(one.field, StoredResult._fields.index(one.of)) for one in _NUMBERS if one.kind == "measured"]
 
 
 def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> HistoryPoint:
@@ -81,6 +82,8 @@ def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> Histo
         found[field] = 0 if row[at] is None else 1
     status, verdict, use_class = STATUS_CODES[row.status], VERDICT_CODES[row.verdict], CLASS_CODES[row.use_class]
     seconds = row.seconds / TIME
+    for field, at in _ROW_MEASURED:
+        found[field] = 0.0 if row[at] is None else seconds
     return HistoryPoint(
         step="analysis",
         time=time / TIME,

@@ -53,62 +53,73 @@ def rows(analysis: Analysis, stands_for: AnalysisPeriod) -> Iterator[Named]:
     """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that period."""
     seen: set[ResultSubject] = set()
     instances = Counter(gpu.gpu_id for gpu in analysis.gpus if gpu.mig)
-    watts = {gpu.gpu_id: power for gpu in analysis.gpus if gpu.mig and (power := _watts(gpu.terms)[0]) is not None}
+    drawn = {gpu.gpu_id: power for gpu in analysis.gpus if gpu.mig and (power := _drawn(gpu.terms)).mean is not None}
     for gpu in analysis.gpus:
         name, about = (
             ResultSubject(storable(gpu.gpu_id), storable(gpu.mig)),
-            SubjectDetails(storable(gpu.hostname), storable(gpu.model)),
+            SubjectDetails(storable(gpu.hostname), storable(gpu.model), gpu_instance=storable(gpu.gpu_instance)),
         )
         if name in seen:
             continue  # a duplicate GPU would violate the key and lose the whole analysis
         seen.add(name)
-        of_gpu = watts.get(gpu.gpu_id)
-        part = None if of_gpu is None else of_gpu / instances[gpu.gpu_id]
-        yield name, about, _gpu(gpu, stands_for, power=(part, None) if gpu.mig else _watts(gpu.terms))
+        of_gpu = drawn.get(gpu.gpu_id)
+        power = _drawn(gpu.terms)
+        if gpu.mig:  # exporters report the power of the whole GPU: an instance has an equal part of it
+            power = of_gpu.part(instances[gpu.gpu_id]) if of_gpu else _NOT_MEASURED
+        yield name, about, _gpu(gpu, stands_for, power=power)
         yield from _pods(gpu, name, about, stands_for)
 
 
-def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod, *, power: tuple[float | None, float | None]) -> StoredResult:
-    """The row of a GPU or MIG instance. `power`: mean and max in watts; an instance has an equal part of its GPU's."""
-    util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
-    seconds = stands_for.end - stands_for.begin
-    mean, power_max, energy = _drawn(*power, seconds)
+class _Drawn(NamedTuple):
+    """Power in watts over the window: the mean and the highest sample, and the mean by the counter of energy."""
+
+    mean: float | None = None
+    max: float | None = None
+    counted: float | None = None  # also covers the time between two samples
+
+    def part(self, instances: int) -> "_Drawn":
+        """The part of one of so many MIG instances; the peak of an instance is not known."""
+        mean, _, counted = (None if watts is None else watts / instances for watts in self)
+        return _Drawn(mean, None, counted)
+
+    def stored(self, seconds: Millis) -> dict[str, int | None]:
+        """The columns of power and energy; without a counter, energy is the mean power times the time."""
+        energy = self.mean if self.counted is None else self.counted
+        return {
+            "power": scaled(self.mean, POWER),
+            "power_max": scaled(self.max, POWER),
+            "energy": None if energy is None else scaled(energy * seconds / TIME, POWER, most=_INT64),
+        }
+
+
+_NOT_MEASURED = _Drawn()
+
+
+def _drawn(terms: Mapping[Term, Stat]) -> _Drawn:
+    sampled, top = _numbers(terms.get("power"))
+    counted, _ = _numbers(terms.get("energy"))
+    return _Drawn(counted if sampled is None else sampled, top, counted)
+
+
+def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod, *, power: _Drawn) -> StoredResult:
+    """The row of a GPU or MIG instance."""
+    memory, seconds = gpu.terms.get("mem_used"), stands_for.end - stands_for.begin
     memory_allocated, cores_allocated = _allocated(gpu.allocated)
     return StoredResult(
         score=scaled(gpu.score.value, SCORE),
         status=_STATUS[gpu.status],
         verdict=_VERDICT[gpu.verdict],
         use_class=_CLASS[gpu.use_class],
-        util=scaled(util.mean, RATIO) if util else None,
-        util_max=scaled(util.max, RATIO) if util else None,
+        util=scaled(gpu.evidence.signal_mean, RATIO),
+        util_max=scaled(gpu.evidence.signal_max, RATIO),
         memory_used=scaled(memory.mean, 1, most=_INT64) if memory else None,
         coverage=scaled(gpu.evidence.coverage, RATIO),
         seconds=seconds,
         held=_held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
-        power=mean,
-        power_max=power_max,
-        energy=energy,
         memory_allocated=memory_allocated,
         cores_allocated=cores_allocated,
+        **power.stored(seconds),
     )
-
-
-def _power(gpu: GpuUse) -> tuple[float | None, float | None]:
-    """Mean and max in watts; of a MIG instance, exporters report those of the whole GPU."""
-    return (None, None) if gpu.mig else _watts(gpu.terms)
-
-
-def _watts(terms: Mapping[Term, Stat]) -> tuple[float | None, float | None]:
-    """Mean and max in watts; the energy counter also covers the time between two samples."""
-    sampled, top = _numbers(terms.get("power"))
-    counted, _ = _numbers(terms.get("energy"))
-    return sampled if counted is None else counted, top
-
-
-def _drawn(power: float | None, top: float | None, seconds: Millis) -> tuple[int | None, int | None, int | None]:
-    """Power, its maximum and the energy, as they are stored."""
-    energy = None if power is None else power * seconds / TIME
-    return scaled(power, POWER), scaled(top, POWER), scaled(energy, POWER, most=_INT64)
 
 
 def _allocated(found: Allocated | None) -> tuple[int | None, int | None]:
@@ -139,12 +150,12 @@ def _by_pod(uses: Iterable[TenantUse]) -> dict[tuple[str, str], list[TenantUse]]
 def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> StoredResult:
     """The row of one pod. The score belongs to the GPU, so a pod gets it only if it was alone on the GPU."""
     chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
-    util, util_max = _together(uses, _UTIL_TERMS)
-    memory, _ = _together(uses, ("mem_used",))
+    util, util_max = _together(uses, "process_sm")
+    memory, _ = _together(uses, "mem_used")
     if alone:
-        util, util_max = (util, util_max) if util is not None else _numbers(gpu.terms.get("gpu_util"))
+        if util is None:
+            util, util_max = gpu.evidence.signal_mean, gpu.evidence.signal_max
         memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
-    power, power_max, energy = _drawn(*_pods_power(gpu, uses, alone=alone), held)
     memory_allocated, cores_allocated = _allocated(next((use.allocated for use in uses if use.allocated), None))
     return StoredResult(
         score=scaled(gpu.score.value, SCORE) if alone else None,
@@ -157,22 +168,21 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
         coverage=scaled(chosen.evidence.coverage, RATIO),
         seconds=held,
         held=held,
-        power=power,
-        power_max=power_max,
-        energy=energy,
         memory_allocated=memory_allocated,
         cores_allocated=cores_allocated,
+        **_pods_power(gpu, uses, alone=alone).stored(held),
     )
 
 
-def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> tuple[float | None, float | None]:
+def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> _Drawn:
     """The containers' own parts of the GPU's power together; the GPU's, if the pod had it alone."""
-    if not all(use.own for use in uses):
-        return _power(gpu) if alone else (None, None)
-    means, tops = zip(*(_watts(use.terms) for use in uses), strict=True)
-    if any(mean is None for mean in means):
-        return _power(gpu) if alone else (None, None)
-    return sum(means), max((top for top in tops if top is not None), default=None)
+    own = [_drawn(use.terms) for use in uses if use.own]
+    if len(own) == len(uses) and all(drawn.mean is not None for drawn in own):
+        counted = [drawn.counted for drawn in own if drawn.counted is not None]
+        tops = [drawn.max for drawn in own if drawn.max is not None]
+        mean = sum(drawn.mean or 0.0 for drawn in own)
+        return _Drawn(mean, max(tops, default=None), sum(counted) if len(counted) == len(own) else None)
+    return _drawn(gpu.terms) if alone and not gpu.mig else _NOT_MEASURED
 
 
 def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:
@@ -180,17 +190,12 @@ def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:
     return min(uses, key=lambda use: ("in_use", "unknown", "idle").index(use.verdict))
 
 
-_UTIL_TERMS: tuple[Term, ...] = ("process_sm", "gpu_util")  # the first one present is used
-
-
-def _together(uses: Sequence[TenantUse], terms: Sequence[Term]) -> tuple[float | None, float | None]:
-    """Mean and max of a pod's containers: their own values add up; values of the whole GPU are the same for each."""
-    found = [_numbers(next((stat for term in terms if (stat := use.terms.get(term))), None)) for use in uses]
-    if len(found) == 1:
-        return found[0]
-    means, tops = ([value for value in column if value is not None] for column in zip(*found, strict=True))
-    mean = sum(means) if all(use.own for use in uses) else max(means, default=0.0)
-    return mean if means else None, max(tops, default=None)
+def _together(uses: Sequence[TenantUse], term: Term) -> tuple[float | None, float | None]:
+    """Mean and max of a pod's containers together, by their own numbers."""
+    stats = [stat for use in uses if (stat := use.terms.get(term))]
+    means = [stat.mean for stat in stats if stat.mean is not None]
+    tops = [stat.max for stat in stats if stat.max is not None]
+    return sum(means) if means else None, max(tops, default=None)
 
 
 def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:

@@ -11,7 +11,8 @@ ROLLUPS: tuple[Rollup, ...] = ("history_hours", "history_days")
 
 
 def _series_table() -> str:
-    names = [f"{name} text NOT NULL" for name in (*ResultSubject._fields, *SubjectDetails._fields)]
+    details = [name for name in SubjectDetails._fields if name != "gpu_instance"]
+    names = [f"{name} text NOT NULL" for name in (*ResultSubject._fields, *details)]
     unique = f"UNIQUE ({', '.join(ResultSubject._fields)})"
     return _table("history_series", ["id {id}", *names, "last_day integer NOT NULL", unique])
 
@@ -92,6 +93,14 @@ CREATE TABLE history_latest (
         ),
     ),
     *(Migration(version, _added(version)) for version in (2, 3, 4, 5)),
+    Migration(
+        6,
+        (
+            # of older analyses it is not known, and each is taken to have all of SUMMED
+            "ALTER TABLE history_analyses ADD COLUMN measured {small} NOT NULL DEFAULT 7",
+            "ALTER TABLE history_series ADD COLUMN gpu_instance text NOT NULL DEFAULT ''",
+        ),
+    ),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

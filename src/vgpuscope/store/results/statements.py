@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vgpuscope.store.engine.database import Upsert
 from vgpuscope.store.results.columns import (
     ROLLUP,
+    SUMMED,
     Column,
     ResultSubject,
     StoredResult,
@@ -28,7 +29,7 @@ ADD_ANALYSIS = (
     "INSERT INTO history_analyses (started, number, time, stands_from, stored) "
     "VALUES (:started, :number, :time, :stands_from, 0) RETURNING id"
 )
-COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored WHERE id = :id"
+COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored, measured = :measured WHERE id = :id"
 RESULT_COLUMNS = ("analysis", "series", *StoredResult._fields)
 KEEP_LATEST = (
     "INSERT INTO history_latest (id, started, number, packed) VALUES (1, :started, :number, :packed) "
@@ -210,12 +211,15 @@ LAST_BEFORE = "SELECT max(time) FROM history_analyses WHERE time > :begin AND ti
 def covered(*, millis: int, kept: bool) -> tuple[str, str]:
     """The time by the bucket in which an analysis ends; and the analyses that begin in a bucket before it.
 
-    `kept`: only of analyses whose results are still stored.
+    The time is given once for all analyses, and then for the analyses that have each of SUMMED. `kept`: only of
+    analyses whose results are still stored.
     """
     begin = f"(time - 1) / {millis} * {millis}"
     chosen = f"FROM history_analyses WHERE time > :begin AND time <= :until{' AND stored > 0' if kept else ''}"
-    spent = f"CAST(sum(CASE WHEN stands_from < {begin} THEN time - {begin} ELSE time - stands_from END) AS bigint)"
+    spent = f"CASE WHEN stands_from < {begin} THEN time - {begin} ELSE time - stands_from END"
+    having = [f"CASE WHEN measured & {1 << bit} = 0 THEN 0 ELSE {spent} END" for bit in range(len(SUMMED))]
+    sums = ", ".join(f"CAST(sum({one}) AS bigint)" for one in (spent, *having))
     return (
-        f"SELECT (time - 1) / {millis}, {spent} {chosen} GROUP BY 1",
-        f"SELECT stands_from, time {chosen} AND stands_from < {begin}",
+        f"SELECT (time - 1) / {millis}, {sums} {chosen} GROUP BY 1",
+        f"SELECT stands_from, time, measured {chosen} AND stands_from < {begin}",
     )

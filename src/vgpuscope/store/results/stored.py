@@ -14,7 +14,7 @@ from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results import statements as sql
-from vgpuscope.store.results.columns import Column, ResultSubject, SubjectDetails, showing
+from vgpuscope.store.results.columns import SUMMED, Column, ResultSubject, SubjectDetails, showing
 from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, rows, span
@@ -106,8 +106,8 @@ class StoredHistory:
             before, after = tx.all(sql.ENDS_BEFORE, time=time)[0][0], tx.all(sql.BEGINS_AFTER, time=time)[0][0]
             stands_for = span(analysis.window, before=before, after=after)
             [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=stands_for.begin)
-            stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
-            tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
+            stored, measured, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
+            tx.all(sql.COUNT_RESULTS, id=number, stored=stored, measured=measured)
             tx.all(sql.KEEP_LATEST if current else sql.KEEP_IF_LATER, **key, packed=packed)
             committed = [follower.add(tx, analysis) for follower in self._followers]
         self._series.learn(learned, day=time // _DAY)
@@ -126,9 +126,12 @@ class StoredHistory:
 
     def _add_rows(
         self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
-    ) -> tuple[int, dict[ResultSubject, tuple[int, SubjectDetails]]]:
-        """Insert the rows in batches, to limit memory; returns their number and the new or changed series."""
-        stored, learned = 0, dict[ResultSubject, tuple[int, SubjectDetails]]()
+    ) -> tuple[int, int, dict[ResultSubject, tuple[int, SubjectDetails]]]:
+        """Insert the rows in batches, to limit memory.
+
+        Returns their number, the bits of what they have of SUMMED, and the new or changed series.
+        """
+        stored, measured, learned = 0, 0, dict[ResultSubject, tuple[int, SubjectDetails]]()
         while some := list(islice(named, self._limits.rows_per_insert)):
             news = self._series.news(some, day=day)
             numbers = _add_series(tx, news, day=day)
@@ -136,7 +139,10 @@ class StoredHistory:
             tx.insert("history_results", sql.RESULT_COLUMNS, [(number, find(name), *row) for name, _, row in some])
             learned.update({name: (numbers[name], about) for name, about in news.items()})
             stored += len(some)
-        return stored, learned
+            for bit, column in enumerate(SUMMED):
+                if not measured & 1 << bit and any(getattr(row, column) is not None for _, _, row in some):
+                    measured |= 1 << bit
+        return stored, measured, learned
 
     def _latest(self, unlike: AnalysisKey | None) -> Analysis | None:
         with self._engine.transaction("read") as tx:
@@ -167,14 +173,21 @@ class StoredHistory:
             if after and after[0][1] < end:
                 until = after[0][0]
             if until is None:
-                return Covered({}, begin / TIME)
-            found: dict[int, Millis] = dict(tx.all(sums, begin=begin, until=until))
-            for stands_from, time in tx.all(longer, begin=begin, until=until):
+                return Covered({}, begin / TIME, {})
+            spent: dict[int, list[Millis]] = {
+                bucket: times for bucket, *times in tx.all(sums, begin=begin, until=until)
+            }
+            for stands_from, time, measured in tx.all(longer, begin=begin, until=until):
                 for bucket in range(stands_from // long, (time - 1) // long):
-                    spent = (bucket + 1) * long - max(stands_from, bucket * long)
-                    found[bucket] = found.get(bucket, 0) + spent
-        within = range(begin // long, -(-end // long))
-        return Covered({bucket: found[bucket] / TIME for bucket in within if bucket in found}, until / TIME)
+                    times = spent.setdefault(bucket, [0] * (1 + len(SUMMED)))
+                    more = (bucket + 1) * long - max(stands_from, bucket * long)
+                    for place in range(len(times)):
+                        times[place] += more if not place or measured & 1 << place - 1 else 0
+        within = [bucket for bucket in range(begin // long, -(-end // long)) if bucket in spent]
+        everything, *summed = (
+            {bucket: spent[bucket][place] / TIME for bucket in within} for place in range(1 + len(SUMMED))
+        )
+        return Covered(everything, until / TIME, dict(zip(SUMMED, summed, strict=True)))
 
     def _rolled_points(self, wanted: HistorySelection) -> HistoryPage:
         """Points of every bucket that overlaps the period, rolled up or not yet."""

@@ -44,6 +44,7 @@ class Covered(NamedTuple):
 
     seconds: dict[int, Seconds]  # number of the step, counted from the epoch → how much of it analyses stand for
     until: UnixTime  # end of the last analysis that stands for a part of the period
+    measured: dict[str, dict[int, Seconds]]  # the same, of the analyses that have this one of SUMMED of any GPU
 
 
 class HistorySelection(Struct, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ class _Period(NamedTuple):
     step: Step
     grid: Grid
     covered: Sequence[Seconds]  # for how much of each step of the chart there are analyses
+    measured: dict[str, list[Seconds]]  # the same of analyses that have this quantity of any GPU
     until: UnixTime  # end of the last result that belongs to a step of the chart
 
 
@@ -212,7 +213,7 @@ async def _from_store(console: Console, asked: SeriesQuery, of: ChartSubject, er
     one = of.gpu_id is not None or of.pod is not None
     period = await _period(console, asked.range, asked.end, asked.points, pods=of.of_pods, one=one)
     quantities = [name for name in asked.quantity or QUANTITIES if of.mig is None or name not in _OF_WHOLE_GPUS]
-    fold = SeriesFold(period.grid, quantities, covered=period.covered)
+    fold = SeriesFold(period.grid, quantities, measured=period.measured)
     only = {"gpu_id": of.gpu_id, "mig": of.mig, "pod": of.pod}
     async for gpus, tenants in _pieces(console, period, gpus=not of.of_pods, pods=of.of_pods, **only):
         await asyncio.to_thread(fold.add, [point for point in (*gpus, *tenants) if _of(point, of)])
@@ -245,7 +246,8 @@ async def _period(
     grid = Grid(until - span, until, least=least, points=points)
     found = await console.covered(grid.begin, grid.end, step=grid.step, kept=by_analyses)
     last = found.until + _MILLISECOND if by_analyses else grid.end
-    return _Period(until - span, until, step, grid, grid.covered(found.seconds), min(last, console.now()))
+    measured = {quantity: grid.covered(seconds) for quantity, seconds in found.measured.items()}
+    return _Period(until - span, until, step, grid, grid.covered(found.seconds), measured, min(last, console.now()))
 
 
 async def _pieces(
