@@ -112,7 +112,9 @@ scores = st.builds(Score, value=st.none() | st.floats(0, 100), confidence=st.flo
 states = {
     "verdict": st.sampled_from(VERDICTS),
     "use_class": st.sampled_from(USE_CLASSES),
-    "evidence": st.builds(Evidence, coverage=ratios, reasons=st.just(("VERDICT_X",))),
+    "evidence": st.builds(
+        Evidence, coverage=ratios, signal_mean=ratios, signal_max=ratios, reasons=st.just(("VERDICT_X",))
+    ),
 }
 
 
@@ -148,6 +150,7 @@ def all_gpus(draw, end: float, number: int) -> GpuUse:
             gpu,
             st.just(number),
             mig=st.sampled_from(("", "GI-1", "MIG-a")),
+            gpu_instance=st.sampled_from(("", "1")),
             hostname=st.just("node"),
             terms=terms,
             score=scores,

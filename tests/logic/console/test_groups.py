@@ -207,9 +207,9 @@ def test_a_tenant_that_the_scheduler_did_not_place_has_no_slot_of_a_node():
 def test_the_figures_of_the_fleet():
     idle = {"verdict": "idle", "use_class": "idle-held"}
     gpus = (
-        fleets.gpu(0, terms={"gpu_util": Stat(mean=0.5)}, tenants=(fleets.tenant("a"),), verdict="in_use"),
-        fleets.gpu(1, terms={"gpu_util": Stat(mean=0.0)}, tenants=(fleets.tenant("b", **idle),), **idle),
-        fleets.gpu(2, terms={"gpu_util": Stat(mean=0.1)}, verdict="idle", use_class="idle", health="ok"),
+        fleets.gpu(0, evidence=Evidence(signal_mean=0.5), tenants=(fleets.tenant("a"),), verdict="in_use"),
+        fleets.gpu(1, evidence=Evidence(signal_mean=0.0), tenants=(fleets.tenant("b", **idle),), **idle),
+        fleets.gpu(2, evidence=Evidence(signal_mean=0.1), verdict="idle", use_class="idle", health="ok"),
         fleets.gpu(3, health="lost", score=Score(value=None), evidence=Evidence()),
     )
     nodes = [node("n", *(device(gpu.gpu_id, allocated=40 * GIB, cores=10) for gpu in gpus[:2]))]

@@ -22,6 +22,7 @@ MEANS = {  # field → number of analyses with a value
     "cores_allocated": "cores_samples",
 }
 WHOLE = {"memory_used", "memory_allocated"}
+MEASURED = {count: f"{count.removesuffix('_samples')}_seconds" for count in MEANS.values()} | {"scored": "score_seconds"}
 
 
 class Piece(NamedTuple):
@@ -67,6 +68,7 @@ def _together(found: Sequence[Piece], step: Step) -> HistoryPoint:
         samples=sum(p.samples for p in ending),
         **counts,
         **{field: _mean(found, ending, field) for field in MEANS},
+        **{MEASURED[count]: _measured(found, field) for field, count in MEANS.items()},
         coverage=_average([(p.coverage, 1.0) for p in ending]),
         score_min=_extreme(min, (p.score_min for p in points)),
         score_max=_extreme(max, (p.score_max for p in points)),
@@ -90,6 +92,10 @@ def _mean(found: Sequence[Piece], ending: Sequence[HistoryPoint], field: str) ->
     over_time = _average([(getattr(piece.point, field), piece.seconds) for piece in found])
     mean = over_time if over_time is not None else _average([(getattr(p, field), 1.0) for p in ending])
     return round(mean) if mean is not None and field in WHOLE else mean
+
+
+def _measured(found: Sequence[Piece], field: str) -> Seconds:
+    return sum(piece.seconds for piece in found if getattr(piece.point, field) is not None)
 
 
 def _average(values: Sequence[tuple[float | None, float]]) -> float | None:

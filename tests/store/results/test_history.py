@@ -91,21 +91,21 @@ async def test_a_gpu_keeps_its_numbers(path):
         verdict="in_use",
         use_class="busy",
         terms={"gpu_util": Stat(mean=0.4, max=0.9), "mem_used": Stat(mean=7.0 * GIB)},
-        evidence=Evidence(coverage=0.95),
+        evidence=Evidence(coverage=0.95, signal="sm_active", signal_mean=0.3, signal_max=0.7),
     )
     async with history(path) as store:
         await store.save(analysis(NOON, use))
         [point] = await points(store, step="analysis", **ALL)
     assert (point.time, point.gpu_id, point.hostname, point.model) == (NOON, use.gpu_id, "node-0", "NVIDIA A100")
     assert (point.score, point.status, point.verdict, point.use_class) == (41.25, "normal", "in_use", "busy")
-    assert (point.util, point.util_max, point.memory_used, point.coverage) == (0.4, 0.9, 7 * GIB, 0.95)
+    assert (point.util, point.util_max, point.memory_used, point.coverage) == (0.3, 0.7, 7 * GIB, 0.95)
 
 
 ALLOCATED = Allocated(20 * GIB, 30)
 
 
 async def test_power_energy_and_allocation_are_kept_for_gpus_and_pods(path):
-    """The energy counter covers the time between samples, so it is preferred to the sampled power."""
+    """The energy counter covers the time between samples; power is sampled, as the rows of GPUs show it."""
     own = {"power": Stat(mean=90.0, max=120.0), "process_sm": Stat(mean=0.2)}
     a, b = tenant("a", own=True, terms=own, allocated=ALLOCATED), tenant("b", since=NOON + 540)
     terms = {"power": Stat(mean=200.0, max=390.0), "energy": Stat(mean=250.5)}
@@ -121,10 +121,10 @@ async def test_power_energy_and_allocation_are_kept_for_gpus_and_pods(path):
         gpus = await points(store, step="hour", **ALL)
         pods = {p.pod: p for p in await points(store, step="hour", **ALL, namespace="ml")}
     shared, alone, *instances = gpus
-    assert (shared.power, shared.power_max, shared.energy) == (250.5, 390.0, 250.5 * 1200)
+    assert (shared.power, shared.power_max, shared.energy) == (200.0, 390.0, 250.5 * 1200)
     assert (shared.memory_allocated, shared.cores_allocated) == (60 * GIB, 100)
     assert (alone.power, alone.power_max, alone.energy, alone.memory_allocated) == (80.0, None, 80.0 * 1200, None)
-    assert [(one.power, one.energy, one.power_max) for one in instances] == [(125.25, 125.25 * 1200, None)] * 2
+    assert [(one.power, one.energy, one.power_max) for one in instances] == [(100.0, 125.25 * 1200, None)] * 2
     assert pods["inside"].power is None  # exporters report the power of the whole GPU there
     assert (pods["a"].power, pods["a"].energy, pods["a"].memory_allocated) == (90.0, 90.0 * 1200, 20 * GIB)
     assert (pods["b"].power, pods["b"].energy, pods["b"].cores_allocated) == (None, None, None)

@@ -20,7 +20,7 @@ NOT_FIGURES: dict[Reason, str] = {
     "PendingPod.created PendingPod.ended Said.first Said.last Share.idle_since Signal.at NodeSnapshot.at "
     "Vgpu.last_kernel BreakerState.since CaseRow.since CaseRow.next_at CaseRow.idle_since CaseRow.notified_at "
     "CaseRow.acted_at",
-    "identity": "HistoryPoint.gpu_instance HeldInstance.container_index HeldInstance.gpu_instance "
+    "identity": "HeldInstance.container_index HeldInstance.gpu_instance "
     "HeldInstance.compute_instance RegisteredDevice.index RegisteredDevice.numa AuditEntry.number "
     "Holder.container_index GpuRow.index GpuRow.xids InstanceRow.gpu_instance InstanceRow.compute_instance "
     "TenantRow.priority XidRow.xid ProcessRow.pid ProcessRow.user WorkloadOnGpu.index WorkloadRow.priority "
