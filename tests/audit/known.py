@@ -5,18 +5,7 @@ from typing import Any
 
 Found = dict[str, Any]
 
-KNOWN: dict[str, Callable[[Found], bool]] = {
-    "a point of the history does not say for how much of its time a value was known, nor the auditor for how much of a "
-    "day a pod was there: where values are missing for a part, long and short steps differ": lambda one: (
-        one["check"] == "steps"
-    ),
-    "the same of allocations, which the demo's past often lacks: a node can exceed the fleet": lambda one: (
-        one["check"] == "chart-parts" and one["first"]["figure"] in {"chart.memory_allocated", "chart.cores_allocated"}
-    ),
-    "the demo's past has two GPUs less than its agents, which are in the chart only after some analyses": lambda one: (
-        one["check"] == "chart-tile"
-    ),
-}
+KNOWN: dict[str, Callable[[Found], bool]] = {}
 
 
 def unknown(differences: list[Found]) -> list[str]:

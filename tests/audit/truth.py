@@ -32,7 +32,12 @@ def fleet(plan: Plan) -> Figures:
         found["memory_capacity"] = sum(gpu.model.memory * node.scaling for node, gpu in registered) * MIB
     if registered and not any(pod.init for pod in plan.current):
         found["memory_allocated"] = sum(use.allocated or 0 for _, use in plan.uses()) * MIB
-    whole = [busy(plan, gpu, 0) / 100 for node, gpu in listed if node.seen and not gpu.instances]
+    # the best signal: SM activity where the driver profiles, which is 90 % of the time in which kernels run
+    whole = [
+        busy(plan, gpu, 0) / 100 * (0.9 if gpu.model.profiled else 1.0)
+        for node, gpu in listed
+        if node.seen and not gpu.instances
+    ]
     if whole and not any(gpu.instances for node, gpu in listed if node.seen):
         found["use"] = sum(whole) / len(whole)
         found["gpus_measured"] = len(whole)

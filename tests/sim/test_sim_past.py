@@ -175,3 +175,13 @@ def test_an_agent_that_dies_later_is_not_replaced_by_what_is_remembered():
     judged(minutes, samples, end=BEGAN + 10)
     _, found = judged(minutes, samples, end=BEGAN + 45)
     assert "notebook-carol" not in found
+
+
+def test_each_hour_of_the_day_has_the_gpus_that_the_demo_shows_also_those_that_only_the_scheduler_knows(store):
+    by_hour: dict[float, set[str]] = {}
+    for point in store.points(step="hour"):
+        if not point.pod:
+            by_hour.setdefault(point.time, set()).add(point.gpu_id)
+    shown = {gpu.gpu_id for gpu in store.last.gpus}
+    assert len(shown) == sum(len(plan.gpus) for plan in PLANS) + 2  # of the node that has no agent
+    assert all(gpus == shown for gpus in by_hour.values())

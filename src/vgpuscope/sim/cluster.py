@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vgpuscope.model.analysis import RegisteredGpu
 from vgpuscope.sim.hardware import A100_40, Spec
 from vgpuscope.sim.jobs import Timeline
 from vgpuscope.sim.kubeapi import Json, Objects
@@ -127,6 +128,14 @@ def _register(devices: Iterable[_Device]) -> str:
 
 
 _WORN_GPUS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was removed
+
+
+def registered_only() -> dict[str, RegisteredGpu]:
+    """The GPUs of the node without an agent: only HAMi's registration names them."""
+    return {
+        gpu_id: RegisteredGpu(node=_WORN, index=index, model=A100_40.name, healthy=True)
+        for index, gpu_id in enumerate(_WORN_GPUS[:2])
+    }
 
 
 def _worn_node() -> Json:

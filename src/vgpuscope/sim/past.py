@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet.allocated import with_allocations
+from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
@@ -31,6 +31,7 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
+from vgpuscope.sim.cluster import registered_only
 from vgpuscope.sim.driver import BUSY_SMS
 from vgpuscope.sim.hardware import MIB, Instance, SimGpu
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
@@ -83,7 +84,7 @@ class Day:
                 pods[gpu.uuid, life.job.namespace, life.name] = found
                 all_ = gpus[gpu.uuid]
                 gpus[gpu.uuid] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
-        return Allocations(gpus, pods)
+        return Allocations(gpus, pods, registered_only())
 
 
 def _given(life: Life, gpu: SimGpu) -> Allocated:
@@ -141,7 +142,10 @@ async def remember(
         reading = day.read(end=began - DAY + number * STEP, seconds=STEP)
         saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners(), day.allocations()))))
         await asyncio.sleep(0)  # the store writes one analysis while the next is made
-    present = past.judged(minutes.read(end=clock(), seconds=window), day.owners())
+    # who has GPUs now is read from the cluster as soon as the demo runs
+    present = past.judged(
+        minutes.read(end=clock(), seconds=window), day.owners(), Allocations({}, {}, registered_only())
+    )
     await asyncio.gather(*saves, history.save(present))
 
 
@@ -151,9 +155,7 @@ class _Memory:
     def __init__(self) -> None:
         self._number, self._previous = 0, remembered(())
 
-    def judged(
-        self, reading: Reading, owners: Mapping[tuple[str, str], str], allocations: Allocations | None = None
-    ) -> Analysis:
+    def judged(self, reading: Reading, owners: Mapping[tuple[str, str], str], allocations: Allocations) -> Analysis:
         """The analysis that an analyzer would have made of the reading."""
         gpus = assemble(
             reading,
@@ -165,6 +167,7 @@ class _Memory:
         )
         self._number += 1
         self._previous = remembered(gpus)
+        gpus = with_registered(gpus, allocations, window=reading.window, forget_after=DAY)
         gpus = with_allocations(gpus, allocations)
         return Analysis(
             number=self._number,
@@ -252,6 +255,7 @@ class _About(NamedTuple):
     gpu_index: str
     model: str
     profile: str = ""
+    gpu_instance: str = ""
     health: str = ""
     state: str = ""
 
@@ -304,6 +308,7 @@ def _track(key: _Key, about: _About, samples: Sequence[_Sample], window: Window,
         tenant=key.tenant,
         own=key.own,
         profile=about.profile,
+        gpu_instance=about.gpu_instance,
         gpu_index=about.gpu_index,
         model=about.model,
         health=about.health,
@@ -359,7 +364,7 @@ def _of_instances(world: World, gpu: SimGpu) -> Iterator[_Shown]:
             if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
         )
         key = _Key("vgpuscope", world.plan.name, gpu.uuid, instance.uuid, None, False)
-        about = _About(str(gpu.index), gpu.spec.name, profile=instance.profile)
+        about = _About(str(gpu.index), gpu.spec.name, profile=instance.profile, gpu_instance=str(instance.gpu_instance))
         values: dict[Term, float] = {"mem_used": used, "mem_total": instance.total}
         if _profiled(world, gpu, instance):
             engine = engine_time(world, gpu, instance.gpu_instance)

@@ -16,8 +16,17 @@ TWO = [BEGIN, BEGIN + HOUR]  # the newest hour still grows
 EVERY_MINUTE = [BEGIN + MINUTE * number for number in range(-10, 80)]
 
 
-def chart(times: list[int], step: int, *, query: dict[str, str] | None = None, **columns: list[Any]) -> PublicAnswer:
-    shown = [{"quantity": name, "values": values} for name, values in columns.items()]
+def chart(
+    times: list[int],
+    step: int,
+    *,
+    query: dict[str, str] | None = None,
+    seconds: list[float] | None = None,
+    **columns: list[Any],
+) -> PublicAnswer:
+    """`seconds`: for how much of each step the fleet was measured; by default all of it."""
+    spent = seconds or [float(step)] * len(times)
+    shown = [{"quantity": name, "values": values, "seconds": spent} for name, values in columns.items()]
     body = {"times": times, "step_seconds": step, "source": "hours" if step == HOUR else "analyses", "columns": shown}
     return PublicAnswer(
         service="analyzer", surface="GET /api/v1/history/series", kind="SeriesHistory", body=body, query=query or {}
@@ -49,11 +58,22 @@ def wrong(check: Any, *answers: PublicAnswer, readings: tuple[FigureReading, ...
     return [one for one in made if not holds(one)]
 
 
-def test_a_mean_of_an_hour_above_every_minute_of_it_is_found():
-    minutes = chart(EVERY_MINUTE, MINUTE, memory_used=[59e9 + number for number in range(90)])
-    assert wrong(history.steps, chart([BEGIN], HOUR, memory_used=[59e9]), minutes, hours()) == []
-    assert len(wrong(history.steps, chart([BEGIN], HOUR, memory_used=[210e9]), minutes, hours())) == 1
-    assert len(wrong(history.steps, chart([BEGIN], HOUR, memory_used=[20e9]), minutes, hours())) == 1
+def test_a_mean_of_an_hour_that_is_not_that_of_its_minutes_is_found():
+    minutes = chart(EVERY_MINUTE, MINUTE, memory_used=[(40e9, 80e9)[number % 2] for number in range(90)])
+    assert wrong(history.steps, chart([BEGIN], HOUR, memory_used=[60e9]), minutes, hours()) == []
+    for mean in (210e9, 70e9, 20e9):  # 70e9 is between the lowest and the highest minute
+        assert len(wrong(history.steps, chart([BEGIN], HOUR, memory_used=[mean]), minutes, hours())) == 1
+
+
+def test_a_namespace_without_pods_for_a_part_of_an_hour_has_a_lower_mean_in_that_hour():
+    """In the hour the fleet was measured for 40 minutes, the namespace for 20 of them."""
+    values: list[float | None] = [None] * 90
+    spent = [0.0] * 90
+    values[10:30], spent[10:50] = [600.0] * 20, [60.0] * 40
+    minutes = chart(EVERY_MINUTE, MINUTE, power=values, seconds=spent)
+    assert wrong(history.steps, chart([BEGIN], HOUR, power=[300.0], seconds=[2400.0]), minutes) == []
+    for mean in (600.0, 200.0):
+        assert len(wrong(history.steps, chart([BEGIN], HOUR, power=[mean], seconds=[2400.0]), minutes)) == 1
 
 
 def test_a_peak_of_an_hour_below_a_minute_of_it_is_found():
@@ -77,9 +97,10 @@ def test_a_pod_that_has_just_begun_is_not_compared():
 
 def test_a_day_of_a_few_hours_is_compared():
     times = [DAY + HOUR * number for number in range(24)]
-    hours = chart(times, HOUR, memory_used=[None] * 20 + [4e9, 5e9, 6e9, 5e9])
-    assert wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[5e9]), hours) == []
-    assert len(wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[9e9]), hours)) == 1
+    spent = [0.0] * 20 + [float(HOUR)] * 4
+    hours = chart(times, HOUR, memory_used=[None] * 20 + [4e9, 5e9, 6e9, 5e9], seconds=spent)
+    assert wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[5e9], seconds=[4.0 * HOUR]), hours) == []
+    assert len(wrong(history.steps, chart([DAY], 24 * HOUR, memory_used=[9e9], seconds=[4.0 * HOUR]), hours)) == 1
 
 
 def test_an_hour_that_the_short_steps_do_not_cover_is_not_compared():

@@ -151,7 +151,7 @@ def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
 
 
 def of_pods(points, covered=HOUR, quantities=("memory_used", "memory_max", "power", "power_max", "use", "energy")):
-    measured = dict.fromkeys(("memory_used", "power"), [covered])
+    measured = {key: [covered] for key in ("memory_used", "power")}
     fold = SeriesFold(Grid(NOON, NOON + HOUR, least=HOUR, points=2), quantities, measured=measured)
     fold.add(points)
     return {column.quantity: column.values[0] for column in fold.columns()}

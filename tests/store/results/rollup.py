@@ -22,7 +22,9 @@ MEANS = {  # field → number of analyses with a value
     "cores_allocated": "cores_samples",
 }
 WHOLE = {"memory_used", "memory_allocated"}
-MEASURED = {count: f"{count.removesuffix('_samples')}_seconds" for count in MEANS.values()} | {"scored": "score_seconds"}
+MEASURED = {count: f"{count.removesuffix('_samples')}_seconds" for count in MEANS.values()} | {
+    "scored": "score_seconds"
+}
 
 
 class Piece(NamedTuple):

@@ -2030,6 +2030,8 @@ export interface components {
         HistoryPoint: {
             /** @default 0 */
             allocated_samples: number;
+            /** @default 0 */
+            allocated_seconds: number;
             /** @default {} */
             by_class: {
                 [key: string]: number;
@@ -2046,6 +2048,8 @@ export interface components {
             cores_allocated: number | null;
             /** @default 0 */
             cores_samples: number;
+            /** @default 0 */
+            cores_seconds: number;
             /** @default null */
             coverage: number | null;
             /** @default 0 */
@@ -2053,6 +2057,8 @@ export interface components {
             /** @default null */
             energy: number | null;
             gpu_id: string;
+            /** @default  */
+            gpu_instance: string;
             /** @default 0 */
             held_seconds: number;
             /** @default  */
@@ -2063,6 +2069,8 @@ export interface components {
             memory_max: number | null;
             /** @default 0 */
             memory_samples: number;
+            /** @default 0 */
+            memory_seconds: number;
             /** @default null */
             memory_used: number | null;
             /** @default  */
@@ -2081,6 +2089,8 @@ export interface components {
             power_max: number | null;
             /** @default 0 */
             power_samples: number;
+            /** @default 0 */
+            power_seconds: number;
             /** @default 1 */
             samples: number;
             /** @default null */
@@ -2089,6 +2099,8 @@ export interface components {
             score_max: number | null;
             /** @default null */
             score_min: number | null;
+            /** @default 0 */
+            score_seconds: number;
             /** @default 0 */
             scored: number;
             /** @default 0 */
@@ -2106,6 +2118,8 @@ export interface components {
             util_max: number | null;
             /** @default 0 */
             util_samples: number;
+            /** @default 0 */
+            util_seconds: number;
             /** @default null */
             verdict: ("idle" | "in_use" | "unknown") | null;
         };
@@ -3175,6 +3189,8 @@ export interface components {
             promql: string | null;
             /** @enum {unknown} */
             quantity: "cores_allocated" | "energy" | "memory_allocated" | "memory_max" | "memory_used" | "power" | "power_max" | "score" | "use" | "use_max";
+            /** @default [] */
+            seconds: number[];
             /** @enum {unknown} */
             unit: "bytes" | "joules" | "ratio" | "score" | "watts";
             values: (number | null)[];

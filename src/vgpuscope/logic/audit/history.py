@@ -14,15 +14,16 @@ _STORE = frozenset({"analyses", "hours", "days"})
 _LIVED = 600.0  # seconds: a pod that has just begun changes while its charts are read
 _FINER = 10  # times as many steps: then the seams between them do not matter
 _NOISE = 0.02  # of a value: an analysis that ends in one step can begin in the one before
+_DIGITS = {"power": 0.1, "score": 0.1, "memory_used": 1.0, "memory_allocated": 1.0}  # how far a chart rounds a value
 _WIDEST = 0.1  # of a step: what analyses that cross its borders may stand for, or nothing follows from a sum or peak
 
 
 def steps(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """The mean of a long step lies between the lowest and the highest mean of the short steps in it."""
+    """The mean of a long step is that of its short steps, weighted by the time measured; no short peak is above it."""
     seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
         for quantity in _MEANS:
-            yield from _between(long, short, quantity, _values(long, quantity), _values(short, quantity))
+            yield from _weighted(long, short, quantity)
         for quantity in _PEAKS:
             yield from _peaks(long, short, quantity, seams)
 
@@ -55,7 +56,23 @@ def energies(surfaces: Surfaces) -> Iterator[FigureComparison]:
 def classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The GPUs by class of a long step lie between those of the short steps in it."""
     for long, short in _pairs(surfaces, "ClassHistory"):
-        yield from _between(long, short, "gpus", _all_classes(long), _all_classes(short))
+        many = _all_classes(short)
+        for at, value in _all_classes(long).items():
+            inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
+            known = [one for one in inside or () if one is not None]
+            if value is None or not _settled(known, short):
+                continue
+            whole = _place(long, "gpus", at, value)
+            low, high = (_place(short, "gpus", at, limit(known)) for limit in (min, max))
+            for first, second in ((whole, _as_extreme(high, "max")), (_as_extreme(low, "min"), whole)):
+                yield FigureComparison(
+                    check="classes",
+                    subject=_subject(long),
+                    first=first,
+                    second=second,
+                    rule="at_most",
+                    tolerance=_NOISE * max(high.value, value) + 1e-6,
+                )
 
 
 def part_of_fleet(surfaces: Surfaces) -> Iterator[FigureComparison]:
@@ -179,32 +196,29 @@ def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[PublicAnswer, Public
                     yield long, short
 
 
-def _between(
-    long: PublicAnswer,
-    short: PublicAnswer,
-    quantity: str,
-    few: dict[int, float | None],
-    many: dict[int, float | None],
-) -> Iterator[FigureComparison]:
-    for at, value in few.items():
-        inside = _inside(long, short, at, many, margin=3 * float(short.body["step_seconds"]))
-        known = [one for one in inside or () if one is not None]
-        if value is None or not _settled(known, short):
+def _weighted(long: PublicAnswer, short: PublicAnswer, quantity: str) -> Iterator[FigureComparison]:
+    """A step in which nothing of this GPU, pod or namespace was measured, but of others, is a part of the time, too."""
+    many, spent = _values(short, quantity), _values(short, quantity, "seconds")
+    lengths = _values(long, quantity, "seconds")
+    for at, value in _values(long, quantity).items():
+        inside, seconds = (_inside(long, short, at, of_short, margin=0.0) for of_short in (many, spent))
+        if value is None or not inside or not seconds:
             continue
-        low, high = min(known), max(known)
-        noise = _NOISE * max(abs(high), abs(value)) + 1e-6
-        for rule_first, rule_second, path in (
-            (_place(long, quantity, at, value), _place(short, quantity, at, high), "max"),
-            (_place(short, quantity, at, low), _place(long, quantity, at, value), "min"),
-        ):
-            yield FigureComparison(
-                check="classes" if quantity == "gpus" else "steps",
-                subject=_subject(long),
-                first=_as_extreme(rule_first, path) if path == "min" else rule_first,
-                second=_as_extreme(rule_second, path) if path == "max" else rule_second,
-                rule="at_most",
-                tolerance=noise,
-            )
+        known = [one for one in inside if one is not None]
+        weight, length = sum(one or 0.0 for one in seconds), lengths.get(at) or 0.0
+        if not weight or not length or not _settled(known, short):
+            continue
+        mean = sum((one or 0.0) * (of or 0.0) for one, of in zip(inside, seconds, strict=True)) / weight
+        # the two charts are read one after the other: the newest step of one can have more analyses than in the other
+        apart = abs(weight - length) / max(weight, length)
+        yield FigureComparison(
+            check="steps",
+            subject=_subject(long),
+            first=_place(long, quantity, at, value),
+            second=_as_extreme(_place(short, quantity, at, mean), "mean"),
+            rule="equal",
+            tolerance=_NOISE * max(abs(mean), abs(value)) + apart * max(known) + _DIGITS.get(quantity, 1e-3),
+        )
 
 
 def _peaks(
@@ -267,10 +281,11 @@ def _seam(seams: dict[int, float], at: int, long: PublicAnswer) -> float:
     return max(seams.get(hour, 0.0) for hour in (at - _HOUR, at, at + _HOUR)) or _HOUR
 
 
-def _values(answer: PublicAnswer, quantity: str) -> dict[int, float | None]:
+def _values(answer: PublicAnswer, quantity: str, field: str = "values") -> dict[int, float | None]:
+    """By the time of the step. `seconds` of a column: the weights of its values, none if they are not known."""
     for column in answer.body["columns"]:
-        if column["quantity"] == quantity:
-            return dict(zip(answer.body["times"], column["values"], strict=True))
+        if column["quantity"] == quantity and column.get(field):
+            return dict(zip(answer.body["times"], column[field], strict=True))
     return {}
 
 

@@ -41,8 +41,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "总数与分组方式无关，分组占用的资源不少于其成员。",
     ),
     "steps": (
-        "The mean of a long step lies between the means of the short steps in it.",
-        "长时间步的平均值介于其中各短时间步的平均值之间。",
+        "The mean of a long step is the mean of the short steps in it, weighted by the time measured.",
+        "长时间步的平均值等于其中各短时间步按测量时长加权的平均值。",
     ),
     "energies": (
         "The energy of an hour or day is the sum over the short steps in it.",
