@@ -257,6 +257,38 @@ async def test_time_in_which_two_pods_had_a_gpu_is_the_gpus_time_once(path):
     assert (one_gpu.held_seconds, pods) == (300, {"a": 300, "b": 200})
 
 
+WINDOWS = st.lists(
+    st.tuples(st.integers(0, 80), st.sampled_from((1, 10, 70)), st.booleans(), st.booleans()), min_size=1, max_size=6
+)
+
+
+@given(WINDOWS)
+async def test_a_quantity_is_measured_in_the_time_of_the_analyses_that_have_it_of_any_gpu(tmp_path_factory, windows):
+    """In minutes after noon. Windows that do not overlap: each analysis stands for all of its window."""
+    memory, power, taken = set[int](), set[int](), set[int]()
+    async with history(tmp_path_factory.mktemp("history") / "h.db") as store:
+        for number, (end, minutes, used, drawn) in enumerate(windows):
+            stands_for = set(range(end - minutes, end))
+            if stands_for & taken:
+                continue
+            taken |= stands_for
+            memory |= stands_for if used else set()
+            power |= stands_for if drawn else set()
+            measured = {"mem_used": Stat(mean=1.0)} if used else {"power": Stat(mean=1.0)} if drawn else {}
+            uses = (gpu(0, terms=measured), gpu(1, terms={"power": Stat(mean=2.0)} if drawn else {}), gpu(2))
+            await store.save(analysis(NOON + end * 60, *uses, number=number, window=minutes * 60))
+        covered = await store.covered(NOON - 2 * HOUR, NOON + 2 * HOUR, step=HOUR)
+    hours = range(-2, 2)
+    for seconds, of in (
+        (covered.seconds, taken),
+        (covered.measured["memory_used"], memory),
+        (covered.measured["power"], power),
+        (covered.measured["memory_allocated"], set()),
+    ):
+        by_hour = {hour: 60.0 * sum(minute // 60 == hour for minute in of) for hour in hours}
+        assert {hour: seconds.get(NOON // HOUR + hour, 0.0) for hour in hours} == by_hour
+
+
 # ── once ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
