@@ -81,7 +81,7 @@ def test_time_in_which_a_node_was_not_scraped_is_not_zero(tmp_path):
 
 @pytest.mark.real
 def test_a_mean_over_pods_counts_each_for_its_time(tmp_path):
-    name = "vgpuscope_container_sm_ratio"
+    name = "vgpuscope_container_sm_mean_ratio"
     series = [
         always(memory("a", "1").replace("vgpuscope_container_memory_used_bytes", name), 0.1),
         between(memory("b", "2").replace("vgpuscope_container_memory_used_bytes", name), 0.8, 20, 30),
@@ -95,3 +95,21 @@ def test_the_peak_is_that_of_one_pod_only(tmp_path):
     one, two = always(memory("a", "1"), 8), always(memory("b", "2"), 9)
     assert evaluated(tmp_path, TEAM, "memory_max", [one]) == [8]
     assert evaluated(tmp_path, TEAM, "memory_max", [one, two]) == []
+
+
+@pytest.mark.real
+def test_the_use_of_the_fleet_is_that_of_the_best_signal_and_a_gpu_that_mig_divides_counts_once(tmp_path):
+    def signal(name, gpu, value, mig=""):
+        labels = f'node="n1",gpu_uuid="{gpu}"' + (f',mig_uuid="{mig}"' if mig else "")
+        return always(f"vgpuscope_{name}_ratio{{{labels}}}", value)
+
+    for kind, divided in (("mean", 0.3), ("max", 0.6)):
+        series = [
+            signal(f"gpu_sm_active_{kind}", "profiled", 0.5),
+            signal(f"gpu_utilization_{kind}", "profiled", 0.9),
+            signal(f"gpu_utilization_{kind}", "plain", 0.1),
+            signal(f"mig_sm_active_{kind}", "divided", 0.6, "m1"),
+            signal(f"mig_sm_active_{kind}", "divided", 0.0, "m2"),
+        ]
+        [found] = evaluated(tmp_path, ChartSubject(), {"mean": "use", "max": "use_max"}[kind], series)
+        assert found == pytest.approx((0.5 + 0.1 + divided) / 3 if kind == "mean" else divided)

@@ -1,6 +1,6 @@
 """The PromQL of a chart: queries over metrics of our agents and cluster exporter, for one thing or the fleet."""
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -27,31 +27,41 @@ class ChartSubject(Struct, frozen=True, kw_only=True):
         return self.namespaces is not None or self.pod is not None or self.owner is not None
 
 
+class _Signals(NamedTuple):
+    """Metrics of use, the best first as in model.analysis.SIGNALS; `instances`: of a GPU that MIG divides."""
+
+    whole: tuple[Metric, ...]
+    instances: tuple[Metric, ...] = ()
+
+
 # how samples of a step become one number of a GPU or pod, and how those of several become one
 _MEAN, _SUM, _HIGHEST, _PEAK, _INTEGRAL = "mean", "sum", "highest", "peak", "integral"
-_Chart: TypeAlias = tuple[tuple[Metric, ...] | Metric, str]  # several metrics: the first that a GPU has
-_SIGNALS = (m.GPU_SM_ACTIVE, m.GPU_ENGINE_ACTIVE, m.GPU_UTILIZATION)  # best first, as in model.analysis.SIGNALS
-_SIGNALS_OF_INSTANCES = (m.MIG_SM_ACTIVE, m.MIG_ENGINE_ACTIVE)
+_Chart: TypeAlias = tuple[_Signals | Metric, str]
+# as an analysis: means of the agent's windows, which include what happened between two scrapes
+_MEANS_OF_INSTANCES = (m.MIG_SM_ACTIVE_MEAN, m.MIG_ENGINE_ACTIVE_MEAN)
+_PEAKS_OF_INSTANCES = (m.MIG_SM_ACTIVE_MAX, m.MIG_ENGINE_ACTIVE_MAX)
+_USE = _Signals((m.GPU_SM_ACTIVE_MEAN, m.GPU_ENGINE_ACTIVE_MEAN, m.GPU_UTILIZATION_MEAN), _MEANS_OF_INSTANCES)
+_HIGHEST_USE = _Signals((m.GPU_SM_ACTIVE_MAX, m.GPU_ENGINE_ACTIVE_MAX, m.GPU_UTILIZATION_MAX), _PEAKS_OF_INSTANCES)
 _OF_GPUS: dict[Quantity, _Chart] = {
-    "use": (_SIGNALS, _MEAN),
-    "use_max": (_SIGNALS, _HIGHEST),
+    "use": (_USE, _MEAN),
+    "use_max": (_HIGHEST_USE, _HIGHEST),
     "memory_used": (m.GPU_MEMORY_USED, _SUM),
     "memory_max": (m.GPU_MEMORY_USED, _PEAK),
-    "power": (m.GPU_POWER, _SUM),
-    "power_max": (m.GPU_POWER, _PEAK),
+    "power": (m.GPU_POWER_MEAN, _SUM),
+    "power_max": (m.GPU_POWER_MAX, _PEAK),
     "energy": (m.GPU_ENERGY, _INTEGRAL),
     "memory_allocated": (cluster.DEVICE_MEMORY_ALLOCATED, _SUM),
     "cores_allocated": (cluster.DEVICE_CORES_ALLOCATED, _MEAN),
 }
 _OF_INSTANCES: dict[Quantity, _Chart] = {
-    "use": (_SIGNALS_OF_INSTANCES, _MEAN),
-    "use_max": (_SIGNALS_OF_INSTANCES, _HIGHEST),
+    "use": (_Signals(_MEANS_OF_INSTANCES), _MEAN),
+    "use_max": (_Signals(_PEAKS_OF_INSTANCES), _HIGHEST),
     "memory_used": (m.MIG_MEMORY_USED, _SUM),
     "memory_max": (m.MIG_MEMORY_USED, _PEAK),
 }
-_OF_PODS: dict[Quantity, _Chart] = {
-    "use": (m.CONTAINER_SM, _MEAN),
-    "use_max": (m.CONTAINER_SM, _HIGHEST),
+_OF_PODS: dict[Quantity, _Chart] = {  # in a MIG instance, use is of the instance
+    "use": (_Signals((m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_SM_MEAN)), _MEAN),
+    "use_max": (_Signals((m.CONTAINER_INSTANCE_SM_MAX, m.CONTAINER_SM_MAX)), _HIGHEST),
     "memory_used": (m.CONTAINER_MEMORY_USED, _SUM),
     "memory_max": (m.CONTAINER_MEMORY_USED, _PEAK),
     "power": (m.CONTAINER_POWER, _SUM),
@@ -77,17 +87,19 @@ def series_queries(of: ChartSubject, *, window: Seconds, step: Seconds) -> dict[
     alike = _ONE_POD if of.of_pods else _ONE_GPU
     matchers, within = tuple(_matchers(of)), promql.window(window)
 
-    def each(function: str, metrics: tuple[Metric, ...] | Metric) -> str:
-        """A value for each GPU, instance or container; that of a GPU which MIG divides is the mean of its instances."""
+    def each(function: str, of_each: _Signals | Metric) -> str:
+        """A value for each GPU, instance or container; of a GPU that MIG divides, that of its instances."""
+        signals = of_each if isinstance(of_each, _Signals) else _Signals((of_each,))
         parts = [
             f"max by ({alike}) ({function}({promql.selector(metric.name, matchers)}[{within}]))"
-            for metric in (metrics if isinstance(metrics, tuple) else (metrics,))
+            for metric in signals.whole
         ]
-        if metrics is _SIGNALS:
-            parts.insert(0, f"avg by (node, gpu_uuid) ({each(function, _SIGNALS_OF_INSTANCES)})")
+        if signals.instances:
+            joined = "max" if function == "max_over_time" else "avg"
+            parts.insert(0, f"{joined} by (node, gpu_uuid) ({each(function, _Signals(signals.instances))})")
         return " or ".join(parts)
 
-    def query(metric: tuple[Metric, ...] | Metric, how: str) -> str:
+    def query(metric: _Signals | Metric, how: str) -> str:
         match how:
             case "mean":
                 return f"sum({each('sum_over_time', metric)}) / sum({each('count_over_time', metric)})"
