@@ -8,15 +8,29 @@ from urllib.parse import quote, unquote
 MASK: Final = "[redacted]"
 _SHORTEST = 4  # characters; a shorter text would be masked everywhere
 _NAMED = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|CREDENTIAL|PRIVATE", re.IGNORECASE)
+# Strangers write what is searched: each pattern begins only where a word begins, and never reads a word twice, so that
+# the time grows with the length of the text.
 _PATTERNS: Final = (
-    (re.compile(r"(?<=://)[^\s/@\"'<>]+(?=@)"), MASK),  # user and password of an address
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {MASK}"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"), MASK),  # a JSON web token
-    (re.compile(r"\b(?:sk|ghp|gho|glpat|xox[abp])[-_][A-Za-z0-9_-]{12,}"), MASK),  # keys with a known beginning
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL), MASK),
+    (re.compile(r"(?<=://)[^\s/@\"'<>]++(?=@)"), MASK),  # user and password of an address
+    (re.compile(r"(?i)\b(bearer|basic)\s++[A-Za-z0-9._~+/=-]{6,}+"), rf"\1 {MASK}"),
+    (  # a JSON web token; what follows the word is looked at once, before the word is searched
+        re.compile(
+            r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.[A-Za-z0-9_-]{4})([A-Za-z0-9_-]*?)\b"
+            r"eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]*+)?"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"\b(?:sk|ghp|gho|glpat|xox[abp])[-_][A-Za-z0-9_-]{12,}+"), MASK),  # keys with a known beginning
+    (  # a key whose end was cut off is secret, too
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,64}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,64}PRIVATE KEY-----|\Z)", re.DOTALL
+        ),
+        MASK,
+    ),
     (
         re.compile(
-            r"(?i)\b((?:[a-z0-9_-]*(?:password|passwd|secret|api_?key|access_?key|private_?key|token))[\"']?\s*[:=]\s*)"
+            r"(?i)(?<![a-z0-9_-])"
+            r"([a-z0-9_-]*(?:password|passwd|secret|api_?key|access_?key|private_?key|token)[\"']?\s*+[:=]\s*+)"
             r"(\"[^\"\n]+\"|'[^'\n]+'|[^\s,;&}\"']+)"
         ),
         rf"\1{MASK}",

@@ -15,7 +15,7 @@ _SECRET_FOLLOWS: Final = re.compile(
     re.IGNORECASE,
 )
 _DASHED: Final = re.compile(  # redacted() knows api_key, not api-key
-    r"(--?[a-z0-9_.-]*(?:api-key|access-key|private-key|credentials?)=).+", re.IGNORECASE
+    r"(?<![a-z0-9_.-])(--?[a-z0-9_.-]*(?:api-key|access-key|private-key|credentials?)=).+", re.IGNORECASE
 )
 
 
