@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import stat
 import uuid
 from collections.abc import Collection, Iterator
@@ -29,9 +28,9 @@ class ContainerDirs:
         """
         path = self._path(pod, container)
         try:
-            if os.path.lexists(path):
-                shutil.rmtree(path)  # follows no links
             os.makedirs(self._root, exist_ok=True)
+            with self._opened() as root, suppress(FileNotFoundError):
+                _remove(root, os.path.basename(path))
             os.mkdir(path)
             _open_to_all(path)
             with suppress(FileExistsError):
@@ -43,8 +42,10 @@ class ContainerDirs:
 
     def remove(self, pod: PodUID, container: str) -> None:
         """Remove the directory of a container that did not get its devices."""
-        with suppress(AllocateDirectory):
-            shutil.rmtree(self._path(pod, container), ignore_errors=True)
+        with suppress(AllocateDirectory, OSError):
+            name = os.path.basename(self._path(pod, container))
+            with self._opened() as root:
+                _remove(root, name)
 
     def old(self, before: UnixTime) -> tuple[str, ...]:
         """The names of containers' directories that were last changed before that time. Raises AllocateDirectory."""
@@ -68,7 +69,7 @@ class ContainerDirs:
                     if name.partition("_")[0] in pods:
                         continue
                     try:
-                        shutil.rmtree(name, dir_fd=root)
+                        _remove(root, name)
                     except FileNotFoundError:  # HAMi's monitor was faster
                         continue
                     except OSError as e:
@@ -91,6 +92,34 @@ class ContainerDirs:
         if not _NAME.fullmatch(pod) or not _NAME.fullmatch(container) or "_" in pod:
             raise AllocateDirectory(f"{pod!r} and {container!r} are not the names of a pod and a container")
         return os.path.join(self._root, f"{pod}_{container}")
+
+
+def _remove(root: int, name: str) -> None:
+    """Remove a file or a tree below the directory `root`; no link is followed.
+
+    A tenant may have made a tree that is deeper than the stack or the number of open files allows. So each directory
+    inside is moved up beside the first one before it is emptied, and the depth never exceeds one. Its new name is one
+    of the same pod, so that the next round removes what an interrupted one has left.
+    """
+    waiting = [name]
+    while waiting:
+        try:
+            directory = os.open(waiting[-1], _DIRECTORY, dir_fd=root)
+        except NotADirectoryError:  # a file, or a link
+            os.unlink(waiting.pop(), dir_fd=root)
+            continue
+        try:
+            with os.scandir(directory) as entries:
+                inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for entry, is_directory in inside:
+                if is_directory:
+                    waiting.insert(0, f"{name}.{uuid.uuid4().hex}")
+                    os.rename(entry, waiting[0], src_dir_fd=directory, dst_dir_fd=root)
+                else:
+                    os.unlink(entry, dir_fd=directory)
+        finally:
+            os.close(directory)
+        os.rmdir(waiting.pop(), dir_fd=root)
 
 
 def _old(root: int, before: UnixTime) -> Iterator[str]:
