@@ -11,14 +11,17 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import httpx2
+import requests.sessions
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ProtocolError
 
 from vgpuscope.model.errors import CallFailed
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -27,6 +30,7 @@ from vgpuscope.worker import Closed, Worker
 
 _SHOWN = 200  # characters of a refusal
 _LONGEST_ANSWER = 64 * 1024
+_MOST_HANGING = 4  # threads of one channel whose service does not end its answer
 _SHORT = 8  # characters; no token is shorter
 _LONGEST_BODY = 16_000  # bytes, for services without a stricter limit
 _apprise_log = logging.getLogger("apprise")
@@ -161,7 +165,7 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
                     headers={"content-type": "application/json; charset=utf-8", "user-agent": self.app_id},
                 ) as answer,
             ):
-                content = _bounded(answer)
+                content = _bounded(answer.iter_bytes(), within=4 * self.socket_read_timeout)
                 self._check(answer.status_code, content)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
             raise CallFailed(f"{self._bot.name} did not answer: {type(e).__name__}") from e
@@ -181,13 +185,37 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
         return f"{self.secure_protocol}://{self._bot.name}"
 
 
-def _bounded(answer: httpx2.Response) -> bytes:
-    content = b""
-    for part in answer.iter_bytes():
+def _bounded(parts: Iterable[bytes], *, within: Seconds) -> bytes:
+    """The whole answer. The time limit of a client is for each part, and a service may send one byte at a time."""
+    began, content = time.monotonic(), b""
+    for part in parts:
         content += part
-        if len(content) > _LONGEST_ANSWER:
-            raise CallFailed("the answer is too long")
+        if len(content) > _LONGEST_ANSWER or time.monotonic() - began > within:
+            raise CallFailed("the answer is too long, or does not end")
     return content
+
+
+class _BoundedAdapter(HTTPAdapter):
+    """requests reads an answer to its end, and apprise, which is all that uses requests here, has no setting for it."""
+
+    def send(self, request: Any, *args: Any, **settings: Any) -> requests.Response:
+        answer = super().send(request, *args, **settings)
+        raw, timeout = answer.raw, settings.get("timeout") or 0.0
+        within = 4 * (timeout[1] if isinstance(timeout, tuple) else timeout)
+        parts = iter(lambda: raw.read1(_LONGEST_ANSWER, decode_content=True), b"")
+
+        def stream(*_: Any, **__: Any) -> Iterator[bytes]:
+            try:
+                yield _bounded(parts, within=within)
+            except CallFailed as e:
+                raw.close()
+                raise ProtocolError(str(e)) from e
+
+        raw.stream = stream
+        return answer
+
+
+requests.sessions.HTTPAdapter = _BoundedAdapter  # type: ignore[attr-defined]  # what each new session takes
 
 
 def _with_query(url: str, more: Mapping[str, str]) -> str:
@@ -296,6 +324,7 @@ class Sender:
     def __init__(self, where: ChannelTarget, *, timeout: Seconds) -> None:
         self._where, self._timeout = where, timeout
         self._worker = Worker("notice")
+        self._running: set[object] = set()  # one for each thread that sends, also of those that were abandoned
 
     @property
     def service(self) -> str:
@@ -307,9 +336,19 @@ class Sender:
 
     async def send(self, title: str, body: str) -> None:
         """CallFailed if the service did not take the message; a hint of its reason is in the error's text."""
+        if len(self._running) >= _MOST_HANGING:
+            raise CallFailed(f"{self.service} has not ended its answers to earlier messages; this one was not sent")
+
+        def sent() -> str | None:
+            self._running.add(running := object())
+            try:
+                return self._sent(title, body)
+            finally:
+                self._running.discard(running)
+
         # Connecting and reading have the timeout each, and a mail needs several answers.
         try:
-            failure = await self._worker.do(lambda: self._sent(title, body), deadline=4 * self._timeout)
+            failure = await self._worker.do(sent, deadline=4 * self._timeout)
         except TimeoutError as e:
             self._worker.abandon()
             self._worker = Worker("notice")

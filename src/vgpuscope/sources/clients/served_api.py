@@ -19,6 +19,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 log = logging.getLogger(__name__)
 
+_SHOWN = 200  # characters of an address
 _LARGEST = 256 * 1024 * 1024  # bytes of an answer; the ledger of 5,000 nodes has a fifth of that
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach this machine's loopback
 
@@ -65,7 +66,7 @@ class ServedApi(Generic[T]):
                 headers={"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {token}"} if token else {}),
                 mounts=dict.fromkeys(_DIRECT),
                 timeout=timeout,
-                follow_redirects=True,
+                follow_redirects=False,  # whoever answers for a service must not choose whom we ask next
                 verify=authorities(),
             )
         except OSError as e:  # SSL_CERT_FILE is read here
@@ -165,6 +166,11 @@ class ServedApi(Generic[T]):
 
     def _refused(self, answer: ServedAnswer) -> SourceDown:
         status, kind = answer.status_code, self._kind
+        if "location" in answer.headers:
+            return SourceDown(
+                f"{self.url} redirects ({status}) to {answer.headers['location'][:_SHOWN]!r}",
+                hint=f"Redirects are not followed. If that is the address of {kind.an}, give it.",
+            )
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
                 f"the {kind.name} at {self.url} rejects the request ({status})",

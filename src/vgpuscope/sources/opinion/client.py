@@ -11,6 +11,7 @@ import httpx2
 from msgspec import Struct
 
 from vgpuscope.model.errors import (
+    AiAnswerInvalid,
     AiAnswerTooLarge,
     AiFailed,
     AiRateLimited,
@@ -78,6 +79,10 @@ class _TooLarge(httpx2.TransportError):
     """The answer does not end."""
 
 
+class _Packed(httpx2.TransportError):
+    """The answer has an encoding that was not asked for."""
+
+
 class _Redirected(httpx2.TransportError):
     """The address answers with another one."""
 
@@ -88,7 +93,11 @@ async def _check_redirect(answer: httpx2.Response) -> None:
 
 
 async def _bound(answer: httpx2.Response) -> None:
-    """Count the bytes as they arrive: an answer may have no length, or a wrong one."""
+    """Count the bytes as they arrive: an answer may have no length, or a wrong one. What is packed was not asked for,
+    and could unpack to a thousand times its size."""
+    packed = answer.headers.get("content-encoding", "identity")
+    if packed.strip().lower() not in {"", "identity"}:
+        raise _Packed(packed[:_SHOWN])
     stream = answer.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     answer.stream = _Bounded(stream)
@@ -139,6 +148,8 @@ def _by_cause(error: BaseException, hide: Callable[[str], str]) -> AiFailed:
     while cause is not None:
         if isinstance(cause, _TooLarge):
             return AiAnswerTooLarge(f"the language model's answer is larger than {LARGEST // 1024} KiB")
+        if isinstance(cause, _Packed):
+            return AiAnswerInvalid(f"the language model's answer is packed as {str(cause)!r}, which was not asked for")
         if isinstance(cause, _Redirected):
             return AiRedirected(f"the language model's address redirects ({cause})")
         if isinstance(cause, httpx2.TimeoutException):
