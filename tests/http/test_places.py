@@ -33,7 +33,7 @@ class Client:
     async def ask(self, path="/healthz"):
         """The status of one request; None when the server closed the connection."""
         try:
-            self.send(b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n" % path.encode())
+            self.send(b"GET %s HTTP/1.1\r\nhost: localhost\r\n\r\n" % path.encode())
             return await self.answer()
         except ConnectionError:
             return None
@@ -113,7 +113,7 @@ class Slow:
         busy = []
         for number in range(1, count + 1):
             busy.append(await crowd.client())
-            busy[-1].send(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+            busy[-1].send(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await until(lambda number=number: self.begun == number)
         return busy
 
@@ -209,7 +209,7 @@ async def test_an_answer_that_is_still_being_sent_is_not_cut_for_a_newcomer():
 
     async with crowded(metrics=Big, most=2) as crowd:
         reading = await crowd.client()
-        reading.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+        reading.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await until(lambda: crowd._inner.server_state.total_requests == 1)  # all of it is handed to the kernel's queue
         await crowd.kept(5)
         assert await reading.answer() == 200
@@ -241,7 +241,7 @@ async def test_a_client_that_goes_away_is_no_error_of_ours(caplog):
 
     async with crowded(routes=[Route("/reads", reads, methods=["POST"])]) as crowd:
         leaving = await crowd.client()
-        leaving.send(b"POST /reads HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf")
+        leaving.send(b"POST /reads HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nhalf")
         await seen.wait()
         leaving.close()
         await until(lambda: not crowd.connections and not crowd._inner.server_state.tasks)
@@ -259,7 +259,7 @@ async def test_a_client_that_goes_away_while_it_is_answered_is_no_error_of_ours(
 
     async with crowded(routes=[Route("/stream", own)]) as crowd:
         leaving = await crowd.client()
-        leaving.send(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        leaving.send(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await leaving._reader.readuntil(b"\r\n\r\n")
         leaving.close()
         await until(lambda: not crowd.connections and not crowd._inner.server_state.tasks)
@@ -285,7 +285,7 @@ async def received(sock):
     return b"".join(parts)
 
 
-_WHOLE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+_WHOLE = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("before", [b"", _WHOLE], ids=["first", "pipelined"])

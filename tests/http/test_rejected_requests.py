@@ -57,7 +57,7 @@ def checked(answer, status, code):
 
 
 def post(path, size, head=b""):
-    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n" % (path, size, head)
+    return b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n%s\r\n" % (path, size, head)
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/nowhere", b"/echo"])
@@ -84,7 +84,7 @@ async def test_a_program_reads_413_too():
 
 async def test_a_large_body_without_a_length_is_413_where_a_body_is_read(caplog):
     chunk = b"%x\r\n" % MIB + b"a" * MIB + b"\r\n"
-    head = b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     async with served(routes=[echo()]) as server:
         [answer] = await answers(server, head, *[chunk] * 5, b"0\r\n\r\n")
     checked(answer, 413, "BODY_TOO_LARGE")
@@ -95,7 +95,7 @@ async def test_an_answer_that_has_begun_is_the_only_one():
     chunk = b"%x\r\n" % MIB + b"a" * MIB + b"\r\n"
     async with served(routes=[echo()]) as server:
         reader, writer = await opened(server)
-        writer.write(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
         begun = await reader.readuntil(b"}}")
         writer.write(chunk * 5)
         await writer.drain()
@@ -119,7 +119,7 @@ async def test_large_headers_are_431(head):
 @pytest.mark.parametrize(
     "sent",
     [
-        b"FOO / HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"FOO / HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\n\r\n",
@@ -143,7 +143,7 @@ async def test_earlier_requests_of_the_connection_are_answered_first():
 
     async with served(routes=[Route("/slow", slow), echo()]) as server:
         reader, writer = await opened(server)
-        writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" + post(b"/echo", 3 * MIB))
+        writer.write(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n" + post(b"/echo", 3 * MIB))
         await until(lambda: [one for one in server._inner.server_state.connections if one._refused])
         gate.set()
         async with asyncio.timeout(SOON):

@@ -2,10 +2,13 @@
 
 from starlette.requests import Request
 
+from vgpuscope.http import tokens
+from vgpuscope.http.browser import from_unknown_page
 from vgpuscope.http.client_limits import ClientLimits
-from vgpuscope.http.identity import Identity
+from vgpuscope.http.identity import Identity, authorization
 from vgpuscope.http.operations import Operation, caller_of
 from vgpuscope.model.caller import Caller
+from vgpuscope.model.errors import Forbidden
 
 
 class IdentityAdmission:
@@ -20,4 +23,8 @@ class IdentityAdmission:
         caller = caller_of(request)
         if not operation.public:
             self.identity.check(caller, operation.role, request)
+            by_token = bool(tokens.bearer(authorization(request)))
+            if operation.changes and request.method == "GET" and from_unknown_page(request) and not by_token:
+                # an image on any page can ask for it, and the browser adds the user's password; no page adds a token
+                raise Forbidden(f"a browser's GET may come from any page; use POST {operation.path}, or a token")
         return caller

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vgpuscope.http.browser import under_foreign_name
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import COMMON, METRICS, ReadyBody
@@ -116,6 +117,7 @@ class App:
             self._common["/"] = self._serve_index
         own = [getattr(route, "path", "") for route in routes]
         self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
+        self.only_local = False  # whether the listener can be reached from this machine only
         self.stopping = False
         self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
         self.streams = Streams()
@@ -148,6 +150,9 @@ class App:
         except Exception:
             log.exception("a caller could not be identified", extra=fields(error_code=ScopeError.code))
             await send_http_error(send, 500)
+            return False
+        if self.only_local and caller == ANYONE and under_foreign_name(request):
+            await send_http_error(send, 421)
             return False
         if caller.role is None and guard is not None and guard.guarded and not self._public(request):
             to_script = request.headers.get("sec-fetch-dest") == "empty"

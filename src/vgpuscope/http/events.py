@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ _HEADERS = {
 }
 _COMMENT = b": keep-alive\n\n"
 _RETRY: Seconds = 60.0  # streams stay open for long
+StreamClient: TypeAlias = tuple[str, str]  # the address that a stream goes to, and the caller's name
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -92,15 +93,18 @@ class Stream(Response):
         self._events, self._keep_alive = events, keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with contextlib.aclosing(self._events), scope["app"].streams:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            ended = asyncio.ensure_future(_ended(receive, scope["app"].streams))
-            try:
-                async for part in self._parts(ended):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-            finally:
-                ended.cancel()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        streams: Streams = scope["app"].streams
+        client = (scope["client"][0] if scope.get("client") else "", scope["caller"].name)
+        async with contextlib.aclosing(self._events):
+            with streams.place(client) as lost:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                ended = asyncio.ensure_future(_ended(receive, lost, streams.stopped))
+                try:
+                    async for part in self._parts(ended):
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                finally:
+                    ended.cancel()
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _parts(self, ended: "asyncio.Future[None]") -> AsyncIterator[bytes]:
         following = asyncio.ensure_future(anext(self._events))
@@ -118,27 +122,45 @@ class Stream(Response):
 
 
 class Streams:
-    """The streams of one process: their number is limited, and all end when the process stops."""
+    """The streams of one process: their number is limited, and all end when the process stops.
+
+    No client keeps others out: if all places are taken, the client with the most streams loses its oldest one to a
+    client that has at least two fewer.
+    """
 
     def __init__(self, *, most: int = MOST_STREAMS) -> None:
         self._most = most
-        self.open = 0
+        self._lost: dict[StreamClient, list[asyncio.Event]] = {}  # for each stream, oldest first: set to end it
         self.stopped = asyncio.Event()
 
-    async def __aenter__(self) -> None:
+    @property
+    def open(self) -> int:
+        return sum(len(streams) for streams in self._lost.values())
+
+    @contextlib.contextmanager
+    def place(self, client: StreamClient) -> Iterator[asyncio.Event]:
+        """A place for a stream; the event says that it was lost to another client. 429 if there is none."""
+        mine = self._lost.get(client, [])
         if self.open >= self._most:
-            too_many(_RETRY)
-        self.open += 1
+            most = max(self._lost.values(), key=len, default=[])
+            if len(most) < len(mine) + 2:
+                too_many(_RETRY)
+            most.pop(0).set()
+        lost = asyncio.Event()
+        self._lost[client] = [*mine, lost]
+        try:
+            yield lost
+        finally:
+            self._lost[client] = [stream for stream in self._lost[client] if stream is not lost]
+            if not self._lost[client]:
+                del self._lost[client]
 
-    async def __aexit__(self, *_: object) -> None:
-        self.open -= 1
 
-
-async def _ended(receive: Receive, streams: Streams) -> None:
-    """Return when the client has disconnected or the service stops."""
+async def _ended(receive: Receive, *ends: asyncio.Event) -> None:
+    """Return when the client has disconnected, its place is lost, or the service stops."""
     waits: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(_gone(receive)),
-        asyncio.ensure_future(streams.stopped.wait()),
+        *(asyncio.ensure_future(end.wait()) for end in ends),
     ]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

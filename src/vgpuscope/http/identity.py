@@ -18,13 +18,12 @@ from starlette.requests import Request
 
 from vgpuscope.http import tokens
 from vgpuscope.http.address import is_loopback
-from vgpuscope.http.browser import from_another_site, host
+from vgpuscope.http.browser import from_another_site, host, through_proxy
 from vgpuscope.http.tokens import KnownToken
 from vgpuscope.model.caller import ANYONE, NOBODY, RANK, Caller, Role
 from vgpuscope.model.errors import Forbidden, ReadOnly
 
 _LONGEST_NAME = 253
-_PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
 
 
 class Authenticator(Protocol):
@@ -217,8 +216,3 @@ def _lacks(caller: Caller, role: Role, request: Request) -> str:
 
 def _from_this_machine(request: Request) -> bool:
     return is_loopback(host(request)) and not from_another_site(request) and not through_proxy(request)
-
-
-def through_proxy(request: Request) -> bool:
-    """A proxy on this machine connects from a loopback address for callers anywhere; these headers reveal it."""
-    return any(name in _PROXY_HEADERS or name.startswith("x-forwarded") for name in request.headers)

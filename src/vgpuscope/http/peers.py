@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http.address import Network, is_loopback
-from vgpuscope.http.browser import from_another_site, host
-from vgpuscope.http.identity import through_proxy
+from vgpuscope.http.browser import from_another_site, host, through_proxy
 from vgpuscope.http.operations import caller_of
 from vgpuscope.model.errors import Forbidden, PeerForbidden
 

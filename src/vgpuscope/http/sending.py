@@ -14,6 +14,11 @@ HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/docs or /openapi.json lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
+    421: (
+        "MISDIRECTED",
+        "this listener is for this machine, and the request names another host",
+        "Use localhost or 127.0.0.1. Let a proxy on this machine send `Host: localhost`, or require credentials.",
+    ),
     429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry-After says when to retry."),
     431: ("HEADERS_TOO_LARGE", "path and headers are larger than 64 KiB", "Send fewer or shorter headers and cookies."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),

@@ -27,6 +27,7 @@ class HttpServer:
         limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._app = app
+        app.only_local = address.is_loopback(sock.getsockname()[0])
         self._sock = sock
         self._guard = guard
         self._inner = _Uvicorn(app, sock=sock, guard=guard, limits=limits)
