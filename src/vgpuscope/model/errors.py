@@ -52,8 +52,10 @@ class ScopeError(Exception):
 
     @property
     def lines(self) -> str:
-        """The error as every command prints it: what happened, then what to do."""
-        return f"vgpuscope: {self.code}: {self}\nhint: {self.advice}"
+        """The error as every command prints it: what happened, then what to do. A server's words may be in it, and must
+        not control the terminal."""
+        text = f"vgpuscope: {self.code}: {self}\nhint: {self.advice}"
+        return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 class ConfigInvalid(ScopeError):

@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.terminal.screen import paper_width
@@ -56,8 +57,15 @@ def _progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+def print_line(text: str, file: TextIO | None = None) -> None:
+    """Print a line with words of a service: names in them are written by strangers."""
+    print(_printable(text), file=file)
+
+
 def print_csv(content: bytes) -> None:
-    """Print CSV on standard output, with its line ends unchanged."""
+    """Print CSV on standard output, with its line ends unchanged; on a terminal, only what is printable."""
+    if sys.stdout.isatty():
+        content = _printable(content.decode(errors="replace")).encode()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
@@ -74,6 +82,21 @@ def print_drawn(draw: Callable[[int | None], RenderableType]) -> None:
     no_color = bool(os.environ.get("NO_COLOR"))
     console = Console(file=sys.stdout, width=width or _PLAIN_WIDTH, no_color=no_color, highlight=False)
     with console.capture() as text:
-        console.print(draw(width))
+        console.print(_Printable(draw(width)))
     sys.stdout.write("\n".join(line.rstrip() for line in text.get().split("\n")))
     sys.stdout.flush()
+
+
+class _Printable:
+    """What is drawn, without characters that control the terminal: names and texts in it are written by strangers."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._content, options):
+            yield segment if segment.control else Segment(_printable(segment.text), segment.style)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\r\n" else "\ufffd" for c in text)

@@ -18,6 +18,7 @@ from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.analyzer.sources.sources import Sources, check_source
+from vgpuscope.terminal.printing import print_line
 from vgpuscope.terminal.progress import progress_bar
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results.results import ResultRow, iso
@@ -34,7 +35,7 @@ def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: Setti
         print(f"vgpuscope: settings read from {file.path} ({file.by})", file=sys.stderr)
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
-        print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
+        print_line(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", sys.stderr)
     print_results(rows, form, remark="" if rows else no_gpu(analysis.source, iso(analysis.started)))
     return 0
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterable
 
@@ -16,7 +17,6 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.redaction import redacted, secrets_of
 
 _LARGEST = 8 * 2**20  # bytes of one file
-_MODE = 0o600
 
 
 def write_bundle(
@@ -36,10 +36,18 @@ def write_bundle(
     }
     known = secrets_of(os.environ, (*secrets, *_secret_values(loaded)))
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
-        with os.fdopen(file, "wb") as target, tarfile.open(fileobj=target, mode="w:gz") as archive:
-            for name, text in files.items():
-                _add(archive, f"vgpuscope-doctor/{name}", redacted(text, known))
+        # A new file in place of the old one, whose mode would stay, and which others may have open.
+        directory = os.path.dirname(os.path.abspath(path))
+        with tempfile.NamedTemporaryFile("wb", dir=directory, prefix=".vgpuscope-", delete=False) as target:
+            try:
+                with tarfile.open(fileobj=target, mode="w:gz") as archive:
+                    for name, text in files.items():
+                        _add(archive, f"vgpuscope-doctor/{name}", redacted(text, known))
+                target.flush()
+                os.replace(target.name, path)
+            except BaseException:
+                os.unlink(target.name)
+                raise
     except OSError as e:
         raise ConfigInvalid(f"--bundle: {path} cannot be written: {e.strerror}") from e
 

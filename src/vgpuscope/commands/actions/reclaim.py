@@ -20,7 +20,7 @@ from vgpuscope.model.words import Language
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.sources.clients.analyzer import RECLAIM
 from vgpuscope.sources.clients.served_api import ServedApi
-from vgpuscope.terminal.printing import print_csv, print_drawn, print_json
+from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, print_line
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.selection import as_csv
 from vgpuscope.views.reclaim.api import CaseRow, PolicyBody, ReclaimList
@@ -91,7 +91,7 @@ async def _change(api: ServedApi[ReclaimList], asked: ReclaimArguments, language
     case = await _named(api, asked.case or "")
     query = f"?seconds={seconds:g}" if asked.verb == "snooze" else ""
     path = f"{RECLAIM.path}/{quote(case, safe='')}/{asked.verb}{query}"
-    print(case_line(await api.ask("POST", path, CaseRow), language))
+    print_line(case_line(await api.ask("POST", path, CaseRow), language))
 
 
 async def _named(api: ServedApi[ReclaimList], name: str) -> str:
@@ -111,7 +111,7 @@ async def _named(api: ServedApi[ReclaimList], name: str) -> str:
 async def _switch(api: ServedApi[ReclaimList], verb: Literal["stop", "start"], language: Language) -> None:
     found = await api.ask("POST", f"{RECLAIM.path}/{verb}", PolicyBody)
     stopped = found.stopped_by
-    print(word("stopped", language, who=stopped) if stopped else word(found.mode, language))
+    print_line(word("stopped", language, who=stopped) if stopped else word(found.mode, language))
 
 
 async def _audit(api: ServedApi[ReclaimList], asked: ReclaimArguments, language: Language) -> None:

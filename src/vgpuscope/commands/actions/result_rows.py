@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vgpuscope.commands.arguments import Form
-from vgpuscope.terminal.printing import print_csv, print_drawn, print_json
+from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, print_line
 from vgpuscope.views.fleet.results.results import ResultRow
 from vgpuscope.views.fleet.results.table import results_table
 from vgpuscope.views.fleet.selection import as_csv
@@ -18,7 +18,7 @@ def print_results(rows: Sequence[ResultRow], form: Form, *, remark: str) -> None
     elif rows:
         print_drawn(lambda width: results_table(rows, width, below=remark))
     else:
-        print(remark)
+        print_line(remark)
 
 
 def no_gpu(source: str, timestamp: str | None) -> str:

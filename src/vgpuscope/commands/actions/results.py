@@ -12,6 +12,7 @@ from vgpuscope.model.analysis import Target
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
+from vgpuscope.terminal.printing import print_line
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind
 from vgpuscope.views.fleet.results.state import stale_line, targets_line
@@ -98,6 +99,6 @@ def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
 
 def _print_state(state: _State) -> None:
     if state.targets_down:
-        print(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
+        print_line(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
     if state.stale_since:
-        print(stale_line(state.stale_since, state.stale_reason or ""))
+        print_line(stale_line(state.stale_since, state.stale_reason or ""))

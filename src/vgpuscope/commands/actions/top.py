@@ -98,7 +98,7 @@ async def _stream(api: AgentApi, state: TopState, interval: float) -> None:
             sys.stdout.buffer.write(line + b"\n")
             sys.stdout.buffer.flush()
         except ScopeError as e:
-            error = f"vgpuscope: {e.code}: {e}"
+            error = e.lines.partition("\n")[0]
         if error and error != last:
             print(error, file=sys.stderr)
         last = error
