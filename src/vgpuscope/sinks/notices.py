@@ -185,12 +185,12 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
         return f"{self.secure_protocol}://{self._bot.name}"
 
 
-def _bounded(parts: Iterable[bytes], *, within: Seconds) -> bytes:
+def _bounded(parts: Iterable[bytes], *, within: Seconds, clock: Callable[[], Seconds] = time.monotonic) -> bytes:
     """The whole answer. The time limit of a client is for each part, and a service may send one byte at a time."""
-    began, content = time.monotonic(), b""
+    began, content = clock(), b""
     for part in parts:
         content += part
-        if len(content) > _LONGEST_ANSWER or time.monotonic() - began > within:
+        if len(content) > _LONGEST_ANSWER or clock() - began > within:
             raise CallFailed("the answer is too long, or does not end")
     return content
 
