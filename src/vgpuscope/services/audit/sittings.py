@@ -218,9 +218,8 @@ def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str
 async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
     """What the analyzer shows of the cluster, between two equal answers of the cluster exporter."""
     before = cluster.numbers(await cluster.read("/api/v1/nodes"))
-    read = await _steady(
-        analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in ("gpus", "nodes", "scheduling", "overview")]
-    )
+    paths = ("gpus", "nodes", "scheduling", "decisions", "overview")
+    read = await _steady(analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in paths])
     ledger = await cluster.read("/api/v1/nodes")
     numbers = [*_unmoved(before, cluster.numbers(ledger)), *await cluster.page()]
     mixed = tuple(structs.replace(reading, moment="") for reading in read.readings)
