@@ -111,6 +111,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "changed",
     "bound",
     "failed",
+    "failed_by_code",
+    "not_bound",  # the pod was not bound, or its devices were not allocated
     "delivered",
     "refused",
     "orphaned",

@@ -132,6 +132,11 @@ CONDITIONS: dict[Condition, Pair] = {
     "changed": ("that changed", "有变化的"),
     "bound": ("bound to a node", "已绑定到节点的"),
     "failed": ("that failed", "失败的"),
+    "failed_by_code": (
+        "that failed, by code; one with several codes counts for each",
+        "失败的、按代码统计的（有多个代码的计入每个代码）",
+    ),
+    "not_bound": ("that failed to bind the pod or to allocate its devices", "绑定 Pod 或分配设备失败的"),
     "delivered": ("delivered", "已送达的"),
     "refused": ("refused", "被拒绝的"),
     "orphaned": ("whose pod no longer exists", "Pod 已不存在的"),
