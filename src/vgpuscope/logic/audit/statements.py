@@ -112,7 +112,9 @@ def attempts(surfaces: Surfaces) -> Iterator[FigureComparison]:
                 check="attempts",
                 subject=f"{pod['namespace']}/{pod['pod']}",
                 first=_place(shown, f"pending[{index}].attempts", "pod.attempts", pod["attempts"]),
-                second=_place(log, f"count(rows[pod_uid={uid}][outcome=refused|failed])", "pod.decisions", against[uid]),
+                second=_place(
+                    log, f"count(rows[pod_uid={uid}][outcome=refused|failed])", "pod.decisions", against[uid]
+                ),
                 rule="at_most",
             )
 

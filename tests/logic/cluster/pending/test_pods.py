@@ -281,7 +281,9 @@ def test_two_who_speak_of_the_same_attempts_are_not_added_up():
 
 def test_a_scheduler_and_its_extender_under_one_name_report_the_same_attempts():
     told = {"instance": "hami-scheduler-node-1", "uid": "kube"}, {"instance": "vgpuscope-extender-0", "uid": "ours"}
-    said = [event(reason(detail=one["uid"]), reason="FailedScheduling", count=4 - n, **one) for n, one in enumerate(told)]
+    said = [
+        event(reason(detail=one["uid"]), reason="FailedScheduling", count=4 - n, **one) for n, one in enumerate(told)
+    ]
     found = only(book(pod(), *said))
     assert (found.attempts, sorted(one.count for one in found.said)) == (4, [3, 4])
     later = event(reason(detail="kube"), reason="FailedScheduling", uid="later", instance="hami-scheduler-node-1")
