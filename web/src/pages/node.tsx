@@ -15,7 +15,7 @@ import { Subject } from "../parts/subject";
 import { Trends } from "../parts/trend";
 import { scope } from "../state/scope";
 import { named } from "../state/vocabulary";
-import { t, word } from "../words";
+import { type Key, t, word } from "../words";
 import { GpuTable } from "./gpus";
 import { AgentState, NodeState } from "./nodes";
 import { WorkloadTable } from "./workloads";
@@ -83,20 +83,36 @@ function Node({ data }: { data: NodeDetail }) {
           }
           origin={{ source: t("part.analysis") }}
         />
-        <Figure
-          title={t("col.allocated")}
-          figure="node.memory_allocated"
-          value={bytes(node.memory_allocated)}
-          note={
-            node.memory_capacity === null ? (
-              t("gpu.unregistered")
-            ) : (
-              <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
-            )
-          }
-          origin={say(PROMQL.node_allocated, "cluster")}
-          stale={!hasCluster}
-        />
+        {node.memory_capacity === null && node.counted_memory !== null ? (
+          <Figure
+            title={t("col.allocated")}
+            figure="node.counted_memory_requested"
+            value={bytes(node.counted_memory_requested)}
+            note={
+              <>
+                <Said text="of" numbers={{ all: ["node.counted_memory", bytes(node.counted_memory)] }} /> ·{" "}
+                {t(node.counted_memory_requested === null ? "fits.unlimited" : "fits.by_kubelet")}
+              </>
+            }
+            origin={say(PROMQL.counted_requested, "cluster")}
+            stale={!hasCluster}
+          />
+        ) : (
+          <Figure
+            title={t("col.allocated")}
+            figure="node.memory_allocated"
+            value={bytes(node.memory_allocated)}
+            note={
+              node.memory_capacity === null ? (
+                t("gpu.unregistered")
+              ) : (
+                <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+              )
+            }
+            origin={say(PROMQL.node_allocated, "cluster")}
+            stale={!hasCluster}
+          />
+        )}
         <Figure
           title={t("col.memory_used")}
           figure="node.memory_used"
@@ -228,6 +244,9 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           </tbody>
         </table>
       </Scroll>
+      {types.map((one) => (
+        <Parts key={`${one.vendor}${one.type}`} of={one} />
+      ))}
       {counted.length > 0 && <p class="muted small">{t("fits.counted")}</p>}
       {[...new Set(counted.map(whyUnknown))].map(
         (why) =>
@@ -238,6 +257,45 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           ),
       )}
     </>
+  );
+}
+
+/** How the registered memory adds up: allocated, free, of use to no request, or closed to new requests. */
+function Parts({ of }: { of: FreeCapacity }) {
+  const key = of.type ?? "";
+  const lost = Object.entries(of.lost).map(
+    ([reason, one]) => [`lost.${reason}` as Key, "capacity.memory_lost", one.memory] as const,
+  );
+  const parts = [
+    ["fits.allocated", "capacity.memory_allocated", of.allocated.memory] as const,
+    ["fits.free", "capacity.memory_free", of.free.memory] as const,
+    ["fits.mig_only", "capacity.memory_mig_only", of.mig.memory] as const,
+    ["fits.stranded", "capacity.memory_stranded", of.stranded.memory] as const,
+    ...lost,
+  ];
+  return (
+    <p class="muted small">
+      {of.type ? shortModel(of.type) : t("value.all")}
+      {t("join")}
+      <Said text="fits.all" numbers={{ n: ["capacity.memory_registered", bytes(of.total.memory), key] }} />
+      {parts
+        .filter(([text, , memory]) => memory > 0 || text === "fits.free")
+        .map(([text, figure, memory], place) => (
+          <span key={text}>
+            {place === 0 ? " = " : " + "}
+            <Said
+              text={text}
+              numbers={{ n: [figure, bytes(memory), figure === "capacity.memory_lost" ? text : key] }}
+            />
+          </span>
+        ))}
+      {of.over.memory > 0 && (
+        <>
+          {" − "}
+          <Said text="fits.over" numbers={{ n: ["capacity.memory_over_committed", bytes(of.over.memory), key] }} />
+        </>
+      )}
+    </p>
   );
 }
 

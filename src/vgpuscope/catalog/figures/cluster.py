@@ -16,6 +16,7 @@ _PARTS: tuple[tuple[str, Condition], ...] = (  # of Capacity and FreeCapacity
     ("free", "free"),
     ("stranded", "stranded"),
     ("mig", "mig_only"),
+    ("over", "over_committed"),
     ("whole", "whole"),
 )
 _METRICS = {
@@ -35,7 +36,7 @@ def _amounts(part: str, condition: Condition) -> tuple[Figure, ...]:
     """An amount of GPUs, slots, memory and cores."""
 
     def fields(name: str) -> str:
-        shown = f"Capacity.{part}.{name} FreeCapacity.{part}.{name}" if part not in {"mig", "whole"} else ""
+        shown = f"Capacity.{part}.{name} FreeCapacity.{part}.{name}" if part != "whole" else ""
         return (shown or f"Capacity.{part}.{name}") + _MORE.get(f"{part}.{name}", "")
 
     def metrics(name: str) -> str:
@@ -136,6 +137,24 @@ CAPACITY: tuple[Figure, ...] = (
         fields="CountedCapacity.free_on_one",
     ),
     row("capacity.counted_memory", "one", "memory_total", "now", "bytes", fields="CountedCapacity.memory"),
+    row(
+        "node.counted_memory",
+        "one",
+        "memory_total",
+        "now",
+        "bytes",
+        condition="counted",
+        fields="NodeRow.counted_memory",
+    ),
+    row(
+        "node.counted_memory_requested",
+        "one",
+        "memory_requested",
+        "now",
+        "bytes",
+        condition="counted",
+        fields="NodeRow.counted_memory_requested",
+    ),
     row(
         "capacity.counted_memory_free",
         "one",

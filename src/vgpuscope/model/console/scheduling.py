@@ -83,6 +83,8 @@ class FreeCapacity(Struct, frozen=True, kw_only=True):
     allocated: Amount
     free: Amount
     stranded: Amount
+    mig: Amount  # free, and whether a request gets it depends on a MIG placement
+    over: Amount  # allocated beyond what GPUs register: total = lost + allocated - over + free + mig + stranded
     largest_memory: Bytes  # the largest request for one GPU that fits
     largest_cores: int
     whole_gpus: int  # the most whole GPUs that one pod can get, of one resource on one node
