@@ -1381,9 +1381,11 @@ export interface components {
             free_on_one: number;
             memory: number | null;
             memory_free: number | null;
+            memory_requested: number | null;
             /** @enum {unknown} */
             mode: "mig" | "mps" | "shared" | "time-slicing" | "whole";
             profile: string | null;
+            requested: number;
             resource: string;
             type: string | null;
             whole_gpus: number;

@@ -83,17 +83,17 @@ function Node({ data }: { data: NodeDetail }) {
           }
           origin={{ source: t("part.analysis") }}
         />
-        {node.memory_capacity === null && node.counted_memory !== null ? (
+        {node.memory_capacity === null && node.counted.length > 0 ? (
           <Figure
             title={t("col.allocated")}
             figure="node.counted_memory_requested"
             value={bytes(node.counted_memory_requested)}
-            note={
-              <>
-                <Said text="of" numbers={{ all: ["node.counted_memory", bytes(node.counted_memory)] }} /> ·{" "}
-                {t(node.counted_memory_requested === null ? "fits.unlimited" : "fits.by_kubelet")}
-              </>
-            }
+            note={node.counted.map((one, place) => (
+              <span key={countedKey(one)}>
+                {place > 0 && " + "}
+                <Requested of={one} /> {one.mode === "whole" ? "GPU" : (one.profile ?? one.resource)}
+              </span>
+            ))}
             origin={say(PROMQL.counted_requested, "cluster")}
             stale={!hasCluster}
           />
@@ -199,6 +199,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           <thead>
             <tr>
               <th scope="col">{t("col.model")}</th>
+              <NumHead title="col.allocated" figure="capacity.memory_allocated" />
               <NumHead title="col.free" figure="capacity.memory_free" />
               <NumHead title="col.largest_short" figure="capacity.largest_memory" />
               <NumHead title="col.whole" figure="capacity.whole_gpus" />
@@ -212,6 +213,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
                 <th scope="row">
                   {one.type ? shortModel(one.type) : t("value.all")} <small class="muted">HAMi</small>
                 </th>
+                <Num figure="capacity.memory_allocated">{bytes(one.allocated.memory)}</Num>
                 <Num figure="capacity.memory_free">{bytes(one.free.memory)}</Num>
                 <Num figure="capacity.largest_memory">{bytes(one.largest_memory)}</Num>
                 <Num figure="capacity.whole_gpus">{number(one.whole_gpus)}</Num>
@@ -224,6 +226,9 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
                 <th scope="row">
                   {one.type ? shortModel(one.type) : one.resource} <small class="muted">{t(`offer.${one.mode}`)}</small>
                 </th>
+                <td class="num">
+                  <Requested of={one} />
+                </td>
                 <Num figure="capacity.counted_memory_free" title={whyUnknown(one)}>
                   {bytes(one.memory_free)}
                 </Num>
@@ -335,6 +340,30 @@ export function Units({ of }: { of: CountedCapacity }) {
         all: ["capacity.counted", number(of.capacity), countedKey(of)],
       }}
     />
+  );
+}
+
+/** How much of a counted resource pods have: its units, and their memory if that is known. */
+function Requested({ of }: { of: CountedCapacity }) {
+  const key = countedKey(of);
+  return (
+    <>
+      <Said
+        text="fits.requested"
+        numbers={{
+          n: ["capacity.counted_requested", number(of.requested), key],
+          all: ["capacity.counted", number(of.capacity), key],
+        }}
+      />
+      {of.memory_requested !== null && (
+        <>
+          {" · "}
+          <Value figure="capacity.counted_memory_requested" of={key}>
+            {bytes(of.memory_requested)}
+          </Value>
+        </>
+      )}
+    </>
   );
 }
 

@@ -229,8 +229,7 @@ export const en = {
   "lost.kubelet-zero": "{n} not offered by the kubelet",
   "lost.node-not-ready": "{n} on nodes that are not ready",
   "lost.node-unschedulable": "{n} on nodes that are unschedulable",
-  "fits.by_kubelet": "by requests that the kubelet counts",
-  "fits.unlimited": "shared without a limit of memory",
+  "fits.requested": "{n} of {all}",
   "fits.registered": "of {all} registered with HAMi",
   "fits.counted":
     "Kubelets only count GPUs, MIG instances and shares: fragmentation and stranded memory of these are not known.",

@@ -127,6 +127,16 @@ CAPACITY: tuple[Figure, ...] = (
     ),
     row("resource.whole_gpus", "one", "whole_gpus", "now", fields="CountedCapacity.whole_gpus"),
     row("capacity.counted", "shares", "count", "now", condition="registered", fields="CountedCapacity.capacity"),
+    row("capacity.counted_requested", "shares", "count", "now", condition="held", fields="CountedCapacity.requested"),
+    row(
+        "capacity.counted_memory_requested",
+        "one",
+        "memory_requested",
+        "now",
+        "bytes",
+        condition="counted",
+        fields="CountedCapacity.memory_requested",
+    ),
     row("capacity.counted_free", "shares", "count", "now", condition="free", fields="CountedCapacity.free"),
     row(
         "capacity.counted_free_on_one",

@@ -10,7 +10,7 @@ from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog import scheduling as s
 from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.model.allocation import OfferMode
-from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger, OfferLedger
+from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger, OfferLedger, memory_of_all
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.scheduling import (
@@ -255,6 +255,8 @@ def _counted(resource: str, mode: OfferMode, kind: str, profile: str, offers: Se
         type=kind or None,
         profile=profile or None,
         capacity=sum(one.offer.capacity for one in offers),
+        requested=sum(one.requested for one in offers),
+        memory_requested=memory_of_all([one.memory_requested for one in offers]),
         free=sum(one.free for one in offers),
         free_on_one=max(one.free for one in offers),
         memory=memory.pop() if len(memory) == 1 else None,

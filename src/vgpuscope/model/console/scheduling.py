@@ -99,6 +99,8 @@ class CountedCapacity(Struct, frozen=True, kw_only=True):
     type: str | None
     profile: str | None  # of MIG instances
     capacity: int  # on all nodes together
+    requested: int  # by pods that have not ended
+    memory_requested: Bytes | None  # null: not known; shares of a GPU have no limit of memory
     free: int
     free_on_one: int  # on the node with most: what one pod can get
     memory: Bytes | None  # of one GPU or MIG instance; null: not known, or not the same on all nodes
