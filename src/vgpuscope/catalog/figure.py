@@ -105,7 +105,6 @@ Condition: TypeAlias = Literal[  # which of the population
     "free_on_one",  # on the node that has most of them
     "stranded",  # free, and no request can use it
     "over_committed",  # allocated beyond what its GPU registered
-    "counted",  # by the kubelet
     "mig_only",  # free, and whether a request gets it depends on a MIG placement
     "whole",  # free, on GPUs that nobody holds
     "up",

@@ -134,7 +134,6 @@ CAPACITY: tuple[Figure, ...] = (
         "memory_requested",
         "now",
         "bytes",
-        condition="counted",
         fields="CountedCapacity.memory_requested",
     ),
     row("capacity.counted_free", "shares", "count", "now", condition="free", fields="CountedCapacity.free"),
@@ -150,10 +149,9 @@ CAPACITY: tuple[Figure, ...] = (
     row(
         "node.counted_memory",
         "one",
-        "memory_total",
+        "memory_counted",
         "now",
         "bytes",
-        condition="counted",
         fields="NodeRow.counted_memory",
     ),
     row(
@@ -162,7 +160,6 @@ CAPACITY: tuple[Figure, ...] = (
         "memory_requested",
         "now",
         "bytes",
-        condition="counted",
         fields="NodeRow.counted_memory_requested",
     ),
     row(

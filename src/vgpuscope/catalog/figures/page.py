@@ -82,8 +82,8 @@ FIGURES: tuple[Figure, ...] = (
     row("node.host_memory_used", "one", "node_memory_used", "now", "bytes", console="node: beside the GPUs"),
     row(
         "chart.shares_by_class",
-        "shares",
-        "count",
+        "one",
+        "gpu_shares",
         "step_mean",
         condition="by_class",
         console="chart of GPU shares: namespace, overview of some namespaces",
