@@ -91,7 +91,9 @@ function Node({ data }: { data: NodeDetail }) {
             note={node.counted.map((one, place) => (
               <span key={countedKey(one)}>
                 {place > 0 && " + "}
-                <Requested of={one} /> {one.mode === "whole" ? "GPU" : (one.profile ?? one.resource)}
+                {one.mode === "whole" ? "GPU" : (one.profile ?? one.resource)}
+                {t("join")}
+                <Requested of={one} />
               </span>
             ))}
             origin={say(PROMQL.counted_requested, "cluster")}
@@ -199,7 +201,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           <thead>
             <tr>
               <th scope="col">{t("col.model")}</th>
-              <NumHead title="col.allocated" figure="capacity.memory_allocated" />
+              <NumHead title="col.allocated_usable" figure="capacity.memory_allocated" />
               <NumHead title="col.free" figure="capacity.memory_free" />
               <NumHead title="col.largest_short" figure="capacity.largest_memory" />
               <NumHead title="col.whole" figure="capacity.whole_gpus" />
