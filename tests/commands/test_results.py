@@ -55,6 +55,21 @@ async def test_results_fit_a_terminal_of_80_columns(analyzer, vgpuscope):
     assert "2 GPUs on 1 node: 1 in use, 1 idle, 0 unknown." in out
 
 
+async def test_results_speak_the_language_that_is_chosen_and_else_that_of_the_locale(analyzer, vgpuscope):
+    url = str(analyzer.client.base_url)
+    code, chosen, err = await vgpuscope("results", url, "--lang", "zh", COLUMNS="80")
+    assert (code, err) == (0, "")
+    title, *_ = chosen.splitlines()
+    title = chosen.splitlines()[0]
+    assert [one for one in ("节点", "评分", "显存", "判定", "类别") if one not in title] == []
+    assert "1 个节点上的 2 张 GPU：1 个使用中，1 个空闲，0 个未知。" in chosen
+    assert not re.search(r"in_use|unknown|idle", chosen)
+    _, by_locale, _ = await vgpuscope("results", url, COLUMNS="80", LC_ALL="zh_CN.UTF-8")
+    assert by_locale.splitlines()[0] == title
+    _, english, _ = await vgpuscope("results", url, "--lang", "en", COLUMNS="80", LC_ALL="zh_CN.UTF-8")
+    assert "2 GPUs on 1 node: 1 in use, 1 idle, 0 unknown." in english
+
+
 async def test_an_empty_list_of_low_gpus_says_what_was_looked_at(vgpuscope):
     unseen = track(1, util=None, tenant=None, terms={})
     async with running(StubSource(reading(track(0), unseen)), **HOURLY) as analyzer:

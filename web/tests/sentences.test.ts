@@ -105,3 +105,28 @@ describe("sentences", () => {
     expect(asks({ requests, claims: ["claim-a"] })).toBe("1 GPU, 16 GiB, 10 % cores, 2 × npu, claim-a");
   });
 });
+
+describe("what a sentence is about", () => {
+  const row = (more: Partial<TimelineEvent>): TimelineEvent =>
+    Object.assign({ id: "1", at: "", kind: "gpu", before: null, after: null }, NOTHING, more);
+
+  it("is a MIG instance where the row is of one", () => {
+    const mig = { after: "seen", gpu_id: "GPU-1", mig: "MIG-1" };
+    expect(eventText(row(mig))).toBe("The MIG instance is reported for the first time, or again.");
+    expect(eventText(row({ ...mig, mig: null }))).toBe("The GPU is reported for the first time, or again.");
+    const idle = { ...NOTHING, kind: "idle-tenant", mig: "MIG-1" } as unknown as AttentionRow;
+    expect(attentionText(idle)).toBe("Idle, while other pods keep this MIG instance busy.");
+  });
+
+  it("says once in Chinese that a pod has waited", () => {
+    language.value = "zh";
+    const deleted = {
+      kind: "scheduling" as const,
+      code: "SCHED_QUOTA_EXCEEDED",
+      before: "waiting",
+      after: "deleted",
+      number: 45,
+    };
+    expect(eventText(row(deleted))).toBe("已删除，等待了 45 秒：原因");
+  });
+});

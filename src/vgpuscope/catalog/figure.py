@@ -104,6 +104,7 @@ Condition: TypeAlias = Literal[  # which of the population
     "free",
     "free_on_one",  # on the node that has most of them
     "stranded",  # free, and no request can use it
+    "over_committed",  # allocated beyond what its GPU registered
     "mig_only",  # free, and whether a request gets it depends on a MIG placement
     "whole",  # free, on GPUs that nobody holds
     "up",
@@ -111,6 +112,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "changed",
     "bound",
     "failed",
+    "failed_by_code",
+    "not_bound",  # the pod was not bound, or its devices were not allocated
     "delivered",
     "refused",
     "orphaned",

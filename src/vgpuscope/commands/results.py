@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_forms, add_url, form
+from vgpuscope.commands.arguments import add_forms, add_language, add_url, form
 from vgpuscope.commands.command import Command
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.service import ANALYZER_PORT
@@ -21,6 +21,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="With --low, show only GPUs and MIG instances, or only tenants, also those that have a GPU alone.",
     )
     add_forms(parser)
+    add_language(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -28,7 +29,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.kind and not args.low:
         raise ConfigInvalid("--kind needs --low", hint="For example: vgpuscope results --low --kind gpu.")
-    return results.main(url=args.url, only_low=args.low, kind=args.kind, form=form(args))
+    return results.main(url=args.url, only_low=args.low, kind=args.kind, form=form(args), language=args.lang)
 
 
 COMMAND = Command(

@@ -1,5 +1,6 @@
 """The conclusions of the cluster's ledger: the holders of each device, the free capacity, and the contradictions."""
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -122,10 +123,26 @@ class OfferLedger(Struct, frozen=True, kw_only=True):
         return self.offer.memory if self.offer.mode in {"whole", "mig"} else None
 
     @property
+    def memory_total(self) -> Bytes | None:
+        """The memory of all its GPUs or instances; None: not known."""
+        return None if self.offer.memory is None or self.gpus is None else self.gpus * self.offer.memory
+
+    @property
+    def memory_requested(self) -> Bytes | None:
+        """The memory of the GPUs or instances that pods have; None: not known, or shares without a limit."""
+        return None if self.offer.memory is None or self.offer.replicas != 1 else self.requested * self.offer.memory
+
+    @property
     def memory_free(self) -> Bytes | None:
         """Memory of the GPUs or instances that new pods can get; None: not known, or shares without a limit."""
         largest = self.largest_memory
         return None if largest is None else self.free * largest
+
+
+def memory_of_all(parts: Sequence[Bytes | None]) -> Bytes | None:
+    """The sum; None if there is no part, or the memory of one is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None
 
 
 class Finding(Struct, frozen=True, kw_only=True, gc=False):
@@ -172,7 +189,8 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
     Every registered GPU is in `total`, and either in `lost` or in `usable`. The rest of a usable GPU is in `free` if a
     request can get it. It is in `mig` if that depends on a MIG placement. Otherwise it is in `stranded`: the GPU has no
-    free slot, memory or cores left.
+    free slot, memory or cores left. So slots, memory and cores add up: `total` is `lost` + `allocated` - `over` +
+    `free` + `mig` + `stranded`.
     """
 
     vendor: str = ""  # "": all vendors
@@ -183,6 +201,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     free: Amount = Amount()
     stranded: Amount = Amount()
     mig: Amount = Amount()
+    over: Amount = Amount()  # the part of `allocated` beyond what its GPU registered
     whole: Amount = Amount()  # the part of `free` on GPUs without a holder
     largest_memory: Bytes = 0  # the largest request for one GPU that fits on some node
     largest_cores: int = 0  # percent of one GPU

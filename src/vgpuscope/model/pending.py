@@ -18,6 +18,7 @@ class PodEvent(Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     pod: str
     component: str  # the reporting component: default-scheduler, hami-scheduler, kubelet
+    instance: str = ""  # which process of that name: kube-scheduler and its extender can share one
     reason: str
     said: tuple[Reason, ...] = ()  # the reasons as our codes; empty: the event reports a success
     combined: bool = False  # one object for several messages: only the latest message is kept

@@ -125,6 +125,7 @@ CONDITIONS: dict[Condition, Pair] = {
     "free": ("free for a request", "可供申请的"),
     "free_on_one": ("free for a request on the node with most of them", "空闲最多的节点上可供申请的"),
     "stranded": ("free, but of use to no request", "空闲但无法满足任何申请的"),
+    "over_committed": ("allocated beyond what their GPU registers", "超出所在 GPU 注册量而分配的"),
     "mig_only": ("free if a MIG placement allows it", "空闲但取决于 MIG 布局的"),
     "whole": ("free on GPUs without a holder", "位于无持有者的 GPU 上的空闲"),
     "up": ("that answer", "有应答的"),
@@ -132,6 +133,11 @@ CONDITIONS: dict[Condition, Pair] = {
     "changed": ("that changed", "有变化的"),
     "bound": ("bound to a node", "已绑定到节点的"),
     "failed": ("that failed", "失败的"),
+    "failed_by_code": (
+        "that failed, by code; one with several codes counts for each",
+        "失败的、按代码统计的（有多个代码的计入每个代码）",
+    ),
+    "not_bound": ("that failed to bind the pod or to allocate its devices", "绑定 Pod 或分配设备失败的"),
     "delivered": ("delivered", "已送达的"),
     "refused": ("refused", "被拒绝的"),
     "orphaned": ("whose pod no longer exists", "Pod 已不存在的"),
@@ -218,6 +224,18 @@ QUANTITIES: dict[str, Pair] = {
     "memory_unattributed": ("GPU memory in use by no known container", "不属于任何已知容器的显存使用量"),
     "memory_used_share": ("GPU memory in use, as a share of the GPU's memory", "显存使用量占总量的比例"),
     "memory_ledger": ("One part of the GPU memory", "显存的一部分"),
+    "memory_requested": (
+        "GPU memory of the GPUs and MIG instances that pods request and only the kubelet counts",
+        "只由 kubelet 计数、Pod 所申请的 GPU 与 MIG 实例的显存",
+    ),
+    "memory_counted": (
+        "GPU memory of the GPUs and MIG instances that only the kubelet counts",
+        "只由 kubelet 计数的 GPU 与 MIG 实例的显存",
+    ),
+    "gpu_shares": (
+        "GPUs by class, each divided among its MIG instances and tenants",
+        "按类别统计的 GPU 数，每张按其 MIG 实例和租户分摊",
+    ),
     "memory_allocated": ("GPU memory that the scheduler allocated", "调度器分配的显存"),
     "memory_allocated_share": (
         "GPU memory that the scheduler allocated, as a share of what is registered",

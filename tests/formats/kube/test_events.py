@@ -73,8 +73,14 @@ def test_an_event_of_the_old_recorders_is_read_whole():
 
 def test_an_event_of_the_new_recorders_counts_in_its_series():
     found = read(event("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.", **NEW))
-    assert (found.component, found.count) == ("default-scheduler", 4)
+    assert (found.component, found.instance, found.count) == ("default-scheduler", "", 4)
     assert (found.first, found.last) == (1794729600.25, 1794729960.5)
+
+
+def test_the_process_that_reports_is_read_from_events_of_both_generations():
+    new = event(**NEW, reportingInstance="default-scheduler-node-1")
+    old = event(**OLD | {"source": {"component": "hami-scheduler", "host": "node-1"}, "reportingInstance": ""})
+    assert [read(one).instance for one in (new, old, event(**OLD))] == ["default-scheduler-node-1", "node-1", ""]
 
 
 def test_an_event_that_happened_once_and_has_no_times_but_its_own_creation():

@@ -64,6 +64,24 @@ def test_a_console_that_leaves_out_gpus_known_by_number_is_found():
     assert wrong(statements.fits, counted, ledgers) == []
 
 
+def test_more_failed_attempts_than_decisions_against_a_pod_are_found():
+    def pending(attempts: int, created: str | None = "2026-11-19T04:01:00Z") -> PublicAnswer:
+        pod = {"namespace": "ml", "pod": "train", "pod_uid": "a", "code": "MEMORY", "created": created}
+        return answer("Scheduling", {"pending": [pod | {"attempts": attempts}]})
+
+    refused = {"pod_uid": "a", "outcome": "refused", "codes": {"MEMORY": 2}}
+    rows = [refused | {"at": f"2026-11-19T04:0{n}:00Z"} for n in (4, 3, 2)]
+    rows += [{"pod_uid": "b", "outcome": "bound", "codes": {}, "at": "2026-11-19T04:00:00Z"}]
+    log = answer("DecisionList", {"rows": rows})
+    assert [found.subject for found in wrong(statements.attempts, pending(6), log)] == ["ml/train"]
+    assert wrong(statements.attempts, pending(3), log) == []
+    assert wrong(statements.attempts, pending(2), log) == []  # events of the last attempt come a little later
+    before = pending(6, "2026-11-19T03:00:00Z")
+    assert list(statements.attempts(Surfaces(answers=(before, log)))) == []
+    unasked = answer("DecisionList", {"rows": [one | {"codes": {"LOCKED": 1}} for one in rows]})
+    assert list(statements.attempts(Surfaces(answers=(pending(6), unasked)))) == []
+
+
 def test_an_idle_workload_without_a_case_is_found():
     pods = [{"namespace": "ml", "pod": f"pod-{n}", "verdict": "idle", "state": "running"} for n in range(2)]
     listed = answer("WorkloadList", {"group_by": "pod", "rows": pods})

@@ -100,6 +100,7 @@ def test_a_bit_for_each_core_cannot_be_added_up():
 def test_an_over_allocated_gpu_has_nothing_left_and_not_less():
     one = settled(device(memory=GIB, slots=1), pod("a", given()), pod("b", given())).capacity
     assert (one.stranded.memory, one.stranded.slots) == (0, 0)
+    assert (one.allocated.memory - one.over.memory, one.allocated.slots - one.over.slots) == (GIB, 1)
 
 
 def test_types_and_the_cluster_are_the_sum_of_their_nodes_and_the_best_of_them():

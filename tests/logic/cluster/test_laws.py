@@ -209,8 +209,11 @@ def test_every_gpu_is_somewhere_and_only_once(fresh):
     sums = totals(made)
     for one in (sums.cluster(), *sums.types()):
         assert one.usable.cards == one.free.cards + one.stranded.cards + one.mig.cards
-        left = one.free.memory + one.stranded.memory + one.mig.memory
-        assert left >= one.usable.memory - one.allocated.memory
+        for amount in ("slots", "memory", "cores"):
+            free, stranded, mig, over, usable, allocated = (
+                getattr(part, amount) for part in (one.free, one.stranded, one.mig, one.over, one.usable, one.allocated)
+            )
+            assert free + stranded + mig == usable - allocated + over
     gpus = sum(len({d.id for d in state.devices}) for state in fresh[0])
     assert sums.cluster().total.cards == sum(one.total.cards for one in sums.types()) == gpus
 

@@ -32,11 +32,10 @@ def pod(uid="u", *, scheduler="hami-scheduler", refused=None, created=1000.0, no
     )
 
 
-def event(*codes, uid="e", of="u", reason="FailedScheduling", count=1, last=None):
+def event(*codes, uid="e", of="u", reason="FailedScheduling", instance="", count=1, last=None):
     said = tuple(Reason(code=code) for code in codes)
-    return PodEvent(
-        uid=uid, pod_uid=of, namespace="ml", pod=of, component="x", reason=reason, said=said, count=count, last=last
-    )
+    who = {"pod_uid": of, "namespace": "ml", "pod": of, "component": "x", "instance": instance}
+    return PodEvent(uid=uid, reason=reason, said=said, count=count, last=last, **who)
 
 
 def book(*seen, begin=(), begin_events=()):
@@ -275,6 +274,11 @@ def test_of_two_who_tell_of_the_same_attempts_the_one_who_tells_more_counts(told
     highest = [max((n for one, n in told if one == who), default=0) for who in "HK"]
     assert made.result().failed == max(highest)
     assert sum(refusals(made).values()) == sum(highest)  # two words: each is one code's
+
+
+def test_attempts_that_a_scheduler_and_its_extender_report_under_one_name_count_once():
+    told = [event(MEMORY, uid=who, instance=who, count=n) for who, n in (("kube", 4), ("extender", 3))]
+    assert refusals(book(pod(), *told)) == {MEMORY: 4}
 
 
 def test_reasons_of_one_attempt_that_share_a_code_are_one_failure():

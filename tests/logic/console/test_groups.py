@@ -3,10 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.logic.console.clusters import GIB, device, holder, node
 from tests.store import fleets
 from vgpuscope.catalog import agent as m
+from vgpuscope.logic.console.allocations import pod_allocations
 from vgpuscope.logic.console.facts import folded
 from vgpuscope.logic.console.gpus import gpu_rows, ledgers
 from vgpuscope.logic.console.namespaces import namespace_rows
@@ -16,7 +18,7 @@ from vgpuscope.logic.console.scope import gpus_in
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.allocation import OfferedResource, OfferMode
 from vgpuscope.model.analysis import Evidence, Score, Stat, Target
-from vgpuscope.model.cluster import OfferLedger
+from vgpuscope.model.cluster import OfferLedger, PodShare
 from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.overview import WasteBy
@@ -24,6 +26,7 @@ from vgpuscope.model.console.workloads import WORKLOAD_GROUPS
 from vgpuscope.model.pending import PendingPod
 
 GPU = fleets.gpu(0).gpu_id
+OWN = frozenset({"ml"})
 
 
 def made(analysis, nodes=(), facts=None):
@@ -190,8 +193,9 @@ def test_what_a_caller_sees_of_a_node_is_what_its_namespaces_have_there():
             ),
         )
     ]
-    rows = gpus_in(made(fleets.analysis(fleets.NOON, shared, fleets.gpu(1)), nodes), frozenset({"ml"}))
-    (row,) = node_rows(rows, cluster=ledgers(nodes), agents={}, listed=False)
+    rows = gpus_in(made(fleets.analysis(fleets.NOON, shared, fleets.gpu(1)), nodes), OWN)
+    allocations = pod_allocations(ledgers(nodes), OWN)
+    (row,) = node_rows(rows, cluster=ledgers(nodes), agents={}, listed=False, allocations=allocations)
     assert (row.gpus, row.gpus_or_instances, row.tenants) == (1, 1, 1)
     assert (row.memory_allocated, row.memory_used, row.slots_allocated) == (3 * GIB, 2 * GIB, 1)
 
@@ -200,8 +204,56 @@ def test_a_tenant_that_the_scheduler_did_not_place_has_no_slot_of_a_node():
     placed, other = (fleets.tenant(name, namespace="ml", own=True) for name in ("placed", "other"))
     nodes = [node("node-0", device(GPU, allocated=GIB), holders=(holder(GPU, "placed", namespace="ml"),))]
     fleet = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(placed, other))), nodes)
-    (row,) = node_rows(gpus_in(fleet, frozenset({"ml"})), cluster=ledgers(nodes), agents={}, listed=False)
+    own = pod_allocations(ledgers(nodes), OWN)
+    (row,) = node_rows(gpus_in(fleet, OWN), cluster=ledgers(nodes), agents={}, listed=False, allocations=own)
     assert (row.tenants, row.slots_allocated) == (2, 1)
+
+
+def test_a_pod_that_is_only_assigned_counts_for_its_node_its_namespace_and_has_a_row():
+    holders = (holder(GPU, "train", memory=3 * GIB, cores=30), holder(GPU, "stuck", namespace="batch", memory=4 * GIB))
+    gone = holder("GPU-gone", "old", namespace="batch", memory=9 * GIB)  # no longer registered: of no capacity
+    nodes = [node("node-0", device(GPU, allocated=7 * GIB, cores=30), holders=(*holders, gone))]
+    known = ledgers(nodes)
+    rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(fleets.tenant("train", namespace="ml"),))), nodes)
+    spaces = namespace_rows(rows, quotas=None, pending=None, waste=None, allocations=pod_allocations(known))
+    assert [(one.name, one.tenants, one.memory_allocated, one.cores_allocated) for one in spaces] == [
+        ("batch", 0, 4 * GIB, None),
+        ("ml", 1, 3 * GIB, 30),
+    ]
+    (row,) = node_rows(rows, cluster=known, agents={})
+    assert row.memory_allocated == sum(one.memory_allocated for one in spaces)
+    waits = [PendingPod(namespace="batch", pod="stuck", pod_uid="uid-stuck")]
+    pods = workload_rows(rows, group_by="pod", pending=waits, allocations=pod_allocations(known))
+    assert [(one.pod, one.state, one.nodes, one.memory_allocated) for one in pods if one.namespace == "batch"] == [
+        ("stuck", "pending", ("node-0",), 4 * GIB)
+    ]
+    batch = frozenset({"batch"})
+    (seen,) = node_rows(
+        gpus_in(rows, batch), cluster=known, agents={}, listed=False, allocations=pod_allocations(known, batch)
+    )
+    assert (seen.name, seen.gpus, seen.memory_allocated, seen.slots_allocated) == ("node-0", 0, 4 * GIB, 1)
+
+
+def test_what_counts_of_a_pod_that_has_a_gpu_more_than_once_is_its_share():
+    twice = tuple(holder(GPU, "train", container=name, memory=size * GIB) for name, size in (("init", 8), ("main", 3)))
+    share = PodShare(namespace="ml", pod="train", pod_uid="uid-train", device=GPU, memory=8 * GIB, cores=0)
+    nodes = [node("node-0", device(GPU, allocated=8 * GIB), holders=twice, shares=(share,))]
+    assert [(one.memory, one.slots) for one in pod_allocations(ledgers(nodes))] == [(8 * GIB, 2)]
+
+
+def test_gpus_that_the_kubelet_counts_have_an_allocation_if_pods_get_whole_ones():
+    def counted(mode: OfferMode, replicas: int, requested: int, memory: int | None = 80 * GIB) -> OfferLedger:
+        one = offer(mode, 4, replicas=replicas)
+        return structs.replace(one, offer=structs.replace(one.offer, memory=memory), requested=requested)
+
+    def shown(*offers: OfferLedger):
+        (row,) = node_rows([], cluster=ledgers([node("node-0", offers=offers)]), agents={})
+        return row.counted_memory_requested, row.counted_memory, row.memory_allocated
+
+    assert shown(counted("whole", 1, 2)) == (160 * GIB, 320 * GIB, None)
+    assert shown(counted("whole", 1, 2), counted("mig", 1, 1, 10 * GIB)) == (170 * GIB, 360 * GIB, None)
+    assert shown(counted("time-slicing", 4, 3)) == (None, 80 * GIB, None)  # shares have no limit of memory
+    assert shown(counted("whole", 1, 2, None)) == (None, None, None)
 
 
 def test_the_figures_of_the_fleet():

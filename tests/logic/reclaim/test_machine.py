@@ -107,6 +107,14 @@ def test_a_workload_is_acted_on_after_three_idle_windows_that_do_not_overlap():
     assert [who for _, who in player.acts] == ["uid-a"]
 
 
+def test_a_veto_of_the_model_is_a_brake_from_the_first_window():
+    player = Player(known=replace(OLD, model="veto"))
+    player.idle(1)
+    assert player.cases["uid-a"].held_by == ("model_veto",)
+    player.idle(4)
+    assert (player.cases["uid-a"].held_by, player.acts) == (("model_veto",), [])
+
+
 def test_windows_that_overlap_count_once():
     player = Player()
     player.idle(11, step=MINUTE)  # from the first window's begin to the last one's end: 20 minutes, two windows

@@ -1381,9 +1381,11 @@ export interface components {
             free_on_one: number;
             memory: number | null;
             memory_free: number | null;
+            memory_requested: number | null;
             /** @enum {unknown} */
             mode: "mig" | "mps" | "shared" | "time-slicing" | "whole";
             profile: string | null;
+            requested: number;
             resource: string;
             type: string | null;
             whole_gpus: number;
@@ -1775,6 +1777,8 @@ export interface components {
             lost: {
                 [key: string]: components["schemas"]["Amount"];
             };
+            mig: components["schemas"]["Amount"];
+            over: components["schemas"]["Amount"];
             stranded: components["schemas"]["Amount"];
             total: components["schemas"]["Amount"];
             type: string | null;
@@ -2483,6 +2487,8 @@ export interface components {
             cores_allocated: number | null;
             cores_capacity: number | null;
             counted: components["schemas"]["CountedCapacity"][];
+            counted_memory: number | null;
+            counted_memory_requested: number | null;
             findings: number | null;
             fragmentation: number | null;
             gpus: number | null;
@@ -3431,6 +3437,8 @@ export interface components {
             cores_allocated?: number | null;
             cores_capacity?: number | null;
             counted?: components["schemas"]["CountedCapacity"][];
+            counted_memory?: number | null;
+            counted_memory_requested?: number | null;
             findings?: number | null;
             fragmentation?: number | null;
             gpus?: number | null;
@@ -5786,7 +5794,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
+                fields?: ("name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "counted_memory" | "counted_memory_requested" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Most rows to send. */
@@ -5798,7 +5806,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-gpus_unlisted" | "-mig_instances" | "-gpus_or_instances" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-counted" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
+                sort?: "name" | "known" | "ready" | "schedulable" | "agent" | "gpus" | "gpus_unlisted" | "mig_instances" | "gpus_or_instances" | "models" | "memory_total" | "memory_capacity" | "memory_allocated" | "memory_used" | "cores_capacity" | "cores_allocated" | "slots_capacity" | "slots_allocated" | "slots_free" | "largest_memory" | "largest_cores" | "whole_gpus" | "counted" | "counted_memory" | "counted_memory_requested" | "fragmentation" | "use" | "power" | "by_class" | "tenants" | "pods" | "findings" | "-name" | "-known" | "-ready" | "-schedulable" | "-agent" | "-gpus" | "-gpus_unlisted" | "-mig_instances" | "-gpus_or_instances" | "-models" | "-memory_total" | "-memory_capacity" | "-memory_allocated" | "-memory_used" | "-cores_capacity" | "-cores_allocated" | "-slots_capacity" | "-slots_allocated" | "-slots_free" | "-largest_memory" | "-largest_cores" | "-whole_gpus" | "-counted" | "-counted_memory" | "-counted_memory_requested" | "-fragmentation" | "-use" | "-power" | "-by_class" | "-tenants" | "-pods" | "-findings";
             };
             header?: never;
             path?: never;

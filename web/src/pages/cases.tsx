@@ -279,7 +279,7 @@ function OneCase({ row, needed, dry, fault }: OneCaseProps) {
           <Panel title={t("case.held")}>
             <Brakes row={row} all />
             <Signals row={row} />
-            <OpinionBox opinion={opinionOf(row)} />
+            <OpinionBox opinion={opinionOf(row)} holds={row.held_by.includes("model_veto")} />
           </Panel>
         </div>
         <Panel title={t("case.evidence")} note={<Value figure="list.rows">{number(row.evidence.length)}</Value>}>

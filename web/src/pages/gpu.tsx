@@ -224,7 +224,10 @@ export function Highest({ of, use }: { of: string; use: { p95: number | null; ma
 }
 
 function Slots({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
-  if (!gpu.allocation) return <>{t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed")}</>;
+  if (!gpu.allocation) {
+    if (data.tenants.some(({ tenant }) => tenant.allocated)) return <>{t("gpu.by_node")}</>;
+    return <>{t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed")}</>;
+  }
   return (
     <Said
       text="gpu.slots"

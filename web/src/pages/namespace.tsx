@@ -124,7 +124,7 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
       <div class="columns">
         <Trends query={{ namespace: [name] }} />
         <div class="half">
-          <Course query={{ namespace: name }} />
+          <Course namespace={name} />
         </div>
         <div class="half">
           <Panel title={t("namespace.quotas")} stale={!hasCluster}>

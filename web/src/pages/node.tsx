@@ -15,7 +15,7 @@ import { Subject } from "../parts/subject";
 import { Trends } from "../parts/trend";
 import { scope } from "../state/scope";
 import { named } from "../state/vocabulary";
-import { t, word } from "../words";
+import { type Key, t, word } from "../words";
 import { GpuTable } from "./gpus";
 import { AgentState, NodeState } from "./nodes";
 import { WorkloadTable } from "./workloads";
@@ -83,20 +83,38 @@ function Node({ data }: { data: NodeDetail }) {
           }
           origin={{ source: t("part.analysis") }}
         />
-        <Figure
-          title={t("col.allocated")}
-          figure="node.memory_allocated"
-          value={bytes(node.memory_allocated)}
-          note={
-            node.memory_capacity === null ? (
-              t("gpu.unregistered")
-            ) : (
-              <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
-            )
-          }
-          origin={say(PROMQL.node_allocated, "cluster")}
-          stale={!hasCluster}
-        />
+        {node.memory_capacity === null && node.counted.length > 0 ? (
+          <Figure
+            title={t("col.allocated")}
+            figure="node.counted_memory_requested"
+            value={bytes(node.counted_memory_requested)}
+            note={node.counted.map((one, place) => (
+              <span key={countedKey(one)}>
+                {place > 0 && " + "}
+                {one.mode === "whole" ? "GPU" : (one.profile ?? one.resource)}
+                {t("join")}
+                <Requested of={one} />
+              </span>
+            ))}
+            origin={say(PROMQL.counted_requested, "cluster")}
+            stale={!hasCluster}
+          />
+        ) : (
+          <Figure
+            title={t("col.allocated")}
+            figure="node.memory_allocated"
+            value={bytes(node.memory_allocated)}
+            note={
+              node.memory_capacity === null ? (
+                t("gpu.unregistered")
+              ) : (
+                <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+              )
+            }
+            origin={say(PROMQL.node_allocated, "cluster")}
+            stale={!hasCluster}
+          />
+        )}
         <Figure
           title={t("col.memory_used")}
           figure="node.memory_used"
@@ -183,6 +201,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           <thead>
             <tr>
               <th scope="col">{t("col.model")}</th>
+              <NumHead title="col.allocated_usable" figure="capacity.memory_allocated" />
               <NumHead title="col.free" figure="capacity.memory_free" />
               <NumHead title="col.largest_short" figure="capacity.largest_memory" />
               <NumHead title="col.whole" figure="capacity.whole_gpus" />
@@ -196,6 +215,7 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
                 <th scope="row">
                   {one.type ? shortModel(one.type) : t("value.all")} <small class="muted">HAMi</small>
                 </th>
+                <Num figure="capacity.memory_allocated">{bytes(one.allocated.memory)}</Num>
                 <Num figure="capacity.memory_free">{bytes(one.free.memory)}</Num>
                 <Num figure="capacity.largest_memory">{bytes(one.largest_memory)}</Num>
                 <Num figure="capacity.whole_gpus">{number(one.whole_gpus)}</Num>
@@ -208,6 +228,9 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
                 <th scope="row">
                   {one.type ? shortModel(one.type) : one.resource} <small class="muted">{t(`offer.${one.mode}`)}</small>
                 </th>
+                <td class="num">
+                  <Requested of={one} />
+                </td>
                 <Num figure="capacity.counted_memory_free" title={whyUnknown(one)}>
                   {bytes(one.memory_free)}
                 </Num>
@@ -228,6 +251,9 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           </tbody>
         </table>
       </Scroll>
+      {types.map((one) => (
+        <Parts key={`${one.vendor}${one.type}`} of={one} />
+      ))}
       {counted.length > 0 && <p class="muted small">{t("fits.counted")}</p>}
       {[...new Set(counted.map(whyUnknown))].map(
         (why) =>
@@ -238,6 +264,45 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
           ),
       )}
     </>
+  );
+}
+
+/** How the registered memory adds up: allocated, free, of use to no request, or closed to new requests. */
+function Parts({ of }: { of: FreeCapacity }) {
+  const key = of.type ?? "";
+  const lost = Object.entries(of.lost).map(
+    ([reason, one]) => [`lost.${reason}` as Key, "capacity.memory_lost", one.memory] as const,
+  );
+  const parts = [
+    ["fits.allocated", "capacity.memory_allocated", of.allocated.memory] as const,
+    ["fits.free", "capacity.memory_free", of.free.memory] as const,
+    ["fits.mig_only", "capacity.memory_mig_only", of.mig.memory] as const,
+    ["fits.stranded", "capacity.memory_stranded", of.stranded.memory] as const,
+    ...lost,
+  ];
+  return (
+    <p class="muted small">
+      {of.type ? shortModel(of.type) : t("value.all")}
+      {t("join")}
+      <Said text="fits.all" numbers={{ n: ["capacity.memory_registered", bytes(of.total.memory), key] }} />
+      {parts
+        .filter(([text, , memory]) => memory > 0 || text === "fits.free")
+        .map(([text, figure, memory], place) => (
+          <span key={text}>
+            {place === 0 ? " = " : " + "}
+            <Said
+              text={text}
+              numbers={{ n: [figure, bytes(memory), figure === "capacity.memory_lost" ? text : key] }}
+            />
+          </span>
+        ))}
+      {of.over.memory > 0 && (
+        <>
+          {" − "}
+          <Said text="fits.over" numbers={{ n: ["capacity.memory_over_committed", bytes(of.over.memory), key] }} />
+        </>
+      )}
+    </p>
   );
 }
 
@@ -277,6 +342,30 @@ export function Units({ of }: { of: CountedCapacity }) {
         all: ["capacity.counted", number(of.capacity), countedKey(of)],
       }}
     />
+  );
+}
+
+/** How much of a counted resource pods have: its units, and their memory if that is known. */
+function Requested({ of }: { of: CountedCapacity }) {
+  const key = countedKey(of);
+  return (
+    <>
+      <Said
+        text="fits.requested"
+        numbers={{
+          n: ["capacity.counted_requested", number(of.requested), key],
+          all: ["capacity.counted", number(of.capacity), key],
+        }}
+      />
+      {of.memory_requested !== null && (
+        <>
+          {" · "}
+          <Value figure="capacity.counted_memory_requested" of={key}>
+            {bytes(of.memory_requested)}
+          </Value>
+        </>
+      )}
+    </>
   );
 }
 

@@ -175,8 +175,15 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     about: "about.allocated_node",
     part: "cluster",
     promql: PROMQL.node_allocated,
-    value: (row) => row.memory_allocated,
-    show: (row) => <Share part={row.memory_allocated} all={row.memory_capacity} />,
+    value: (row) => row.memory_allocated ?? row.counted_memory_requested,
+    show: (row) =>
+      row.memory_capacity === null && row.counted_memory_requested !== null ? (
+        <Value figure="node.counted_memory_requested">
+          <Share part={row.counted_memory_requested} all={row.counted_memory} />
+        </Value>
+      ) : (
+        <Share part={row.memory_allocated} all={row.memory_capacity} />
+      ),
     numeric: true,
   },
   {

@@ -14,6 +14,7 @@ import { PROMQL } from "../parts/promql";
 import { attentionText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
 import { scope } from "../state/scope";
+import { restricted } from "../state/session";
 import { pathOf } from "../state/url";
 import { type Key, t } from "../words";
 
@@ -150,7 +151,7 @@ function AllFigures({ data }: { data: Overview }) {
         title={t("figure.power")}
         figure="fleet.power"
         value={watts(now.power)}
-        note={t("figure.power_note")}
+        note={t(scope.value.length > 0 || restricted.value ? "figure.power_mine" : "figure.power_note")}
         origin={say(PROMQL.power, "part.agents")}
       />
       <Figure

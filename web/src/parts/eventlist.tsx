@@ -2,7 +2,7 @@
 import type { TimelineEvent } from "../api/shapes";
 import { t } from "../words";
 import { Age, Tag } from "./pieces";
-import { eventText } from "./sentences";
+import { eventText, kindOf } from "./sentences";
 import { Subject } from "./subject";
 
 interface Props {
@@ -34,7 +34,7 @@ export function EventList({ events, gpu = true, node = true }: Props) {
 }
 
 export function EventTag({ row }: { row: TimelineEvent }) {
-  return <Tag tone={toneOf(row)}>{t(`event.${row.kind}`)}</Tag>;
+  return <Tag tone={toneOf(row)}>{row.kind === "gpu" ? kindOf(row) : t(`event.${row.kind}`)}</Tag>;
 }
 
 function toneOf(one: TimelineEvent): "good" | "warn" | "bad" | "plain" {

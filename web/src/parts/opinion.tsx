@@ -11,7 +11,13 @@ import { About, Tag } from "./pieces";
 /** The opinion on something, if the analyzer asked for one. */
 export const opinionOf = (of: object): Opinion | null => (of as WithOpinion<object>).opinion ?? null;
 
-export function OpinionBox({ opinion, of }: { opinion: Opinion | null; of?: string }) {
+interface Props {
+  readonly opinion: Opinion | null;
+  readonly of?: string;
+  readonly holds?: boolean; // it is a brake on the case beside it; without a case, it would be one
+}
+
+export function OpinionBox({ opinion, of, holds }: Props) {
   if (!opinion) return null;
   return (
     <section class="opinion" aria-label={`${t("opinion.title")} ${of ?? ""}`.trim()}>
@@ -19,12 +25,12 @@ export function OpinionBox({ opinion, of }: { opinion: Opinion | null; of?: stri
         {t("opinion.title")}
         {of && t("join") + of} <About of={t("opinion.title")}>{t("opinion.about")}</About>
       </h3>
-      <Body opinion={opinion} />
+      <Body opinion={opinion} holds={holds ?? opinion.applied} />
     </section>
   );
 }
 
-function Body({ opinion }: { opinion: Opinion }) {
+function Body({ opinion, holds }: { opinion: Opinion; holds: boolean }) {
   if (opinion.state === "pending") return <p class="muted">{t("opinion.pending")}</p>;
   if (opinion.state === "failed" || opinion.status === null) {
     return <p class="muted">{t("opinion.failed", { code: named("error", opinion.error) })}</p>;
@@ -46,7 +52,7 @@ function Body({ opinion }: { opinion: Opinion }) {
             numbers={{ score: ["tenant.opinion_score", number(opinion.ai_adjusted_score, 1)] }}
           />
         </span>
-        <Tag tone={opinion.applied ? "warn" : "plain"}>{t(opinion.applied ? "opinion.vetoes" : "opinion.shown")}</Tag>
+        <Tag tone={holds ? "warn" : "plain"}>{t(holds ? "opinion.vetoes" : "opinion.shown")}</Tag>
       </div>
       <dl class="opinion-texts">
         {opinion.reason && (

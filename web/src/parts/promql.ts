@@ -37,6 +37,7 @@ export const PROMQL = {
   tenant_cores: "vgpuscope_cluster_container_cores_allocated_ratio",
   tenant_power: "vgpuscope_container_power_watts",
   last_kernel: "vgpuscope_vgpu_last_kernel_timestamp_seconds",
+  counted_requested: "vgpuscope_cluster_counted_requested / vgpuscope_cluster_counted_capacity",
   node_allocated: "vgpuscope_cluster_node_memory_allocated_bytes / vgpuscope_cluster_node_memory_bytes",
   node_memory: "sum by (node) (vgpuscope_gpu_memory_used_bytes)",
   node_use: "avg by (node) (vgpuscope_gpu_utilization_ratio)",

@@ -13,22 +13,29 @@ export function attentionText(row: AttentionRow): string {
     case "xid":
       return xidText(row.number);
     case "no-data":
-      return row.code === "SOURCE_DOWN" ? t("attend.target", { name: row.message ?? "" }) : t("attend.no-data");
+      return row.code === "SOURCE_DOWN"
+        ? t("attend.target", { name: row.message ?? "" })
+        : t("attend.no-data", { what: kindOf(row) });
     case "over-limit":
     case "near-limit":
       return t(`attend.${row.kind}`, { share: percent(row.number, 1) });
     case "idle-long":
-      return t("attend.idle-long", { reason: named("reason", row.code) });
+      return t("attend.idle-long", { what: kindOf(row), reason: named("reason", row.code) });
     case "pending-long":
       return (language.value === "zh" ? row.message_zh : row.message) ?? named("scheduling", row.code);
     case "finding":
       return findingText(row.code ?? "", row.message ?? "");
     case "unattributed":
       return t("attend.unattributed", { size: bytes(row.number) });
+    case "idle-tenant":
+      return t("attend.idle-tenant", { what: kindOf(row) });
     default:
       return t(`attend.${row.kind}`);
   }
 }
+
+/** What a row is about: a GPU, or a MIG instance of one. */
+export const kindOf = (row: { mig: string | null }): string => t(row.mig ? "kind.mig" : "kind.gpu");
 
 /** A contradiction between scheduler, kubelet and pods. */
 export function findingText(kind: string, reason: string): string {
@@ -48,7 +55,7 @@ export function eventText(one: TimelineEvent): string {
     case "xid":
       return xidText(one.number);
     case "gpu":
-      return t(one.after === null ? "happened.gone" : "happened.seen");
+      return t(one.after === null ? "happened.gone" : "happened.seen", { what: kindOf(one) });
     case "target":
       return t(one.after === "up" ? "happened.up" : "happened.down", { name: one.message ?? "" });
     case "scheduling":
@@ -68,7 +75,7 @@ function changed(one: TimelineEvent, name: (value: string) => string): string {
 }
 
 function scheduled(one: TimelineEvent): string {
-  const outcome = named("outcome", one.after);
+  const outcome = word(`outcome.${one.after}`, named("outcome", one.after));
   const time = one.number === null ? "" : duration(one.number);
   const why = one.after === "scheduled" ? "" : named("scheduling", one.code);
   return [time ? t("happened.waited", { outcome, time }) : outcome, why].filter(Boolean).join(t("join"));

@@ -16,6 +16,7 @@ _PARTS: tuple[tuple[str, Condition], ...] = (  # of Capacity and FreeCapacity
     ("free", "free"),
     ("stranded", "stranded"),
     ("mig", "mig_only"),
+    ("over", "over_committed"),
     ("whole", "whole"),
 )
 _METRICS = {
@@ -35,7 +36,7 @@ def _amounts(part: str, condition: Condition) -> tuple[Figure, ...]:
     """An amount of GPUs, slots, memory and cores."""
 
     def fields(name: str) -> str:
-        shown = f"Capacity.{part}.{name} FreeCapacity.{part}.{name}" if part not in {"mig", "whole"} else ""
+        shown = f"Capacity.{part}.{name} FreeCapacity.{part}.{name}" if part != "whole" else ""
         return (shown or f"Capacity.{part}.{name}") + _MORE.get(f"{part}.{name}", "")
 
     def metrics(name: str) -> str:
@@ -126,6 +127,15 @@ CAPACITY: tuple[Figure, ...] = (
     ),
     row("resource.whole_gpus", "one", "whole_gpus", "now", fields="CountedCapacity.whole_gpus"),
     row("capacity.counted", "shares", "count", "now", condition="registered", fields="CountedCapacity.capacity"),
+    row("capacity.counted_requested", "shares", "count", "now", condition="held", fields="CountedCapacity.requested"),
+    row(
+        "capacity.counted_memory_requested",
+        "one",
+        "memory_requested",
+        "now",
+        "bytes",
+        fields="CountedCapacity.memory_requested",
+    ),
     row("capacity.counted_free", "shares", "count", "now", condition="free", fields="CountedCapacity.free"),
     row(
         "capacity.counted_free_on_one",
@@ -136,6 +146,22 @@ CAPACITY: tuple[Figure, ...] = (
         fields="CountedCapacity.free_on_one",
     ),
     row("capacity.counted_memory", "one", "memory_total", "now", "bytes", fields="CountedCapacity.memory"),
+    row(
+        "node.counted_memory",
+        "one",
+        "memory_counted",
+        "now",
+        "bytes",
+        fields="NodeRow.counted_memory",
+    ),
+    row(
+        "node.counted_memory_requested",
+        "one",
+        "memory_requested",
+        "now",
+        "bytes",
+        fields="NodeRow.counted_memory_requested",
+    ),
     row(
         "capacity.counted_memory_free",
         "one",
@@ -338,13 +364,13 @@ WAITING: tuple[Figure, ...] = (
         condition="bound",
         fields="Scheduling.bound",
     ),
-    row("fleet.bind_failures", "attempts", "count", "since_start", condition="failed", fields="Scheduling.failed"),
+    row("fleet.bind_failures", "attempts", "count", "since_start", condition="not_bound", fields="Scheduling.failed"),
     row(
         "scheduler.failures",
         "attempts",
         "count",
         "since_start",
-        condition="by_code",
+        condition="failed_by_code",
         fields="FailureCount.count",
         metrics="vgpuscope_cluster_scheduling_failures_total",
     ),

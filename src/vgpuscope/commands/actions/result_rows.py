@@ -3,26 +3,28 @@
 from collections.abc import Sequence
 
 from vgpuscope.commands.arguments import Form
+from vgpuscope.model.words import Language
 from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, print_line
 from vgpuscope.views.fleet.results.results import ResultRow
 from vgpuscope.views.fleet.results.table import results_table
+from vgpuscope.views.fleet.results.words import word
 from vgpuscope.views.fleet.selection import as_csv
 
 
-def print_results(rows: Sequence[ResultRow], form: Form, *, remark: str) -> None:
+def print_results(rows: Sequence[ResultRow], form: Form, language: Language = "en", *, remark: str) -> None:
     """Print them; the remark replaces the sums below the table, or the table if there are no rows."""
     if form == "json":
         print_json(rows)
     elif form == "csv":
         print_csv(as_csv(rows, ResultRow.__struct_fields__))
     elif rows:
-        print_drawn(lambda width: results_table(rows, width, below=remark))
+        print_drawn(lambda width: results_table(rows, width, language, below=remark))
     else:
         print_line(remark)
 
 
-def no_gpu(source: str, timestamp: str | None) -> str:
+def no_gpu(source: str, timestamp: str | None, language: Language = "en") -> str:
     """Why there are no rows."""
     if timestamp is None:
-        return "No analysis yet: the analyzer has no results."
-    return f"No GPU found by the analysis of {timestamp} in {source or 'its source'}."
+        return word("no_analysis", language)
+    return word("no_gpu", language, time=timestamp, source=source or word("its_source", language))

@@ -1,15 +1,18 @@
 """`vgpuscope results`: the latest results of an analyzer."""
 
 import asyncio
+import os
 from typing import TypeVar
 
 from msgspec import Struct
 
 from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.analysis import Target
 from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.words import Language
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 from vgpuscope.terminal.printing import print_line
@@ -47,19 +50,22 @@ class _State(Struct):
     down_targets: tuple[Target, ...] = ()
 
 
-def main(*, url: str, only_low: bool, kind: RowKind | None, form: Form) -> int:
+def main(*, url: str, only_low: bool, kind: RowKind | None, form: Form, language: str | None) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    rows, remark, state = asyncio.run(_asked(url, only_low=only_low, kind=kind))
-    print_results(rows, form, remark=remark)
+    spoken = language_of(language, os.environ)
+    rows, remark, state = asyncio.run(_asked(url, spoken, only_low=only_low, kind=kind))
+    print_results(rows, form, spoken, remark=remark)
     if form == "table":
-        _print_state(state)
+        _print_state(state, spoken)
     return 0
 
 
-async def _asked(url: str, *, only_low: bool, kind: RowKind | None) -> tuple[list[ResultRow], str, _State]:
+async def _asked(
+    url: str, language: Language, *, only_low: bool, kind: RowKind | None
+) -> tuple[list[ResultRow], str, _State]:
     """The rows, the remark below or instead of them, and the state of the analyzer."""
-    rows, remark = await (_ask_low(url, kind) if only_low else _ask(url))
+    rows, remark = await (_ask_low(url, kind, language) if only_low else _ask(url, language))
     return rows, remark, await _state(url)
 
 
@@ -72,7 +78,7 @@ async def _state(url: str) -> _State:
             return _State()
 
 
-async def _ask(url: str) -> tuple[list[ResultRow], str]:
+async def _ask(url: str, language: Language) -> tuple[list[ResultRow], str]:
     """All rows, and why there are none."""
     async with _api(ANALYZER, url, list[ResultRow]) as api:
         rows = (await api.fetch())[0]
@@ -80,25 +86,26 @@ async def _ask(url: str) -> tuple[list[ResultRow], str]:
         return rows, ""
     async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _Summary) as about:
         found = (await about.fetch())[0]
-    return rows, no_gpu(found.source, found.timestamp)
+    return rows, no_gpu(found.source, found.timestamp, language)
 
 
-async def _ask_low(url: str, kind: RowKind | None) -> tuple[list[ResultRow], str]:
+async def _ask_low(url: str, kind: RowKind | None, language: Language) -> tuple[list[ResultRow], str]:
     """The rows of /results/low, and how many GPUs were analysed."""
     path = "/results/low" if kind is None else f"/results/low?kind={kind}"
     async with _api(ANALYZER._replace(path=path), url, _Low) as api:
         found = (await api.fetch())[0]
     if found.timestamp is None:
-        return list(found.gpus), no_gpu("", None)
-    return list(found.gpus), looked_at(found, kind=kind)
+        return list(found.gpus), no_gpu("", None, language)
+    return list(found.gpus), looked_at(found, language, kind=kind)
 
 
 def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
     return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token())
 
 
-def _print_state(state: _State) -> None:
+def _print_state(state: _State, language: Language) -> None:
     if state.targets_down:
-        print_line(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
+        up, named = state.targets_up or 0, state.down_targets
+        print_line(targets_line(up=up, down=state.targets_down, named=named, language=language))
     if state.stale_since:
-        print_line(stale_line(state.stale_since, state.stale_reason or ""))
+        print_line(stale_line(state.stale_since, state.stale_reason or "", language))

@@ -59,6 +59,7 @@ class _Series(Struct, rename="camel"):
 
 class _Source(Struct):
     component: str | None = None
+    host: str | None = None
 
 
 class _Event(Struct, rename="camel"):
@@ -69,6 +70,7 @@ class _Event(Struct, rename="camel"):
     message: str | None = None
     source: _Source | None = None
     reporting_component: str | None = None
+    reporting_instance: str | None = None
     count: int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
@@ -96,6 +98,7 @@ def _event(found: _Event, wrong: list[str]) -> PodEvent | None:
         namespace=intern(about.namespace or found.metadata.namespace or "default"),
         pod=about.name or "",
         component=intern(component),
+        instance=intern((found.reporting_instance or (found.source and found.source.host) or "")[:_INSTANCE]),
         reason=intern(reason[:253]),
         said=said,
         combined=combined,

@@ -36,6 +36,7 @@ CHECKS: tuple[AuditCheck, ...] = (
     AuditCheck("fits", statements.fits),
     AuditCheck("ruled-out", statements.ruled_out),
     AuditCheck("doctors", statements.doctors),
+    AuditCheck("attempts", statements.attempts),
     AuditCheck("cases", statements.cases),
     AuditCheck("populations", statements.populations),
 )

@@ -25,6 +25,7 @@ SUMS: tuple[tuple[str, str], ...] = (
     ("fleet.tenants_unknown", "namespace.tenants_unknown"),
     ("fleet.memory_capacity", "node.memory_capacity"),
     ("fleet.memory_allocated", "node.memory_allocated"),
+    ("fleet.memory_allocated", "namespace.memory_allocated"),
     ("fleet.power", "node.power"),
     ("fleet.pending_pods", "namespace.pending_pods"),
     ("fleet.idle_gpu_hours_day", "namespace.idle_gpu_hours_day"),

@@ -1,6 +1,7 @@
 """What one page states and another one shows: what doctor rules out, what still fits, what has a case."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +89,34 @@ def fits(surfaces: Surfaces) -> Iterator[FigureComparison]:
                     second=_place(shown, "max(whole_gpus)", "capacity.whole_gpus", most),
                     rule="at_most",
                 )
+
+
+def attempts(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """A pod has no more failed attempts than the extender has decisions against it.
+
+    Only pods since the oldest decision of the log are compared, because a scheduler may have tried the others before;
+    and of those only the ones that wait for a reason of the extender: it is not asked about a pod that fits no node
+    for another reason.
+    """
+    shown = next((one for one in surfaces.answers if one.kind == "Scheduling"), None)
+    log = next((one for one in surfaces.answers if one.kind == "DecisionList" and one.body["rows"]), None)
+    if shown is None or log is None:
+        return
+    against = Counter(row["pod_uid"] for row in log.body["rows"] if row["outcome"] in {"refused", "failed"})
+    oldest = min(row["at"] for row in log.body["rows"])
+    codes = {row["pod_uid"]: row["codes"] for row in reversed(log.body["rows"])}  # of the newest decision
+    for index, pod in enumerate(shown.body["pending"]):
+        uid = pod["pod_uid"]
+        if pod["code"] in codes.get(uid, ()) and pod["created"] is not None and pod["created"] > oldest:
+            yield FigureComparison(
+                check="attempts",
+                subject=f"{pod['namespace']}/{pod['pod']}",
+                first=_place(shown, f"pending[{index}].attempts", "pod.attempts", pod["attempts"]),
+                second=_place(
+                    log, f"count(rows[pod_uid={uid}][outcome=refused|failed])", "pod.decisions", against[uid]
+                ),
+                rule="at_most",
+            )
 
 
 def cases(surfaces: Surfaces) -> Iterator[FigureComparison]:

@@ -16,7 +16,7 @@ from vgpuscope.model.quantity import Bytes
 _TypeKey: TypeAlias = tuple[str, str]  # vendor, type
 _ALL: _TypeKey = ("", "")
 
-_PARTS = ("total", "allocated", "free", "stranded", "mig", "whole")
+_PARTS = ("total", "allocated", "free", "stranded", "mig", "over", "whole")
 _REASONS: tuple[LostReason, ...] = get_args(LostReason)
 _NOTHING = Amount()
 
@@ -63,6 +63,7 @@ class _Sums:
             free=self.amount("free"),
             stranded=self.amount("stranded"),
             mig=self.amount("mig"),
+            over=self.amount("over"),
             whole=self.amount("whole"),
             largest_memory=largest_memory,
             largest_cores=largest_cores,
@@ -106,6 +107,9 @@ def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
             sums.add(one.lost, 1, slots, memory, cores)
             continue
         sums.add("allocated", int(one.shared > 0), one.shared, one.memory_allocated, cores_taken)
+        beyond = (one.shared - slots, one.memory_allocated - memory, cores_taken - cores if cores else 0)
+        if max(beyond) > 0:
+            sums.add("over", 1, *(max(0, amount) for amount in beyond))
         left = (1, one.slots_free, one.memory_free, max(0, cores - cores_taken))
         part = _part(one, cores_left=left[3], cores=cores)
         sums.add(part, *left)

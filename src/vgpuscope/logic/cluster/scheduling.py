@@ -29,7 +29,9 @@ _EARLY = 20_000  # events kept whose pod is unknown; most are of pods without de
 _HAMI_STEPS: tuple[Step, ...] = ("filter", "lock", "bind")
 _SCHEDULED, _BOUND, _STARTED, _FAILED = 1, 2, 4, 8
 
-_Reports = dict[tuple[str, str], int]  # (the event's reason, a code or a stage) → how often
+_Reporter = tuple[str, str]  # the process that reports, and the event's reason
+_Reports = dict[tuple[_Reporter, str], int]  # and a code or a stage → how often
+_POD: _Reporter = ("", "")  # the pod itself, by its annotation
 
 
 class _Tally:
@@ -94,7 +96,7 @@ class SchedulingTimes:
         if times.started is not None and times.scheduled is not None and not done & _STARTED:
             self._count(note, "start", times.scheduled, times.started)
         if not done & _FAILED and _failed(times):
-            self._blame(note, "", ("SCHED_ALLOCATE_FAILED", "allocate"), 1)
+            self._blame(note, _POD, ("SCHED_ALLOCATE_FAILED", "allocate"), 1)
         self._remember(note, pod)
 
     def drop_pod(self, uid: PodUID) -> None:
@@ -224,20 +226,20 @@ class SchedulingTimes:
         more = event.count - self._events.get(event.uid, 0)
         if more > 0:
             self._events[event.uid] = event.count
-            self._blame(note, event.reason, sorted(set(_words(event.said))), more)
+            self._blame(note, (event.instance, event.reason), sorted(set(_words(event.said))), more)
 
-    def _blame(self, note: _Note, reporter: str, words: Iterable[str], more: int) -> None:
+    def _blame(self, note: _Note, reporter: _Reporter, words: Iterable[str], more: int) -> None:
         """Count `more` failures for these codes and stages.
 
-        HAMi and kube-scheduler report the same attempt, each in an event of its own. If several components report the
-        same code for one pod, the highest count is used.
+        HAMi and kube-scheduler report the same attempt, each in an event of its own, perhaps under one name. If several
+        of them report the same code for one pod, the highest count is used.
         """
         reports = note.reports = note.reports if note.reports is not None else {}
         for word in words:
             known = max((count for (_, other), count in reports.items() if other == word), default=0)
             key = (reporter, word)
             if key not in reports and len(reports) >= _REPORTS:
-                key = ("", word)
+                key = (_POD, word)
             reports[key] = reports.get(key, 0) + more
             _fail(note.tally, word, max(reports[key] - known, 0))
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from vgpuscope.logic.console.allocations import PodAllocation, by_namespace, cores_of, memory_of
 from vgpuscope.logic.console.moments import average, total
 from vgpuscope.model.console.gpus import GpuRow, TenantRow
 from vgpuscope.model.console.namespaces import NamespaceRow, QuotaRow
@@ -16,8 +17,13 @@ def namespace_rows(
     quotas: Mapping[str, tuple[QuotaRow, ...]] | None,
     pending: Sequence[PendingPod] | None,
     waste: Mapping[str, WasteBy] | None,
+    allocations: Iterable[PodAllocation] = (),
 ) -> tuple[NamespaceRow, ...]:
-    """Each namespace with tenants, quotas, waiting pods or GPU-hours of the last day, in order of name."""
+    """Each namespace with tenants, allocations, quotas, waiting pods or GPU-hours of the last day, in order of name.
+
+    A pod that is only assigned, such as one whose binding failed, is no tenant, and its allocation counts.
+    """
+    allocated = by_namespace(allocations)
     groups: dict[str, list[tuple[GpuRow, TenantRow]]] = {}
     for row in rows:
         for tenant in row.tenants:
@@ -27,12 +33,13 @@ def namespace_rows(
         _row(
             name,
             groups.get(name, []),
+            allocated.get(name, []),
             quotas=(quotas or {}).get(name, ()),
             pending=None if pending is None else waiting[name],
             waste=(waste or {}).get(name),
             wasted=waste is not None,
         )
-        for name in sorted(namespace_names(groups, quotas=quotas, pending=pending, waste=waste))
+        for name in sorted(namespace_names({*groups, *allocated}, quotas=quotas, pending=pending, waste=waste))
     )
 
 
@@ -54,6 +61,7 @@ def namespace_names(
 def _row(
     name: str,
     held: Sequence[tuple[GpuRow, TenantRow]],
+    allocated: Sequence[PodAllocation],
     *,
     quotas: tuple[QuotaRow, ...],
     pending: int | None,
@@ -72,10 +80,10 @@ def _row(
         tenants=len(tenants),
         by_class=dict(Counter(tenant.use_class for tenant in tenants)),
         by_verdict=dict(Counter(tenant.verdict for tenant in tenants)),
-        memory_allocated=total([one.memory_allocated for one in tenants]),
+        memory_allocated=memory_of(allocated),
         memory_limit=total([one.memory_limit for one in tenants]),
         memory_used=total([one.memory_used for one in tenants]),
-        cores_allocated=total([one.cores_allocated for one in tenants]),
+        cores_allocated=cores_of(allocated),
         use=average([one.use.mean for one in tenants]),
         power=round(sum(power), 1) if power else None,
         score=None if score is None else round(score, 1),

@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from vgpuscope.logic.console.allocations import PodAllocation, cores_of, memory_of
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import iso_or_none, short, total
 from vgpuscope.logic.console.overview import by_gpu, gpu_class, mean_use, power
 from vgpuscope.logic.console.scheduling import counted_capacity
 from vgpuscope.model.analysis import Analysis, Target
-from vgpuscope.model.cluster import DeviceLedger, NodeLedger
+from vgpuscope.model.cluster import DeviceLedger, NodeLedger, memory_of_all
 from vgpuscope.model.console.facts import Facts, NodeFacts
-from vgpuscope.model.console.gpus import GpuRow, TenantRow
+from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.nodes import AgentRow, NodeRow, SourceRow
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import UnixTime
@@ -26,12 +27,27 @@ def node_rows(
     agents: Mapping[str, AgentRow],
     facts: Facts | None = None,
     listed: bool = True,
+    allocations: Iterable[PodAllocation] = (),
 ) -> tuple[NodeRow, ...]:
-    """A row for each node with GPUs, in order of name. `listed`: also nodes of which no GPU is among the rows."""
+    """A row for each node with GPUs, in order of name. `listed`: also nodes of which no GPU is among the rows.
+
+    `allocations`: those of some namespaces, if only these are meant.
+    """
     groups = by_node(rows, cluster if listed else None)
+    allocated: dict[str, list[PodAllocation]] = {name: [] for name in groups}
+    for one in allocations:
+        groups.setdefault(one.node, [])
+        allocated.setdefault(one.node, []).append(one)
     ledgers = cluster.nodes if cluster else {}
     return tuple(
-        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name), facts=facts, whole=listed)
+        node_row(
+            name,
+            groups[name],
+            ledger=ledgers.get(name),
+            agent=agents.get(name),
+            facts=facts,
+            allocations=None if listed else allocated[name],
+        )
         for name in sorted(groups)
     )
 
@@ -65,16 +81,17 @@ def node_row(
     ledger: NodeLedger | None,
     agent: AgentRow | None,
     facts: Facts | None = None,
-    whole: bool = True,
+    allocations: Sequence[PodAllocation] | None = None,
 ) -> NodeRow:
-    """One node. `whole`: all its GPUs are meant, not only those of some namespaces."""
+    """One node. `allocations`: those of some namespaces, if only these are meant; None: all its GPUs are meant."""
+    whole = allocations is None
     gpus = by_gpu(rows)
     unlisted = unlisted_gpus(rows, ledger) if whole else 0
     capacity = ledger.capacity if ledger and ledger.devices else None
-    devices = ledger.devices if ledger else ()
+    devices, offers = (ledger.devices, ledger.offers) if ledger else ((), ())
     tenants = [tenant for row in rows for tenant in row.tenants]
     memory = [_memory(found, facts) for found in gpus]
-    allocated = _allocated(devices if capacity else (), tenants, whole=whole)
+    allocated = _allocated(devices if capacity else (), allocations)
     return NodeRow(
         name=name,
         known=ledger.known if ledger else None,
@@ -99,6 +116,8 @@ def node_row(
         largest_cores=capacity.largest_cores if capacity else None,
         whole_gpus=ledger.whole_gpus if ledger else None,
         counted=counted_capacity([ledger]) if ledger else (),
+        counted_memory=memory_of_all([one.memory_total for one in offers]),
+        counted_memory_requested=memory_of_all([one.memory_requested for one in offers]) if whole else None,
         fragmentation=capacity.fragmentation if capacity else None,
         use=mean_use(gpus),
         power=power(rows),
@@ -120,14 +139,10 @@ class _AllocatedSums(NamedTuple):
     slots: int | None
 
 
-def _allocated(devices: Sequence[DeviceLedger], tenants: Sequence[TenantRow], *, whole: bool) -> _AllocatedSums:
-    """What the scheduler has allocated on a node: of all its GPUs, or to these tenants."""
-    if not whole:
-        return _AllocatedSums(
-            total([one.memory_allocated for one in tenants]),
-            total([one.cores_allocated for one in tenants]),
-            sum(one.memory_allocated is not None for one in tenants),  # others have no slot of the scheduler's
-        )
+def _allocated(devices: Sequence[DeviceLedger], allocations: Sequence[PodAllocation] | None) -> _AllocatedSums:
+    """What the scheduler has allocated on a node: of all its GPUs, or to the pods of some namespaces."""
+    if allocations is not None:
+        return _AllocatedSums(memory_of(allocations), cores_of(allocations), sum(one.slots for one in allocations))
     if not devices:
         return _AllocatedSums(None, None, None)
     return _AllocatedSums(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from vgpuscope.logic.console.gpus import Ledgers
-from vgpuscope.logic.console.moments import average, share, total
+from vgpuscope.logic.console.moments import average, share
 from vgpuscope.model.analysis import USE_CLASSES, UseClass
 from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.overview import GPU_CLASSES, Figures, GpuClass, WasteBy
@@ -29,16 +29,18 @@ def figures(
     whole: bool,
     pending: Sequence[PendingPod] | None,
     wasted: float | None,
+    allocated: int | None = None,
     unlisted: int = 0,
 ) -> Figures:
     """The figures of these GPUs. `whole`: they are the whole fleet, so that all of the capacity is theirs.
 
+    `allocated`: the memory that is allocated to pods of the chosen namespaces, if it is not the whole fleet.
     `unlisted`: GPUs without a row, of which only the number is known.
     """
     gpus = by_gpu(rows)
     held = [found for found in gpus if any(row.held for row in found)]
     devices = [one for _, one in cluster.devices.values()] if cluster and whole else []
-    allocated = sum(one.memory_allocated for one in devices) if devices else _allocated(rows)
+    allocated = sum(one.memory_allocated for one in devices) if devices else allocated
     capacity = sum(one.device.memory for one in devices) if devices else None
     return Figures(
         gpus=len(gpus) + unlisted,
@@ -140,10 +142,6 @@ def _use(rows: Sequence[GpuRow]) -> float | None:
 
 def _healthy(row: GpuRow) -> bool:
     return row.health in (None, "ok") and (row.allocation is None or row.allocation.lost != "unhealthy")
-
-
-def _allocated(rows: Iterable[GpuRow]) -> int | None:
-    return total([tenant.memory_allocated for row in rows for tenant in row.tenants])
 
 
 def _mostly(point: HistoryPoint, verdict: str) -> bool:

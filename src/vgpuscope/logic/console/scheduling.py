@@ -10,7 +10,7 @@ from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog import scheduling as s
 from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.model.allocation import OfferMode
-from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger, OfferLedger
+from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger, OfferLedger, memory_of_all
 from vgpuscope.model.console.facts import SeenSeries
 from vgpuscope.model.console.namespaces import QuotaRow
 from vgpuscope.model.console.scheduling import (
@@ -214,6 +214,8 @@ def free_capacity(one: Capacity) -> FreeCapacity:
         allocated=one.allocated,
         free=one.free,
         stranded=one.stranded,
+        mig=one.mig,
+        over=one.over,
         largest_memory=one.largest_memory,
         largest_cores=one.largest_cores,
         whole_gpus=one.whole_cards,
@@ -253,6 +255,8 @@ def _counted(resource: str, mode: OfferMode, kind: str, profile: str, offers: Se
         type=kind or None,
         profile=profile or None,
         capacity=sum(one.offer.capacity for one in offers),
+        requested=sum(one.requested for one in offers),
+        memory_requested=memory_of_all([one.memory_requested for one in offers]),
         free=sum(one.free for one in offers),
         free_on_one=max(one.free for one in offers),
         memory=memory.pop() if len(memory) == 1 else None,
@@ -292,6 +296,7 @@ def merged(several: Sequence[Capacity], *, vendor: str = "", kind: str = "") -> 
         free=_sum([one.free for one in several]),
         stranded=_sum([one.stranded for one in several]),
         mig=_sum([one.mig for one in several]),
+        over=_sum([one.over for one in several]),
         whole=_sum([one.whole for one in several]),
         largest_memory=max((one.largest_memory for one in several), default=0),
         largest_cores=max((one.largest_cores for one in several), default=0),

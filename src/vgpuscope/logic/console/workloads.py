@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from vgpuscope.logic.console.allocations import PodAllocation, cores_of, memory_of
 from vgpuscope.logic.console.moments import average, iso_or_none, total
 from vgpuscope.logic.console.scheduling import waited
 from vgpuscope.model.analysis import UseClass, Verdict
@@ -17,16 +18,28 @@ Held = tuple[GpuRow, TenantRow]
 
 
 def workload_rows(
-    rows: Iterable[GpuRow], *, group_by: WorkloadGroup, pending: Sequence[PendingPod] = (), now: UnixTime = 0.0
+    rows: Iterable[GpuRow],
+    *,
+    group_by: WorkloadGroup,
+    pending: Sequence[PendingPod] = (),
+    allocations: Iterable[PodAllocation] = (),
+    now: UnixTime = 0.0,
 ) -> tuple[WorkloadRow, ...]:
-    """The tenants by pod, owner or namespace, in order of names; by pod, also the pods that wait."""
+    """The tenants by pod, owner or namespace, in order of names; by pod, also the pods that wait.
+
+    A pod that waits has an allocation if it was assigned and not bound.
+    """
     groups: dict[tuple[str, str], list[Held]] = {}
     for row in rows:
         for tenant in row.tenants:
             groups.setdefault((tenant.namespace, _name(tenant, group_by)), []).append((row, tenant))
     made = [_row(held, group_by) for held in groups.values()]
     if group_by == "pod":
-        made += [_waiting(pod, now) for pod in pending if (pod.namespace, pod.pod) not in groups]
+        assigned: dict[tuple[str, str], list[PodAllocation]] = {}
+        for one in allocations if pending else ():
+            assigned.setdefault((one.namespace, one.pod), []).append(one)
+        names = [(pod, (pod.namespace, pod.pod)) for pod in pending]
+        made += [_waiting(pod, assigned.get(name, []), now) for pod, name in names if name not in groups]
     return tuple(sorted(made, key=lambda row: (row.namespace, row.pod or "", row.owner or "")))
 
 
@@ -87,7 +100,7 @@ def _row(held: Sequence[Held], group_by: WorkloadGroup) -> WorkloadRow:
     )
 
 
-def _waiting(pod: PendingPod, now: UnixTime) -> WorkloadRow:
+def _waiting(pod: PendingPod, assigned: Sequence[PodAllocation], now: UnixTime) -> WorkloadRow:
     return WorkloadRow(
         namespace=pod.namespace,
         pod=pod.pod,
@@ -95,15 +108,15 @@ def _waiting(pod: PendingPod, now: UnixTime) -> WorkloadRow:
         owner=pod.owner or None,
         state="pending",
         pods=1,
-        nodes=(),
-        gpus=(),
+        nodes=tuple(sorted({one.node for one in assigned})),
+        gpus=tuple([WorkloadGpu(gpu_id=one.gpu_id, mig=None) for one in assigned]),
         tenants=0,
         by_class={},
-        memory_allocated=None,
+        memory_allocated=memory_of(assigned),
         memory_limit=None,
         memory_used=None,
         memory_max=None,
-        cores_allocated=None,
+        cores_allocated=cores_of(assigned),
         cores_limit=None,
         use=Use(),
         power=None,

@@ -115,7 +115,9 @@ LATE: tuple[BrakeRule, ...] = (
 )
 
 
-_FORESEEN: frozenset[Brake] = frozenset({"no_uid", "no_history", "protected_namespace"})  # no API has to be asked
+_FORESEEN: frozenset[Brake] = frozenset(  # no API has to be asked
+    {"no_uid", "no_history", "protected_namespace", "model_veto"}
+)
 
 
 class Brakes:

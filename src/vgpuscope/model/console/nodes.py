@@ -61,6 +61,8 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     largest_cores: int | None  # of registered GPUs
     whole_gpus: int | None  # registered or counted, the most of one resource; null: the node offers no GPUs
     counted: tuple[CountedCapacity, ...]  # GPUs of which the kubelet offers only a number
+    counted_memory: Bytes | None  # of all of those; null: there are none, or it is not known
+    counted_memory_requested: Bytes | None  # by pods; null: also if pods share them, which is without a limit of memory
     fragmentation: Ratio | None  # of registered GPUs
     use: Ratio | None  # mean utilisation over the GPUs that are measured, each GPU once
     power: Watts | None

@@ -83,6 +83,8 @@ class FreeCapacity(Struct, frozen=True, kw_only=True):
     allocated: Amount
     free: Amount
     stranded: Amount
+    mig: Amount  # free, and whether a request gets it depends on a MIG placement
+    over: Amount  # allocated beyond what GPUs register: total = lost + allocated - over + free + mig + stranded
     largest_memory: Bytes  # the largest request for one GPU that fits
     largest_cores: int
     whole_gpus: int  # the most whole GPUs that one pod can get, of one resource on one node
@@ -97,6 +99,8 @@ class CountedCapacity(Struct, frozen=True, kw_only=True):
     type: str | None
     profile: str | None  # of MIG instances
     capacity: int  # on all nodes together
+    requested: int  # by pods that have not ended
+    memory_requested: Bytes | None  # null: not known; shares of a GPU have no limit of memory
     free: int
     free_on_one: int  # on the node with most: what one pod can get
     memory: Bytes | None  # of one GPU or MIG instance; null: not known, or not the same on all nodes

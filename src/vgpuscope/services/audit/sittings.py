@@ -75,7 +75,7 @@ def agent_commands(agent: AuditedService, url: str) -> dict[str, Sitting]:
 
 
 async def _fleet(analyzer: AuditedService) -> Surfaces:
-    paths = ("overview", "gpus", "nodes", "namespaces", "workloads", "summary", "scheduling", "reclaim")
+    paths = ("overview", "gpus", "nodes", "namespaces", "workloads", "summary", "scheduling", "decisions", "reclaim")
     return await _steady(
         analyzer,
         lambda: [
@@ -218,9 +218,8 @@ def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str
 async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
     """What the analyzer shows of the cluster, between two equal answers of the cluster exporter."""
     before = cluster.numbers(await cluster.read("/api/v1/nodes"))
-    read = await _steady(
-        analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in ("gpus", "nodes", "scheduling", "overview")]
-    )
+    paths = ("gpus", "nodes", "scheduling", "overview")
+    read = await _steady(analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in paths])
     ledger = await cluster.read("/api/v1/nodes")
     numbers = [*_unmoved(before, cluster.numbers(ledger)), *await cluster.page()]
     mixed = tuple(structs.replace(reading, moment="") for reading in read.readings)

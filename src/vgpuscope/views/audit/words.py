@@ -76,6 +76,10 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "Doctor counts the same on the command line and in the console.",
         "诊断在命令行与控制台中的计数相同。",
     ),
+    "attempts": (
+        "A pod has no more failed attempts than the scheduler extender has decisions against it.",
+        "Pod 失败的尝试次数不超过调度器扩展拒绝它的决定数。",
+    ),
     "cases": (
         "Every idle workload has a reclaim case.",
         "每个空闲的工作负载都有一个收回任务。",

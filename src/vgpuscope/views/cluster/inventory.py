@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from vgpuscope.model.cluster import Capacity, DeviceLedger, Holder, NodeLedger, OfferLedger
+from vgpuscope.model.cluster import Capacity, DeviceLedger, Holder, NodeLedger, OfferLedger, memory_of_all
 from vgpuscope.model.quantity import DeviceUUID, Ratio
 from vgpuscope.views.table import table
 from vgpuscope.views.text import UNKNOWN, clean, percent, size, sizes
@@ -149,17 +149,13 @@ def _offer_fit(one: OfferLedger) -> str:
     return f"{one.whole} whole" if one.offer.mode == "whole" else f"{one.free} of {one.offer.capacity} shares"
 
 
-def _offer_memory(offers: Iterable[OfferLedger]) -> Text:
+def _offer_memory(offers: Sequence[OfferLedger]) -> Text:
     """Requested and total memory; only the total for shared GPUs, whose pods have no memory limit."""
-    used, total = 0, 0
-    shared = False
-    for one in offers:
-        if one.offer.memory is None or one.gpus is None:
-            return Text(UNKNOWN, "dim")
-        total += one.gpus * one.offer.memory
-        used += one.requested * one.offer.memory
-        shared = shared or one.offer.replicas != 1
-    return Text(sizes(None, total)) if shared else _share(used, total)
+    total = memory_of_all([one.memory_total for one in offers])
+    used = memory_of_all([one.memory_requested for one in offers])
+    if total is None:
+        return Text(UNKNOWN, "dim")
+    return Text(sizes(None, total)) if used is None else _share(used, total)
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------

@@ -279,6 +279,22 @@ def test_two_who_speak_of_the_same_attempts_are_not_added_up():
     assert only(book(pod(), *words)).said[0].count == 4
 
 
+def test_a_scheduler_and_its_extender_under_one_name_report_the_same_attempts():
+    told = {"instance": "hami-scheduler-node-1", "uid": "kube"}, {"instance": "vgpuscope-extender-0", "uid": "ours"}
+    said = [
+        event(reason(detail=one["uid"]), reason="FailedScheduling", count=4 - n, **one) for n, one in enumerate(told)
+    ]
+    found = only(book(pod(), *said))
+    assert (found.attempts, sorted(one.count for one in found.said)) == (4, [3, 4])
+    later = event(reason(detail="kube"), reason="FailedScheduling", uid="later", instance="hami-scheduler-node-1")
+    assert only(book(pod(), *said, later)).attempts == 5
+
+
+def test_a_pod_whose_binding_failed_had_an_attempt_although_no_event_of_it_is_left():
+    found = only(book(pod(times={"bind_phase": "failed"})))
+    assert (found.code, found.attempts) == ("SCHED_BIND_FAILED", 1)
+
+
 def test_several_events_of_one_attempt_are_one_attempt():
     said = [event(reason(code), uid=code, count=4) for code in (MEMORY, TAINT, VAGUE)]
     assert only(book(pod(), *said)).attempts == 4

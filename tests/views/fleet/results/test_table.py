@@ -192,6 +192,13 @@ def test_an_empty_list_says_what_was_looked_at():
     )
 
 
+def test_the_lines_below_a_list_of_low_gpus_are_whole_sentences_in_chinese():
+    analysed = "已分析 21 张 GPU，8 个未知；30 个租户，2 个未知。"
+    assert looked_at(counted(), "zh") == f"没有评分低于 20 的 GPU。{analysed}"
+    some = counted(14, gpu_rows=5, tenant_rows=9)
+    assert looked_at(some, "zh") == f"14 项空闲或评分低于 20：5 张 GPU，9 个租户。{analysed}"
+
+
 def test_a_list_of_low_gpus_says_how_many_are_gpus_and_how_many_are_tenants():
     assert looked_at(counted(14, gpu_rows=5, tenant_rows=9)).startswith(
         "14 are idle or below 20: 5 GPUs, 9 tenants. 21 GPUs analysed"

@@ -285,7 +285,7 @@ def _keep_refusal(wait: _Wait, pod: PodState) -> None:
 
 def _answer(wait: _Wait, pod: PodState) -> PendingPod:
     said = wait.reported.said(pod.scheduler, _condition(wait, pod))
-    tried = wait.refusal is not None and wait.refusal.reason != "SchedulingGated"
+    refused = wait.refusal is not None and wait.refusal.reason != "SchedulingGated"
     return PendingPod(
         namespace=pod.namespace,
         pod=pod.name,
@@ -300,7 +300,7 @@ def _answer(wait: _Wait, pod: PodState) -> PendingPod:
         created=pod.times.created,
         ended=wait.ended,
         node=pod.node,
-        attempts=max(wait.reported.attempts, int(tried)),
+        attempts=max(wait.reported.attempts, int(refused or pod.times.bind_phase == "failed")),
         said=tuple(said),
         said_cut=wait.reported.cut,
     )

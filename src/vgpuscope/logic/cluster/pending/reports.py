@@ -2,7 +2,8 @@
 
 The order of reports and repeated reports make no difference. An event is one object whose count rises, so its highest
 count is used; the counts of different objects are added. Several objects may report the same attempt: HAMi writes one
-event for each reason, and kube-scheduler repeats HAMi's message in its own event.
+event for each reason, and kube-scheduler repeats HAMi's message in its own event. An extender may report under the
+name of its kube-scheduler, so the counts of two processes of one name are not added either.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,8 @@ MOST_NODES = 64
 MOST_EVENTS = 64
 
 _Key: TypeAlias = tuple[str, str, str]  # component, code, detail
-_Tally: TypeAlias = tuple[str, str, str]  # component, event reason, code
+_Reporter: TypeAlias = tuple[str, str, str]  # component, process, event reason
+_Tally: TypeAlias = tuple[_Reporter, str]  # and a code
 
 _VERDICT = "FailedScheduling"  # repeats the condition, but later, and may have the text of the first attempt
 _PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so an attempt has several events
@@ -66,22 +68,22 @@ class _Spoken:
         self.first: UnixTime | None = None
         self.last: UnixTime | None = None
         self.word: UnixTime | None = None  # last report by an event that does not only repeat the condition
-        self.before: dict[str, int] | None = None  # by event reason: how often, in events kept only as sums
+        self.before: dict[_Reporter, int] | None = None  # how often, in events kept only as sums
 
 
 class _Reported:
     """One event, in its latest form."""
 
-    __slots__ = ("component", "count", "keys", "last", "reason")
+    __slots__ = ("count", "keys", "last", "reporter")
 
     def __init__(self, event: PodEvent, keys: tuple[_Key, ...], count: int) -> None:
         self.count, self.last, self.keys = count, event.last, keys
-        self.component, self.reason = event.component, event.reason
+        self.reporter: _Reporter = (event.component, event.instance, event.reason)
 
     def tallies(self) -> Iterable[_Tally]:
         """The tallies to which the count is added; events of the same attempt go to different tallies."""
-        codes = {code for _, code, _ in self.keys} if self.reason in _PIECEWISE else ("",)
-        return [(self.component, self.reason, code) for code in codes]
+        codes = {code for _, code, _ in self.keys} if self.reporter[2] in _PIECEWISE else ("",)
+        return [(self.reporter, code) for code in codes]
 
 
 class ReportedReasons:
@@ -165,7 +167,7 @@ class ReportedReasons:
         for key in heard.keys:
             if spoken := self._spoken.get(key):
                 spoken.before = spoken.before or {}
-                spoken.before[heard.reason] = spoken.before.get(heard.reason, 0) + heard.count
+                spoken.before[heard.reporter] = spoken.before.get(heard.reporter, 0) + heard.count
         self._tallies = self._tallies or {}
         for tally in heard.tallies():
             if tally in self._tallies or len(self._tallies) < MOST_SAID:
@@ -189,11 +191,11 @@ class ReportedReasons:
         return word is not None and word >= self._latest - _ATTEMPT
 
     def _count(self, key: _Key, spoken: _Spoken) -> int:
-        """How often the reason was reported; two kinds of events with the same reason report the same attempts."""
+        """How often the reason was reported; two reporters of the same reason report the same attempts."""
         sums = dict(spoken.before or {})
         for heard in self._events.values():
             if key in heard.keys:
-                sums[heard.reason] = sums.get(heard.reason, 0) + heard.count
+                sums[heard.reporter] = sums.get(heard.reporter, 0) + heard.count
         return max(sums.values(), default=1)
 
 

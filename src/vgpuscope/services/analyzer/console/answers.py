@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vgpuscope.logic.console import details, overview, scheduling
+from vgpuscope.logic.console.allocations import memory_of, pod_allocations
 from vgpuscope.logic.console.attention import MOST, attention
 from vgpuscope.logic.console.gpus import gpu_row
 from vgpuscope.logic.console.namespaces import namespace_names, namespace_rows
@@ -35,10 +36,13 @@ _ENDED = 100  # pods that waited, in the list of scheduling
 def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
     """The fleet at a glance, or the part of it that some namespaces have."""
     rows, past = gpus_in(view.rows, scope), view.past.value
+    allocated = list(pod_allocations(view.ledgers, scope))
     pending = None if view.pending is None else pods_in(view.pending, scope)
     waste = None if past is None else tuple(row for row in past.waste if scope is None or row.namespace in scope)
     idle = None if past is None else past.wasted_gpu_hours if scope is None else _hours(waste)
     nodes = by_node(rows, view.ledgers if scope is None else None)
+    for one in allocated:
+        nodes.setdefault(one.node, [])
     ledgers = view.ledgers.nodes if view.ledgers and scope is None else {}
     unlisted = sum(unlisted_gpus(found, ledgers.get(name)) or 0 for name, found in nodes.items())
     tenants = [tenant for row in rows for tenant in row.tenants]
@@ -55,7 +59,7 @@ def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
         nodes=len(nodes),
         namespaces=len(
             namespace_names(
-                {one.namespace for one in tenants},
+                {one.namespace for one in tenants} | {one.namespace for one in allocated},
                 quotas=_quotas(view, scope),
                 pending=pending,
                 waste={row.namespace: row for row in waste or ()},
@@ -63,7 +67,13 @@ def overview_of(view: ConsoleView, scope: Namespaces) -> Overview:
         ),
         tenants=len(tenants),
         now=overview.figures(
-            rows, cluster=view.ledgers, whole=scope is None, pending=pending, wasted=idle, unlisted=unlisted
+            rows,
+            cluster=view.ledgers,
+            whole=scope is None,
+            pending=pending,
+            wasted=idle,
+            allocated=memory_of(allocated),
+            unlisted=unlisted,
         ),
         before=past.before if past and scope is None else None,
         by_class=overview.classes(rows),
@@ -98,7 +108,12 @@ def node_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NodeRow, ...]:
     """Every node, or those on which some namespaces have GPUs."""
     agents = agents_of(view.analysis, view.agents.value, now=view.now)
     return node_rows(
-        gpus_in(view.rows, scope), cluster=view.ledgers, agents=agents, facts=view.agents.value, listed=scope is None
+        gpus_in(view.rows, scope),
+        cluster=view.ledgers,
+        agents=agents,
+        facts=view.agents.value,
+        listed=scope is None,
+        allocations=() if scope is None else pod_allocations(view.ledgers, scope),
     )
 
 
@@ -107,16 +122,23 @@ def node_row_of(view: ConsoleView, scope: Namespaces, name: str) -> NodeRow | No
     gpus = [row for row in gpus_in(view.rows, scope) if row.node == name]
     ledger = view.ledgers.nodes.get(name) if view.ledgers else None
     listed = view.ledgers is not None and scope is None and name in nodes_with_gpus(view.ledgers)
-    if not gpus and not listed:
+    own = None if scope is None else [one for one in pod_allocations(view.ledgers, scope) if one.node == name]
+    if not gpus and not own and not listed:
         return None
     agent = agents_of(view.analysis, view.agents.value, now=view.now).get(name)
-    return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value, whole=scope is None)
+    return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value, allocations=own)
 
 
 def workload_rows_of(view: ConsoleView, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:
     """Every workload."""
     waiting = [pod for pod in pods_in(view.pending or (), scope) if pod.outcome == "waiting"]
-    return workload_rows(gpus_in(view.rows, scope), group_by=asked.group_by, pending=waiting, now=view.now)
+    return workload_rows(
+        gpus_in(view.rows, scope),
+        group_by=asked.group_by,
+        pending=waiting,
+        allocations=pod_allocations(view.ledgers, scope),
+        now=view.now,
+    )
 
 
 def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRow, ...]:
@@ -128,6 +150,7 @@ def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRo
         waste={row.namespace: row for row in view.past.value.waste if scope is None or row.namespace in scope}
         if view.past.value
         else None,
+        allocations=pod_allocations(view.ledgers, scope),
     )
 
 

@@ -12,6 +12,7 @@ from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
 from vgpuscope.http.operations import HttpCall, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console import decisions, scheduling
+from vgpuscope.logic.console.allocations import pod_allocations
 from vgpuscope.logic.console.nodes import with_codes
 from vgpuscope.logic.console.scope import Namespaces, allowed, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.timeline import waits
@@ -271,7 +272,8 @@ class ConsoleApi:
         ]
         waiting = [pod for pod in pods if pod.outcome == "waiting"]
         own = [_only(row, asked) for row in gpus]
-        rows = workload_rows(own, group_by="pod", pending=waiting, now=view.now)
+        allocated = [one for one in pod_allocations(view.ledgers, scope) if one.pod == asked.pod]
+        rows = workload_rows(own, group_by="pod", pending=waiting, allocations=allocated, now=view.now)
         if not rows:
             raise Unknown(f"no pod {asked.namespace}/{asked.pod} with GPUs among the results")
         return WorkloadDetail(
@@ -382,7 +384,13 @@ class ConsoleApi:
             stale=view.board.stale,
             namespace=rows[0],
             gpus=gpus,
-            workloads=workload_rows(gpus, group_by="pod", pending=waiting, now=view.now),
+            workloads=workload_rows(
+                gpus,
+                group_by="pod",
+                pending=waiting,
+                allocations=pod_allocations(view.ledgers, scope),
+                now=view.now,
+            ),
             pending=pending_rows_of(view, waiting),
             parts=view.part(*JOINED, "history"),
         )

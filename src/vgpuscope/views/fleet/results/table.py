@@ -15,9 +15,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from vgpuscope.model.analysis import Verdict
 from vgpuscope.model.quantity import MIB
+from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind, TenantResult
-from vgpuscope.views.text import UNKNOWN, clean, sizes, span
+from vgpuscope.views.fleet.results.words import CLASSES, STATUSES, VERDICTS, amount, word
+from vgpuscope.views.languages import lasting, one_of
+from vgpuscope.views.text import UNKNOWN, clean, sizes
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
 _MARKED = {"idle-held": "red", "idle-preparing": "yellow", "busy-unproductive": "red", "stalled": "red"}
@@ -29,20 +33,21 @@ _SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
 _NOTHING = Text()
 
 
-def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
+def results_table(rows: Sequence[ResultRow], width: int | None, language: Language = "en", *, below: str = "") -> Group:
     """The rows in the given order, with sums or the given text below.
 
     `rows` may also hold rows of tenants, as /results/low has them.
     """
     whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
-    layouts = [_Layout(names={name: name for name in whole}), _Layout(names=short_names(whole))]
-    layouts += [_Layout(names=layouts[1].names, spared=_SPARED[:n]) for n in range(1, len(_SPARED) + 1)]
+    short = short_names(whole)
+    layouts = [_Layout(names={name: name for name in whole}, language=language)]
+    layouts += [_Layout(names=short, language=language, spared=_SPARED[:n]) for n in range(len(_SPARED) + 1)]
     blocks = _blocks(rows)
     for layout in layouts:
         lines = [line for block in blocks for line in _lines(block, layout)]
         if width is None or _needed(lines, layout) <= width:
             break
-    return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows)))
+    return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows, language)))
 
 
 class LowCounts(Struct):
@@ -59,24 +64,33 @@ class LowCounts(Struct):
     tenant_rows: int = 0
 
 
-def looked_at(counts: LowCounts, *, kind: RowKind | None = None) -> str:
+def looked_at(counts: LowCounts, language: Language = "en", *, kind: RowKind | None = None) -> str:
     """The lines below a list of low GPUs and tenants: how many are listed, and how many were analysed."""
-    listed = [(counts.gpu_rows, _rows_word(counts)), (counts.tenant_rows, "tenant")]
-    parts = [_count(number, word) for number, word in listed if number]
+    low = _rows_word(counts)
+    listed = [(counts.gpu_rows, low), (counts.tenant_rows, "tenant")]
+    parts = [amount(number, name, language) for number, name in listed if number]
     limit = f"{counts.threshold:g}"
     if len(parts) == 1:
-        found = f"{parts[0]} {'is' if counts.count == 1 else 'are'} idle or below {limit}."
-    elif counts.count:
-        found = f"{counts.count} are idle or below {limit}{': ' if parts else ''}{', '.join(parts)}."
+        found = word("is_low" if counts.count == 1 else "are_low", language, what=parts[0], limit=limit)
+    elif parts:
+        found = word("are_low_parts", language, n=counts.count, limit=limit, parts=word("comma", language).join(parts))
+    elif counts.count:  # an older analyzer does not say of which kind
+        found = word("are_low_some", language, n=counts.count, limit=limit)
     else:
-        found = f"No {'tenant' if kind == 'tenant' else _rows_word(counts)} is below {limit}."
-    analysed = f"{_count(counts.total_gpus, _rows_word(counts))} analysed, {counts.unknown_count} unknown"
-    of_tenants = f"; {_count(counts.tenants_total, 'tenant')}, {counts.tenants_unknown} unknown"
-    return f"{found} {analysed}{of_tenants if counts.tenants_total else ''}."
+        found = word(f"no_low_{'tenant' if kind == 'tenant' else low}", language, limit=limit)
+    analysed = word(
+        "analysed_tenants" if counts.tenants_total else "analysed",
+        language,
+        gpus=amount(counts.total_gpus, low, language),
+        unknown=counts.unknown_count,
+        tenants=amount(counts.tenants_total, "tenant", language),
+        tenants_unknown=counts.tenants_unknown,
+    )
+    return f"{found} {analysed}" if language == "en" else found + analysed
 
 
 def _rows_word(counts: LowCounts) -> str:
-    return "GPU or MIG instance" if counts.mig_instances else "GPU"
+    return "rows" if counts.mig_instances else "gpu"
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -99,6 +113,7 @@ class _Layout(Struct, frozen=True):
     """Which columns and which form of the names are shown."""
 
     names: Mapping[str, str]  # the shown form of each UUID
+    language: Language
     spared: tuple[str, ...] = ()
 
     @property
@@ -135,15 +150,18 @@ def _blocks(rows: Sequence[ResultRow]) -> list[_Block]:
 
 
 def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
-    yield _Line(_gpu_name(block.row, layout), (_NOTHING,) * len(_TITLES) if block.single else _gpu_cells(block.row))
-    for remark in _remarks(block.row):
+    language = layout.language
+    yield _Line(
+        _gpu_name(block.row, layout), (_NOTHING,) * len(_TITLES) if block.single else _gpu_cells(block.row, language)
+    )
+    for remark in _remarks(block.row, language):
         yield _Line(Text(f"  {remark}", "magenta"))
     pods = Counter((one.namespace, one.pod) for _, one in block.tenants)
     for row, one in block.tenants:
         container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
         name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
         own = row.shared or row.kind == "tenant" or one.verdict != row.verdict
-        yield _Line(name, _tenant_cells(row, one) if own else _named(one))
+        yield _Line(name, _tenant_cells(row, one, language) if own else _named(one))
 
 
 def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
@@ -154,33 +172,33 @@ def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
     return Text(clean(row.hostname), "bold").append(f"  {clean(' '.join(parts))}", "not bold")
 
 
-def _remarks(row: ResultRow) -> Iterable[str]:
+def _remarks(row: ResultRow, language: Language) -> Iterable[str]:
     if row.health not in {"", "ok"}:
-        yield f"health: {clean(row.health)}"
+        yield word("health", language, state=clean(row.health))
     if row.xids:
         yield f"XID {', '.join(map(str, row.xids))}"
     if row.last_seen:
-        yield f"no samples for {_age(row.last_seen, row.timestamp)}"
+        yield word("unseen", language, time=_age(row.last_seen, row.timestamp, language))
 
 
-def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
-    return *_measured(row, row.mem_total_mb, row.timestamp), Text(clean(row.model_name), "dim"), _NOTHING
+def _gpu_cells(row: ResultRow, language: Language) -> tuple[Text, ...]:
+    return *_measured(row, row.mem_total_mb, row.timestamp, language), Text(clean(row.model_name), "dim"), _NOTHING
 
 
-def _tenant_cells(row: ResultRow, one: TenantResult) -> tuple[Text, ...]:
-    return *_measured(one, one.memory_limit_mb, row.timestamp), _NOTHING, Text(clean(one.owner))
+def _tenant_cells(row: ResultRow, one: TenantResult, language: Language) -> tuple[Text, ...]:
+    return *_measured(one, one.memory_limit_mb, row.timestamp, language), _NOTHING, Text(clean(one.owner))
 
 
-def _measured(one: ResultRow | TenantResult, memory: float | None, at: str) -> tuple[Text, ...]:
+def _measured(one: ResultRow | TenantResult, memory: float | None, at: str, language: Language) -> tuple[Text, ...]:
     """The cells that a GPU and a tenant have in common; `memory` is the total."""
     return (
         _number(one.score),
         _percent(one.gpu_util),
         _memory(one.mem_used_mb, memory),
-        Text(one.status),
-        Text(one.verdict, _COLOURS[one.verdict]),
-        Text(one.use_class, _MARKED.get(one.use_class, "")),
-        _idle(one.idle_since, at),
+        Text(one_of(STATUSES[one.status], language)),
+        Text(one_of(VERDICTS[one.verdict], language), _COLOURS[one.verdict]),
+        Text(one_of(CLASSES[one.use_class], language), _MARKED.get(one.use_class, "")),
+        _idle(one.idle_since, at, language),
         _percent(None if one.coverage is None else 100 * one.coverage),
     )
 
@@ -206,12 +224,12 @@ def _memory(used: float | None, total: float | None) -> Text:
     return Text(sizes(round(used * MIB), None if total is None else round(total * MIB)))
 
 
-def _idle(since: str | None, now: str) -> Text:
-    return _NOTHING if since is None else Text(_age(since, now))
+def _idle(since: str | None, now: str, language: Language) -> Text:
+    return _NOTHING if since is None else Text(_age(since, now, language))
 
 
-def _age(since: str, now: str) -> str:
-    return span(max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))
+def _age(since: str, now: str, language: Language) -> str:
+    return lasting((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds(), language)
 
 
 # ── how it is drawn ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,19 +242,23 @@ def _needed(lines: Iterable[_Line], layout: _Layout) -> int:
 
 def _widths(lines: Iterable[_Line], layout: _Layout) -> list[int]:
     full = [line for line in lines if line.cells]
-    columns = [[_TITLES[n].rstrip(">"), *(line.cells[n].plain for line in full)] for n in layout.shown]
-    names = ["NODE  GPU", *(line.name.plain for line in full)]
+    columns = [[_title(n, layout), *(line.cells[n].plain for line in full)] for n in layout.shown]
+    names = [word("NODE  GPU", layout.language), *(line.name.plain for line in full)]
     return [max(map(cell_len, column)) for column in (names, *columns)]
+
+
+def _title(column: int, layout: _Layout) -> str:
+    return word(_TITLES[column].rstrip(">"), layout.language)
 
 
 def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
     names, *others = _widths(lines, layout)
     room = names if width is None else max(_LEAST_NAME, width - sum(others) - _GAP * len(others))
     made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    made.add_column("NODE  GPU", width=min(names, room), no_wrap=True)
+    made.add_column(word("NODE  GPU", layout.language), width=min(names, room), no_wrap=True)
     for n in layout.shown:
         justify: Literal["left", "right"] = "right" if _TITLES[n].endswith(">") else "left"
-        made.add_column(_TITLES[n].rstrip(">"), justify=justify, no_wrap=True)
+        made.add_column(_title(n, layout), justify=justify, no_wrap=True)
     for line in lines:
         made.add_row(_folded(line.name, room), *(line.cells[n] for n in layout.shown if line.cells))
     return made
@@ -259,27 +281,24 @@ def _folded(name: Text, room: int) -> Text:
 _CONTINUED = " " * 4
 
 
-def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
+def _sums(rows: Sequence[ResultRow], language: Language) -> Iterable[Text]:
     tenants = [one for row in rows for one in row.tenants]
-    gpus = _count(len({row.gpu_id for row in rows}), "GPU")
-    nodes = _count(len({row.hostname for row in rows}), "node")
-    verdicts, divided = _verdicts([row.verdict for row in rows]), {row.gpu_id for row in rows if row.mig}
+    gpus = amount(len({row.gpu_id for row in rows}), "gpu", language)
+    nodes = amount(len({row.hostname for row in rows}), "node", language)
+    verdicts, divided = _verdicts([row.verdict for row in rows], language), {row.gpu_id for row in rows if row.mig}
+    what = word("on_nodes", language, gpus=gpus, nodes=nodes)
     if divided:
-        instances = _count(sum(row.mig != "" for row in rows), "instance")
-        yield Text(f"{gpus} on {nodes}, {len(divided)} cut by MIG into {instances}.")
-        yield Text(f"{_count(len(rows), 'GPU or MIG instance')}: {verdicts}.")
-    else:
-        yield Text(f"{gpus} on {nodes}: {verdicts}.")
+        instances = amount(sum(row.mig != "" for row in rows), "instance", language)
+        yield Text(word("divided", language, gpus=gpus, nodes=nodes, n=len(divided), instances=instances))
+        what = amount(len(rows), "rows", language)
+    yield Text(word("counted", language, what=what, verdicts=verdicts))
     if tenants:
         held = sum(one.use_class == "idle-held" for one in tenants)
-        remark = f" ({held} {'holds' if held == 1 else 'hold'} memory)" if held else ""
-        yield Text(f"{_count(len(tenants), 'tenant')}: {_verdicts([one.verdict for one in tenants], remark)}.")
+        remark = word("holds" if held == 1 else "hold", language, n=held) if held else ""
+        verdicts = _verdicts([one.verdict for one in tenants], language, remark)
+        yield Text(word("counted", language, what=amount(len(tenants), "tenant", language), verdicts=verdicts))
 
 
-def _verdicts(words: Sequence[str], of_idle: str = "") -> str:
-    return f"{words.count('in_use')} in use, {words.count('idle')} idle{of_idle}, {words.count('unknown')} unknown"
-
-
-def _count(number: int, word: str) -> str:
-    """GPU or MIG instance → 2 GPUs or MIG instances"""
-    return f"{number} {word}" if number == 1 else f"{number} {word.replace('GPU or', 'GPUs or')}s"
+def _verdicts(found: Sequence[Verdict], language: Language, remark: str = "") -> str:
+    counts = {name: found.count(name) for name in VERDICTS}
+    return word("verdicts", language, remark=remark, **counts)
