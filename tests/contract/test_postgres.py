@@ -25,6 +25,7 @@ from tests.store.past_laws import LAWS as PAST_LAWS
 from tests.store.reclaim_laws import LAWS as RECLAIM_LAWS
 from tests.store.results.laws import (
     assert_equal_points,
+    assert_gpus_of_tenants_are_those_of_their_pods,
     assert_some_fields_are_those_of_the_whole,
     every_point,
     rolled,
@@ -121,6 +122,17 @@ async def test_some_fields_are_those_of_the_whole(url):
         await store.prune(NOON + HOUR)
         await store.save(fleet(NOON + 100, 3, number=9))  # of an hour that is rolled up already
         await assert_some_fields_are_those_of_the_whole(store)
+
+
+@settings(max_examples=8)
+@given(runs())
+async def test_gpus_of_some_namespaces_are_those_of_the_steps_in_which_their_pods_held_them(postgres, found):
+    async with history(new_url(postgres)) as store:
+        for number, one in enumerate(found):
+            await store.save(one)
+            if number % 2:
+                await store.prune(NOON + 2 * HOUR)
+        await assert_gpus_of_tenants_are_those_of_their_pods(store)
 
 
 async def test_the_last_analysis_survives_a_restart_of_ours(url):

@@ -127,7 +127,7 @@ def _profiled(sm: tuple[Metric, Metric, Metric], engine: tuple[Metric, Metric, M
     """The profiling values that our agent gives of a GPU or MIG instance: mean, maximum and last value of each."""
     named: tuple[tuple[Part, tuple[Metric, Metric, Metric]], ...] = (("sm_active", sm), ("engine_active", engine))
     return tuple(
-        _ours(part, mean=(mean, last), max=(top, last), p95=last, samples=last, last=last)
+        _ours(part, mean=(mean, last), max=(top, last), p95=(mean, last), samples=last, last=last)
         for part, (mean, top, last) in named
     )
 
@@ -178,7 +178,8 @@ DCGM: Final = Group(
 )
 
 # Our agent samples more often than it is scraped, and keeps mean and maximum of its last window. These include what
-# happened between two scrapes.
+# happened between two scrapes. p95 is read from the same metric as the mean: of single samples it could be 0 beside a
+# mean of bursts that no scrape has met.
 GPUS: Final = Group(
     schema="vgpuscope",
     kind="device",
@@ -192,7 +193,7 @@ GPUS: Final = Group(
             "gpu_util",
             mean=(m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION),
             max=(m.GPU_UTILIZATION_MAX, m.GPU_UTILIZATION),
-            p95=m.GPU_UTILIZATION,
+            p95=(m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION),
             samples=m.GPU_UTILIZATION,
             last=m.GPU_UTILIZATION,
         ),
@@ -250,14 +251,14 @@ CONTAINERS: Final = Group(
             "process_sm",  # in a MIG instance: of the instance, since 1/7 of a GPU may be all of it
             mean=(m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_INSTANCE_SM),
             max=(m.CONTAINER_INSTANCE_SM_MAX, m.CONTAINER_INSTANCE_SM),
-            p95=m.CONTAINER_INSTANCE_SM,
+            p95=(m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_INSTANCE_SM),
             samples=m.CONTAINER_INSTANCE_SM,
         ),
         _ours(
             "process_sm",
             mean=(m.CONTAINER_SM_MEAN, m.CONTAINER_SM),
             max=(m.CONTAINER_SM_MAX, m.CONTAINER_SM),
-            p95=m.CONTAINER_SM,
+            p95=(m.CONTAINER_SM_MEAN, m.CONTAINER_SM),
             samples=m.CONTAINER_SM,
         ),
         _ours("process_sm_error", mean=m.CONTAINER_SM_ERROR),

@@ -57,6 +57,7 @@ class HistoryPoint(Struct, frozen=True, kw_only=True, gc=False):
     coverage_samples: int = 0
     coverage: Ratio | None = None  # mean
     seconds: Seconds = 0.0  # that the analyses represent
+    analysis_seconds: Seconds | None = None  # of a single analysis: all that it represents; a pod's time is in it
     held_seconds: Seconds = 0.0  # of these, the seconds in which a pod held the GPU
     by_status: dict[Status, Seconds] = {}  # seconds; time without a result is counted as unknown
     by_verdict: dict[Verdict, Seconds] = {}

@@ -3,11 +3,12 @@
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.logic.audit.fleets import bodies, fleets, page, surfaces
+from tests.logic.audit.fleets import AT, bodies, fleets, page, surfaces
 from vgpuscope.logic.audit.checks import CHECKS, CODES, comparisons, holds
 from vgpuscope.model.consistency import FigureComparison, Surfaces
 from vgpuscope.views.audit.words import RULES
@@ -66,6 +67,22 @@ def test_a_row_that_is_missing_from_one_list_is_found(fleet, data):
     path = data.draw(st.sampled_from(lists))
     del answers[path]["rows"][data.draw(st.integers(0, len(answers[path]["rows"]) - 1))]
     assert contradictions(surfaces(answers)) != []
+
+
+@pytest.mark.parametrize(
+    ("mean", "found"),
+    [
+        (0.059, True),  # of samples between 0 and 1 of which 95 % are 0, the mean is at most 0.05
+        (0.05, False),
+        (0.0, False),
+    ],
+)
+def test_a_mean_that_p95_and_peak_do_not_allow_is_found(mean, found):
+    pod = {"namespace": "serving", "pod": "rerank-api-0", "use": {"mean": mean, "p95": 0.0, "max": 1.0}}
+    wrong = contradictions(surfaces({"/api/v1/workloads": {"at": AT, "group_by": "pod", "rows": [pod]}}))
+    assert [(one.check, one.subject) for one in wrong if one.first.figure == "workload.use"] == (
+        [("parts", "pod/serving/rerank-api-0")] if found else []
+    )
 
 
 @given(fleets())

@@ -63,6 +63,19 @@ def test_every_gpu_is_in_one_class_and_an_idle_one_without_a_pod_is_free(analysi
         assert (gpu_class(row) == "unallocated") == (row.verdict == "idle" and not row.tenants)
 
 
+def test_p95_of_a_workload_is_known_only_if_it_is_known_of_all_that_its_mean_is_of():
+    steady = fleets.tenant("a", own=True, owner="Job/x", terms={"process_sm": Stat(mean=0.1, max=0.2, p95=0.1)})
+    merged = fleets.tenant("b", own=True, owner="Job/x", terms={"process_sm": Stat(mean=0.9, max=1.0)})
+    silent = fleets.tenant("c", owner="Job/x")
+
+    def use(*tenants):
+        [row] = workload_rows(made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=tenants))), group_by="owner")
+        return row.use.mean, row.use.p95, row.use.max
+
+    assert use(steady, merged) == (0.5, None, 1.0)
+    assert use(steady, silent) == (0.1, 0.1, 0.2)
+
+
 def test_a_workload_is_idle_only_if_all_of_it_is():
     idle = fleets.tenant("a", owner="Job/x", verdict="idle", use_class="idle-held", idle_since=fleets.NOON)
     busy = fleets.tenant("b", owner="Job/x", verdict="in_use", use_class="busy")

@@ -297,6 +297,24 @@ def test_the_energy_of_an_analysis_is_divided_among_the_steps_it_stands_for():
     assert fold.columns()[0].values == (None, 600.0, 300.0, None, None, None)
 
 
+def test_a_pod_that_left_before_a_step_began_is_no_more_in_that_step_than_its_gpu():
+    """It held the GPU for 300 of 600 s, with 8 bytes; the GPU's mean is 4. An analysis does not say when it was."""
+    analysis: dict[str, Any] = {"step": "analysis", "time": NOON + 900, "gpu_id": "a", "analysis_seconds": 600.0}
+    left = HistoryPoint(
+        **analysis, namespace="ml", pod="p", seconds=300, memory_seconds=300, memory_used=8, energy=30.0
+    )
+    gpu = HistoryPoint(**analysis, seconds=600, memory_seconds=600, memory_used=4, energy=60.0)
+
+    def columns(of):
+        grid = Grid(NOON, NOON + HOUR, least=600, points=10)
+        fold = SeriesFold(grid, ["memory_used", "energy"], measured={"memory_used": [300.0, 300.0, 0, 0, 0, 0]})
+        fold.add([of])
+        return [column.values[:2] for column in fold.columns()]
+
+    assert columns(left) == [(4.0, 4.0), (15.0, 15.0)]
+    assert columns(gpu) == [(4.0, 4.0), (30.0, 30.0)]
+
+
 def test_what_was_not_analysed_is_null_and_not_zero():
     fold = SeriesFold(Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=10), ["use"])
     fold.add([point(at=NOON + HOUR, util=0.0)])

@@ -92,6 +92,14 @@ def test_a_gpu_that_fell_silent_within_the_window_has_no_score_of_former_days():
     assert one.evidence.reasons[0] == "VERDICT_NOT_SEEN"
 
 
+def test_who_had_a_silent_gpu_has_a_time_and_no_numbers_as_the_gpu_has_none():
+    was = TenantUse(
+        tenant=Tenant(namespace="ml", pod="train"), own=True, terms={"mem_used": stat(8e9)}, until=NOW - 200
+    )
+    (one,) = stays(gpu(age=200.0, former=(was,)), before=analysis(gpu()))
+    assert (one.terms, one.former) == ({}, (replace(was, terms={}),))
+
+
 def test_who_reports_is_not_away():
     present = split([gpu()], before=analysis(gpu()), window=window(NOW))
     assert (names(present.reporting), present.away) == (["GPU-1"], ())

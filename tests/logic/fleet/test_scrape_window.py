@@ -254,6 +254,21 @@ def test_of_two_series_of_the_same_thing_the_higher_counts():
     assert target.only(0, 1).terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=1, holes=())
 
 
+def test_bursts_that_no_scrape_meets_are_in_the_mean_and_in_p95():
+    """Four of 20 pages show a mean of 30 % of the time before them; all are made in a quiet moment."""
+    target = Target()
+    for at in range(1, 21):
+        burst = 0.3 if at % 5 == 0 else 0.0
+        target.show(
+            at,
+            container(m.CONTAINER_SM, 0.0),
+            container(m.CONTAINER_SM_MEAN, burst),
+            container(m.CONTAINER_SM_MAX, 1.0 if burst else 0.0),
+        )
+    stat = target.only(0, 20).terms["process_sm"]
+    assert (stat.mean, stat.p95, stat.max) == (about(0.06), 0.3, 1.0)
+
+
 def test_a_clock_that_was_set_back_leaves_no_samples_in_the_future():
     target = Target()
     for at in (100, 200, 150, 160):

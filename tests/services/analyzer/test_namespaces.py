@@ -113,7 +113,6 @@ SAME = {  # for everyone: they concern no namespace
     "/readyz",
     "/api/v1/decisions",  # there are none here, and no events: test_decisions.py and test_console.py have some
     "/api/v1/timeline",
-    "/api/v1/history",  # of GPUs
     "/api/v1/parts",
     "/api/v1/reclaim/backtest",
     "/api/v1/definitions",
@@ -269,7 +268,18 @@ async def test_the_past_of_other_pods_is_refused(analyzer, asked):
     assert {point["pod"] for point in (await ask(analyzer, "/api/v1/history?namespace=mine", MINE)).json()} == {
         "my-pod"
     }
-    assert len((await ask(analyzer, "/api/v1/history", MINE)).json()) == 3
+
+
+@pytest.mark.parametrize("step", ["analysis", "hour", "day"])
+async def test_the_past_of_gpus_is_that_of_those_on_which_ones_own_pods_were(analyzer, step):
+    async def gpus(path: str, who) -> set[str]:
+        return {one["gpu_id"] for one in (await ask(analyzer, path, who)).json()}
+
+    assert await gpus(f"/api/v1/history?step={step}", ALL) == {uuid(0), uuid(1), uuid(2)}
+    mine = await gpus(f"/api/v1/history?step={step}", MINE)
+    assert mine == await gpus("/results", MINE) == await gpus(f"/api/v1/history?step={step}&namespace=mine", MINE)
+    [foreign] = {uuid(0), uuid(1), uuid(2)} - mine
+    assert await gpus(f"/api/v1/history?step={step}&gpu_id={foreign}", MINE) == set()
 
 
 async def test_answers_for_one_caller_are_never_those_for_another(analyzer):

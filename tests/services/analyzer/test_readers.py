@@ -287,8 +287,8 @@ async def test_consoles_of_a_replica_that_only_reads_hear_of_each_analysis_once(
         assert await shown(follower) == 1
         monkeypatch.setattr(follower.analyzer.feed, "publish", heard.append)
         await outbox.save(analysis(now + 60, gpu(), number=2))
-        for _ in range(3):
-            assert await shown(follower) == 2
+        assert await asyncio.gather(*(shown(follower) for _ in range(3))) == [2, 2, 2]
+        assert await shown(follower) == 2
         assert len(heard) == 1
 
 

@@ -59,5 +59,17 @@ async def assert_some_fields_are_those_of_the_whole(store) -> None:
             assert {(one.util_max, one.power, tuple(one.by_status)) for one in some} == {(None, None, ())}
 
 
+async def assert_gpus_of_tenants_are_those_of_their_pods(store) -> None:
+    """Narrowed to namespaces, points of GPUs are those of the steps in which one of their pods held the GPU."""
+    for step in ("analysis", "hour", "day"):
+        gpus = await points(store, step=step, **_ALL)
+        pods = await points(store, step=step, **_ALL, namespace="")
+        for names in ((), ("",), ("ml",), ("batch", "ml"), tuple({pod.namespace for pod in pods})):
+            held = {(pod.time, pod.gpu_id, pod.mig) for pod in pods if pod.namespace and pod.namespace in names}
+            found = await points(store, step=step, **_ALL, tenants_of=names)
+            assert {(one.time, one.gpu_id, one.mig) for one in found} == held
+            assert all(one in gpus for one in found)  # of two analyses of one moment, one can be without the pod
+
+
 def _key(point: HistoryPoint) -> tuple:
     return point.time, point.gpu_id, point.mig, point.namespace, point.pod

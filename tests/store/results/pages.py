@@ -8,8 +8,9 @@ from vgpuscope.store.results.history import History
 from vgpuscope.store.results.wanted import HistorySelection
 
 STEPS: tuple[Step, ...] = ("analysis", "hour", "day")
-WHOSE: tuple[dict[str, str], ...] = (
+WHOSE: tuple[dict[str, Any], ...] = (
     {},
+    {"tenants_of": ("ml", "")},
     {"namespace": ""},
     {"namespace": "ml"},
     {"gpu_id": "GPU-00000000-0000-4000-8000-000000000000"},

@@ -50,13 +50,26 @@ def rolled(points: Iterable[HistoryPoint], step: Step) -> list[HistoryPoint]:
 
 
 def pieces(point: HistoryPoint, long: int) -> Iterator[Piece]:
-    """A point stands for its seconds before its time; one that ends at a full hour belongs to the hour before."""
-    end, spent, length = round(point.time * 1000), round(point.seconds * 1000), long * 1000
+    """The time of a point is spread over what its analysis stands for, to the millisecond.
+
+    One that ends at a full hour belongs to the hour before.
+    """
+    end, length = round(point.time * 1000), long * 1000
+    of_point = of_analysis = round(1000 * point.seconds)
+    if point.analysis_seconds is not None:
+        of_analysis = round(1000 * point.analysis_seconds)
+    begin = end - of_analysis
+
+    def over(moment: int) -> int:
+        if moment >= end:
+            return of_point
+        return 0 if moment <= begin else int(of_point * (moment - begin) / of_analysis + 0.5)
+
     last = -(-end // length) - 1
-    for bucket in range(min(last, (end - spent) // length), last + 1):
-        seconds = min(end, (bucket + 1) * length) - max(end - spent, bucket * length)
+    for bucket in range(min(last, begin // length), last + 1):
+        seconds = over((bucket + 1) * length) - over(bucket * length)
         if seconds > 0 or bucket == last:
-            yield Piece(point, bucket, max(0, seconds) / 1000, bucket == last)
+            yield Piece(point, bucket, seconds / 1000, bucket == last)
 
 
 def _together(found: Sequence[Piece], step: Step) -> HistoryPoint:
@@ -66,6 +79,7 @@ def _together(found: Sequence[Piece], step: Step) -> HistoryPoint:
     return replace(
         points[0],
         step=step,
+        analysis_seconds=None,
         time=float(found[0].bucket * STEP_SECONDS[step]),
         samples=sum(p.samples for p in ending),
         **counts,

@@ -45,7 +45,7 @@ def test_stored_words_keep_their_codes():
 def test_every_field_of_a_point_is_filled_by_one_column_or_by_a_name():
     filled = [column.field for column in ROLLUP if column.field and not column.word]
     words = {column.field for column in ROLLUP if column.word}
-    own = {"step", "time", "status", "verdict", "use_class"}  # not of a roll-up
+    own = {"step", "time", "status", "verdict", "use_class", "analysis_seconds"}  # not of a roll-up
     assert sorted([*filled, *words, *own, *NAMES]) == sorted(HistoryPoint.__struct_fields__)
 
 

@@ -23,6 +23,7 @@ from tests.paths import REPOSITORY, TESTS
 from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import (
     assert_equal_points,
+    assert_gpus_of_tenants_are_those_of_their_pods,
     assert_some_fields_are_those_of_the_whole,
     every_point,
     rolled,
@@ -360,6 +361,19 @@ async def test_some_fields_are_those_of_the_whole_whether_hours_are_rolled_up_or
         await store.prune(NOON + HOUR)
         await store.save(fleet(NOON + 100, 3, number=9))  # of an hour that is rolled up already
         await assert_some_fields_are_those_of_the_whole(store)
+
+
+@fewer
+@given(runs(), st.booleans())
+async def test_gpus_of_some_namespaces_are_those_of_the_steps_in_which_their_pods_held_them(
+    tmp_path_factory, found, rolled_up
+):
+    async with history(tmp_path_factory.mktemp("history") / "h.db") as store:
+        for number, one in enumerate(found):
+            await store.save(one)
+            if rolled_up and number % 2:
+                await store.prune(NOON + 2 * HOUR)
+        await assert_gpus_of_tenants_are_those_of_their_pods(store)
 
 
 async def test_large_hours_are_rolled_up_and_dropped_in_parts(path):

@@ -48,6 +48,12 @@ def test_a_mean_counts_seconds_and_not_analyses():
     assert (hour.score, hour.samples) == (20, 2)
 
 
+def test_the_time_of_a_pod_is_spread_over_all_that_its_analysis_stands_for():
+    across = point(HOUR + 100, pod="p", **measured(50, 80, "normal"), analysis_seconds=400.0, energy=4000.0)
+    before, after = rolled([across], "hour")
+    assert [(one.seconds, one.energy) for one in (before, after)] == [(60, 3000), (20, 1000)]
+
+
 def test_an_analysis_across_a_full_hour_is_divided_between_the_hours():
     across = point(HOUR + 100, **measured(50, 400, "normal"), energy=4000.0, held_seconds=200.0)
     before, after = rolled([across], "hour")

@@ -2036,6 +2036,8 @@ export interface components {
             allocated_samples: number;
             /** @default 0 */
             allocated_seconds: number;
+            /** @default null */
+            analysis_seconds: number | null;
             /** @default {} */
             by_class: {
                 [key: string]: number;

@@ -89,6 +89,15 @@ SHARES: tuple[str, ...] = (
     *("fleet.use", "fleet.use_held", "node.use", "namespace.use", "workload.use", "waste.idle_ratio"),
     *("namespace.idle_ratio_day", "capacity.fragmentation", "gpu.utilization_now", "node.cpu_used"),
 )
+# Mean, p95 and peak of one quantity: all but a twentieth of the time is at most p95, and the rest at most the peak.
+TAILS: tuple[tuple[str, str, str], ...] = (
+    ("gpu.use", "gpu.use_p95", "gpu.use_max"),
+    ("gpu.utilization", "gpu.utilization_p95", "gpu.utilization_max"),
+    ("gpu.sm_active", "gpu.sm_active_p95", "gpu.sm_active_max"),
+    ("tenant.use", "tenant.use_p95", "tenant.use_max"),
+    ("workload.use", "workload.use_p95", "workload.use_max"),
+)
+_TAIL = 0.05
 _COMPLETE = frozenset({"rows", "by_namespace"})  # lists that have every node or namespace
 _PLURAL = frozenset({"memory_capacity", "memory_allocated", "idle_gpu_hours", "held_gpu_hours", "gpu_hours"})
 
@@ -138,7 +147,7 @@ def divisions(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 
 def parts_of_wholes(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """A part is never larger than its whole, and a share is never above 1."""
+    """A part is never larger than its whole, a share never above 1, and a mean never above what p95 and peak allow."""
     by_figure = _by_figure([reading for reading in surfaces.readings if not reading.counted])
     for small, large in AT_MOST:
         fleet = large.startswith("fleet.")
@@ -152,6 +161,16 @@ def parts_of_wholes(surfaces: Surfaces) -> Iterator[FigureComparison]:
     for code in SHARES:
         for reading in by_figure.get(code, ()):
             yield _at_most("parts", reading, structs.replace(reading, path="1", value=1.0, margin=0.0))
+    for codes in TAILS:
+        means, tails, peaks = (
+            {(one.surface, one.moment, one.scope, one.subject): one for one in by_figure.get(code, ())}
+            for code in codes
+        )
+        for place in means.keys() & tails.keys() & peaks.keys():
+            tail, peak = tails[place], peaks[place]
+            path = f"{1 - _TAIL:g} {tail.path} + {_TAIL:g} {peak.path}"
+            most = (1 - _TAIL) * tail.value + _TAIL * peak.value
+            yield _at_most("parts", means[place], structs.replace(tail, path=path, value=most))
 
 
 def narrowed(surfaces: Surfaces) -> Iterator[FigureComparison]:

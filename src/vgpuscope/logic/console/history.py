@@ -52,17 +52,21 @@ class Grid:
         return [Piece(point, place, seconds) for point in points for place, seconds in self._spread(point)]
 
     def _spread(self, point: HistoryPoint) -> Iterator[tuple[int, Seconds]]:
-        """An analysis stands for the time before the end of its window; an hour or a day is in one step."""
+        """An analysis stands for the time before the end of its window; an hour or a day is in one step.
+
+        When a pod held the GPU in that time is not stored, so the pod's seconds are spread over all of it.
+        """
         if point.step != "analysis":
             place = self.place(point.time)
             if place is not None:
                 yield place, point.seconds
             return
-        begin = point.time - max(point.seconds, _INSTANT)
+        spent = point.seconds if point.analysis_seconds is None else point.analysis_seconds
+        begin, part = point.time - max(spent, _INSTANT), point.seconds / spent if spent else 0.0
         first, last = int(begin // self.step), int((point.time - _INSTANT) // self.step)
         for bucket in range(max(first, self._first), min(last, self._first + len(self.times) - 1) + 1):
             overlap = min(point.time, (bucket + 1) * self.step) - max(begin, bucket * self.step)
-            yield bucket - self._first, max(overlap, 0.0)
+            yield bucket - self._first, max(overlap, 0.0) * part
 
 
 class Piece(NamedTuple):

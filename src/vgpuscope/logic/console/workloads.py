@@ -139,9 +139,11 @@ def by_class(tenants: Iterable[TenantRow]) -> dict[UseClass, int]:
 
 
 def _use(tenants: Sequence[TenantRow]) -> Use:
+    """p95 is not known if it is not known of one that was measured: its mean is in the mean of all."""
+    tails = [one.use.p95 for one in tenants if one.use.mean is not None]
     return Use(
         mean=average([one.use.mean for one in tenants]),
-        p95=max((one.use.p95 for one in tenants if one.use.p95 is not None), default=None),
+        p95=max((tail for tail in tails if tail is not None), default=None) if None not in tails else None,
         max=max((one.use.max for one in tenants if one.use.max is not None), default=None),
     )
 

@@ -100,7 +100,8 @@ def _away(gpu: GpuUse, window: Window, *, was: GpuUse | None) -> GpuUse:
     """
     assert gpu.evidence.freshness is not None
     last = window.end - gpu.evidence.freshness
-    return replace(_unknown(gpu, last, window), former=gpu.former, absent_since=was.absent_since if was else last)
+    former = tuple(replace(use, terms={}) for use in gpu.former)  # no part is known of what is not known
+    return replace(_unknown(gpu, last, window), former=former, absent_since=was.absent_since if was else last)
 
 
 def _remembered(gpu: GpuUse, window: Window, before: Analysis) -> GpuUse:

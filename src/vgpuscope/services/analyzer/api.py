@@ -522,9 +522,12 @@ class AnalyzerApi:
     async def _history(self, call: HttpCall[HistoryQuery, None]) -> HttpAnswer:
         """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
         _check_namespace(call.caller, call.asked)
+        wanted = call.asked.wanted(self._wall())
+        if wanted.namespace is None and wanted.pod is None:
+            wanted = msgspec.structs.replace(wanted, tenants_of=call.caller.namespaces)
         await self._histories.take()
         try:
-            page = await self._state.page(call.asked.wanted(self._wall()))
+            page = await self._state.page(wanted)
         except BaseException:
             self._histories.leave()
             raise
@@ -577,7 +580,7 @@ def _visible(board: Board, caller: Caller) -> Board:
 
 
 def _check_namespace(caller: Caller, asked: HistoryQuery) -> None:
-    """403 for a restricted caller that asks for pods without naming one of its namespaces; GPUs have no tenant here."""
+    """403 for a restricted caller that asks for pods without naming one of its namespaces."""
     pods = asked.namespace is not None or asked.pod is not None
     if pods and not caller.sees(asked.namespace or ""):
         own = ", ".join(caller.namespaces or ())

@@ -173,6 +173,7 @@ class Analyzer(Service):
         self._metrics = self._new_metrics()
         self._results_log = ResultsLog()
         self._found = 0  # analyses of other processes that were found in the store
+        self._restoring = asyncio.Lock()
 
     def _new_reclaim(self) -> Reclaim:
         """The machine with what it knows and what it may do."""
@@ -384,21 +385,22 @@ class Analyzer(Service):
         await self._cycle.finished()
 
     async def _restore(self) -> None:
-        """Take over the last result of an earlier run or of the leader."""
-        known = self._cycle.last()
-        try:
-            latest = await self._store.results.latest(unlike=AnalysisKey.of(known) if known else None)
-        except HistoryDown as e:
-            self._replica.store_failed(e, "read")
-            return
-        if not self._saving.outbox.waiting:
-            self._replica.leadership.nothing_to_write()
-        self._replica.store_works("read")
-        self._found += latest is not None
-        if latest is not None and await self._cycle.restore(latest):
-            board = self._cycle.shown()
-            for follower in self._restored_by():
-                await self._followers.run(follower, board)
+        """Take over the last result of an earlier run or of the leader; one read at a time."""
+        async with self._restoring:
+            known = self._cycle.last()
+            try:
+                latest = await self._store.results.latest(unlike=AnalysisKey.of(known) if known else None)
+            except HistoryDown as e:
+                self._replica.store_failed(e, "read")
+                return
+            if not self._saving.outbox.waiting:
+                self._replica.leadership.nothing_to_write()
+            self._replica.store_works("read")
+            self._found += latest is not None
+            if latest is not None and await self._cycle.restore(latest):
+                board = self._cycle.shown()
+                for follower in self._restored_by():
+                    await self._followers.run(follower, board)
 
     async def _settings_changed(self, changes: Mapping[str, tuple[str, str]]) -> None:
         """Let changed settings take effect now."""

@@ -72,8 +72,8 @@ _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}
 _ROW_MEASURED = [(one.field, StoredResult._fields.index(one.of)) for one in _NUMBERS if one.kind == "measured"]
 
 
-def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> HistoryPoint:
-    """The point of one analysis; `names` are the values of NAMES."""
+def point_of_row(time: Millis, stands_from: Millis, names: Sequence[str], row: StoredResult) -> HistoryPoint:
+    """The point of one analysis, which stands for the time between; `names` are the values of NAMES."""
     found: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | _ROW_ITSELF
     for field, at, scale in _ROW_VALUES:
         value = row[at]
@@ -87,6 +87,7 @@ def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> Histo
     return HistoryPoint(
         step="analysis",
         time=time / TIME,
+        analysis_seconds=(time - stands_from) / TIME,
         by_status={status: seconds},
         by_verdict={verdict: seconds},
         by_class={use_class: seconds},
@@ -100,7 +101,10 @@ def point_of_row(time: Millis, names: Sequence[str], row: StoredResult) -> Histo
 def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
     """The points for the rows of statements.points_of_analyses."""
     count = len(NAMES)
-    return [point_of_row(time, rest[:count], StoredResult(*rest[count:])) for time, _, _, *rest in found]
+    return [
+        point_of_row(time, stands_from, rest[:count], StoredResult(*rest[count:]))
+        for time, _, _, stands_from, *rest in found
+    ]
 
 
 Part: TypeAlias = tuple[int, int, Sequence[str], Sums]  # bucket, series, names and sums

@@ -74,22 +74,37 @@ REACH_OF_UNROLLED = (
 )
 
 
+def _over(moment: str, *, row: str, analysis: str) -> str:
+    """The milliseconds of a row that are over at a moment.
+
+    When in its analysis a pod held the GPU is not stored, so its time is spread over all that the analysis stands for.
+    """
+    begin, end = f"{analysis}.stands_from", f"{analysis}.time"
+    share = f"{row}.seconds * 1.0 * ({moment} - {begin}) / ({end} - {begin})"
+    return (
+        f"CASE WHEN {moment} >= {end} THEN {row}.seconds WHEN {moment} <= {begin} THEN 0 "
+        f"ELSE CAST(round({share}) AS bigint) END"
+    )
+
+
 def pieces(tables: str, chosen: str, *, bucket: str, millis: int) -> str:
-    """The rows of analyses `a`, as far as they belong to a bucket: a row stands for its seconds before `a.time`.
+    """The rows of analyses `a`, as far as they belong to a bucket.
 
     ends: 1 in the bucket in which the analysis ends, else 0; passed, reached: milliseconds of the row that are over
     when the piece begins and ends; spent: the milliseconds between.
     """
-    begin, end = f"CAST({bucket} AS bigint) * {millis}", f"(CAST({bucket} AS bigint) + 1) * {millis}"
-    row_begin = "a.time - r.seconds"
-    passed = f"CASE WHEN {row_begin} < {begin} THEN {begin} - ({row_begin}) ELSE 0 END"
-    reached = f"CASE WHEN a.time > {end} THEN {end} - ({row_begin}) ELSE r.seconds END"
+    begin, end = _bounds(bucket, millis)
+    passed, reached = (_over(moment, row="r", analysis="a") for moment in (begin, end))
     inner = (
         f"SELECT {bucket} AS bucket, r.*, {passed} AS passed, {reached} AS reached, "
         f"CASE WHEN a.time <= {end} THEN 1 ELSE 0 END AS ends FROM {tables} "
         f"WHERE r.analysis = a.id AND a.time > {begin} AND (a.time <= {end} OR a.stands_from < {end}) AND {chosen}"
     )
     return f"(SELECT p.*, p.reached - p.passed AS spent FROM ({inner}) p WHERE p.ends = 1 OR p.reached > p.passed) r"
+
+
+def _bounds(bucket: str, millis: int) -> tuple[str, str]:
+    return f"CAST({bucket} AS bigint) * {millis}", f"(CAST({bucket} AS bigint) + 1) * {millis}"
 
 
 def add_to_rollup(table: Rollup, *, analyses: str, millis: int) -> str:
@@ -162,8 +177,41 @@ def points_of_analyses(chosen: str, *, few: bool) -> str:
         else "history_analyses a CROSS JOIN history_results r CROSS JOIN history_series s"
     )
     return (
-        f"SELECT a.time, a.id, s.id, {_NAMES}, {_ROW} FROM {tables} WHERE r.analysis = a.id AND r.series = s.id "
+        f"SELECT a.time, a.id, s.id, a.stands_from, {_NAMES}, {_ROW} FROM {tables} "
+        f"WHERE r.analysis = a.id AND r.series = s.id "
         f"AND a.time >= :begin AND a.time < :end AND {chosen} ORDER BY a.time, a.id, r.series LIMIT :limit"
+    )
+
+
+def gpus_with_tenants(namespaces: Sequence[str]) -> str:
+    """The GPUs on which these namespaces ever had a pod; the names are the parameters tenants_0 and so on."""
+    return _shared(namespaces, "", "")
+
+
+def tenants_in_analysis(namespaces: Sequence[str]) -> str:
+    """Whether one of these namespaces had a pod on the GPU of `s` in the analysis `a`."""
+    return _shared(namespaces, "CROSS JOIN history_results h", "AND h.series = o.id AND h.analysis = a.id")
+
+
+def tenants_in_bucket(namespaces: Sequence[str], table: Rollup, *, bucket: str, millis: int) -> str:
+    """Whether one of them had a pod on it in this hour or day, be it rolled up or not."""
+    begin, end = _bounds(bucket, millis)
+    passed, reached = (_over(moment, row="h", analysis="w") for moment in (begin, end))
+    rolled = _shared(namespaces, f"CROSS JOIN {table} h", f"AND h.series = o.id AND h.time = {bucket}")
+    unrolled = _shared(
+        namespaces,
+        "CROSS JOIN history_analyses w CROSS JOIN history_results h",
+        "AND h.series = o.id AND h.analysis = w.id AND w.rolled = 0 "
+        f"AND w.time > {begin} AND (w.time <= {end} OR w.stands_from < {end} AND {reached} > {passed})",
+    )
+    return f"({rolled} OR {unrolled})"
+
+
+def _shared(namespaces: Sequence[str], tables: str, when: str) -> str:
+    names = ", ".join(f":tenants_{number}" for number in range(len(namespaces)))
+    return (
+        f"EXISTS (SELECT 1 FROM history_series o {tables} WHERE o.gpu_id = s.gpu_id AND o.mig = s.mig "
+        f"AND o.namespace <> '' AND o.namespace IN ({names}) {when})"
     )
 
 

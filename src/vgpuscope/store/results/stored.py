@@ -73,7 +73,7 @@ class StoredHistory:
 
     async def page(self, wanted: HistorySelection) -> HistoryPage:
         """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first."""
-        if wanted.limit < 1 or wanted.end <= wanted.begin:
+        if wanted.limit < 1 or wanted.end <= wanted.begin or wanted.tenants_of == ():
             return HistoryPage()
         read = self._points if wanted.step == "analysis" else self._rolled_points
         return await self._engine.do(lambda: read(wanted), deadline=self._limits.read, purpose="read")
@@ -158,8 +158,9 @@ class StoredHistory:
         begin, end = max(millis(wanted.begin), after.time if after else 0), millis(wanted.end)
         if begin >= end:
             return HistoryPage()
-        chosen = _chosen(wanted.names, sql.AFTER_ANALYSES if after else "")
-        statement = sql.points_of_analyses(chosen, few=bool(_picked(wanted.names)))
+        tenants = sql.tenants_in_analysis(wanted.tenants_of) if wanted.tenants_of else ""
+        chosen = _chosen(wanted, sql.AFTER_ANALYSES if after else "", tenants)
+        statement = sql.points_of_analyses(chosen, few=_few(wanted))
         with self._engine.transaction("read") as tx:
             found = tx.all(statement, begin=begin, end=end, limit=wanted.limit + 1, **_values(wanted, after))
         cursor = Cursor(*found[wanted.limit - 1][:3]) if len(found) > wanted.limit else None
@@ -268,17 +269,25 @@ def _page(points: list[HistoryPoint], cursor: Cursor | None) -> HistoryPage:
     return HistoryPage(points=points, cursor=str(cursor) if cursor else None)
 
 
-def _chosen(wanted: dict[str, str], after: str) -> str:
+def _chosen(wanted: HistorySelection, after: str, tenants: str) -> str:
     """SQL that selects GPUs, or pods if a namespace or pod is given; column names are ours, values are parameters."""
-    pods = not _POD.isdisjoint(wanted)
+    pods = not _POD.isdisjoint(wanted.names)
     kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
-    return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted)), *([after] if after else [])])
+    shared = sql.gpus_with_tenants(wanted.tenants_of) if wanted.tenants_of else ""
+    picked = [f"s.{column} = :{column}" for column in _picked(wanted.names)]
+    return " AND ".join([kind, *picked, *filter(None, (shared, tenants, after))])
 
 
 def _values(wanted: HistorySelection, after: Cursor | None) -> dict[str, object]:
     """The parameters of _chosen."""
     position = {f"after_{name}": value for name, value in after._asdict().items()} if after else {}
-    return {**wanted.names, **position}
+    tenants = {f"tenants_{number}": name for number, name in enumerate(wanted.tenants_of or ())}
+    return {**wanted.names, **position, **tenants}
+
+
+def _few(wanted: HistorySelection) -> bool:
+    """Whether the selection is likely of few series."""
+    return bool(_picked(wanted.names) or wanted.tenants_of)
 
 
 def _picked(wanted: dict[str, str]) -> list[str]:
@@ -288,12 +297,12 @@ def _picked(wanted: dict[str, str]) -> list[str]:
 
 def _done(tx: Transaction, wanted: HistorySelection, after: Cursor | None, *, first: int, last: int) -> list[Values]:
     """The rolled-up points; the range is limited to existing buckets, because the query generates each one."""
-    table: Rollup = "history_hours" if wanted.step == "hour" else "history_days"
+    table = _table(wanted)
     [(oldest, newest)] = tx.all(sql.reach_of(table))
     if oldest is None or newest < first or last < oldest:
         return []
-    chosen = _chosen(wanted.names, sql.AFTER_ROLLUP if after else "")
-    statement = sql.points_of_rollup(table, chosen, showing(wanted.fields), few=bool(_picked(wanted.names)))
+    chosen = _chosen(wanted, sql.AFTER_ROLLUP if after else "", _tenants(wanted, "r.time"))
+    statement = sql.points_of_rollup(table, chosen, showing(wanted.fields), few=_few(wanted))
     span = {"first": max(first, oldest), "last": min(last, newest)}
     return tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
 
@@ -309,9 +318,20 @@ def _unrolled(
     first, last = max(buckets[0], begin // long), min(buckets[-1], (end - 1) // long)
     if first > last:
         return []
-    chosen = _chosen(wanted.names, sql.AFTER_UNROLLED if after else "")
-    statement = sql.points_of_unrolled(chosen, columns, few=bool(_picked(wanted.names)), millis=long)
+    chosen = _chosen(wanted, sql.AFTER_UNROLLED if after else "", _tenants(wanted, "b.time"))
+    statement = sql.points_of_unrolled(chosen, columns, few=_few(wanted), millis=long)
     return tx.all(statement, first=first, last=last, limit=wanted.limit + 1, **_values(wanted, after))
+
+
+def _table(wanted: HistorySelection) -> Rollup:
+    return "history_hours" if wanted.step == "hour" else "history_days"
+
+
+def _tenants(wanted: HistorySelection, bucket: str) -> str:
+    """SQL for `tenants_of` in hours or days; empty if it is not given."""
+    long = millis(STEP_SECONDS[wanted.step])
+    names = wanted.tenants_of
+    return sql.tenants_in_bucket(names, _table(wanted), bucket=bucket, millis=long) if names else ""
 
 
 def _add_series(tx: Transaction, news: dict[ResultSubject, SubjectDetails], *, day: int) -> dict[ResultSubject, int]:

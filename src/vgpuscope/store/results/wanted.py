@@ -48,7 +48,10 @@ class Covered(NamedTuple):
 
 
 class HistorySelection(Struct, frozen=True, kw_only=True):
-    """Selects points: those of GPUs, or of pods if a namespace or pod is given ("": any)."""
+    """Selects points: those of GPUs, or of pods if a namespace or pod is given ("": any).
+
+    With `tenants_of`, a point of a GPU is selected only if a pod of one of these namespaces held the GPU in its step.
+    """
 
     step: Step
     begin: UnixTime
@@ -57,6 +60,7 @@ class HistorySelection(Struct, frozen=True, kw_only=True):
     mig: str | None = None
     namespace: str | None = None
     pod: str | None = None
+    tenants_of: tuple[str, ...] | None = None  # namespaces; None: whoever held the GPU
     limit: int
     cursor: str | None = None  # of the page before
     fields: frozenset[str] = frozenset()  # that points of hours and days need, besides their names; none: all

@@ -21,8 +21,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "按类别、判定、状态或原因划分的数字之和等于总数。",
     ),
     "parts": (
-        "A part is never larger than its whole, and a share is never above 1.",
-        "部分不大于整体，占比不超过 1。",
+        "A part is never larger than its whole, a share never above 1, a mean never above what p95 and peak allow.",
+        "部分不大于整体，占比不超过 1，平均值不超过 p95 与峰值所允许的值。",
     ),
     "narrowed": (
         "A view of one namespace never counts more than the view of everything.",
