@@ -315,6 +315,7 @@ ERROR_NAMES: dict[str, str] = {
     "METHOD_NOT_ALLOWED": "该路径不允许这种方法",
     "TOO_MANY_REQUESTS": "超出速率限制",
     "REQUEST_MALFORMED": "请求不是有效的 HTTP/1.1",
+    "MISDIRECTED": "此监听地址仅供本机使用，而请求使用了其他主机名",
     "HEADERS_TOO_LARGE": "请求的路径与请求头超过 64 KiB",
     "BUSY": "所有连接都在使用中，仅应答健康检查",
 }

@@ -166,6 +166,7 @@ HTTP_ERRORS: dict[str, str] = {
     "NOT_FOUND": "Nothing is served under this path.",
     "METHOD_NOT_ALLOWED": "This method is not allowed for this path.",
     "TOO_MANY_REQUESTS": "The rate limit is exceeded.",
+    "MISDIRECTED": "The listener is for this machine, and the request names another host.",
     "HEADERS_TOO_LARGE": "Path and headers of the request are larger than 64 KiB.",
     "BUSY": "All connections are in use; only health checks are answered.",
 }
