@@ -120,9 +120,8 @@ def _annotations(random):
             *("mutex,topology-aware", "binpack,other", "other", "", "numa,other", "mutex,other", "binpack,"),
         ),
         "hami.io/device-scoring-weights": (
-            "slot=5,core=0,memory=1",
-            "slot = 1,core=+2, memory=3",
-            "memory=9,slot=0,core=0",
+            *("slot=0,core=1,memory=0", "slot=0,core=0,memory=1", "slot=1,core=0,memory=0"),
+            "slot = 1000,core=+0, memory=1",
         ),
     }
     rare = {
