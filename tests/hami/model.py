@@ -155,9 +155,10 @@ def collapsed(pod):
         for one in pod.get("status", {}).get("initContainerStatuses", [])
         if one["state"].get("terminated", {}).get("exitCode") == 0
     )
-    app, peak = {}, {}
+    app: dict = {}
+    peak: dict = {}
     for at, shares in enumerate(segments_of(pod)):
-        own = {}
+        own: dict = {}
         for one in shares:
             slots, memory, cores = own.get(one.card, (0, 0, 0))
             own[one.card] = (slots + 1, memory + one.memory, cores + one.cores)
@@ -207,7 +208,7 @@ def usage(world, name, without=""):
 
 
 def _count(cards, pod):
-    by_card = {}
+    by_card: dict = {}
     for one in allocations_of(pod):
         by_card.setdefault(one["gpuUUID"], []).append(one)
     uses = collapsed(pod)
@@ -242,7 +243,7 @@ def quota_used(world, namespace, without=""):
 
 
 def quota_limits(world, namespace):
-    hard = next((one["spec"]["hard"] for one in world["quotas"] if one["metadata"]["namespace"] == namespace), {})
+    hard: dict = next((one["spec"]["hard"] for one in world["quotas"] if one["metadata"]["namespace"] == namespace), {})
     return tuple(int(hard[key]) if (key := f"limits.{name}") in hard else None for name in (MEMORY, CORES))
 
 
@@ -340,6 +341,7 @@ class _Pod:
         self.numa_bind = self.notes.get("nvidia.com/numa-bind") in ("1", "t", "T", "TRUE", "true", "True")
         self.topology, self.mutex = "topology-aware" in chain(self.policy), "mutex" in chain(self.policy)
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
+        self.links: dict = {}  # of the node that is looked at
         self.used, self.limits = quota_used(world, namespace, without=uid), quota_limits(world, namespace)
 
     def listed(self, key):
@@ -459,7 +461,9 @@ def _candidate(profiles, occupied, memory):
 
 def _fit(question, cards, request, before):
     """pkg/device/nvidia/device.go Fit: the shares, or HAMi's text of the reasons."""
-    reasons, picked, numa = Counter(), [], None
+    reasons: Counter[str] = Counter()
+    picked: list[Share] = []
+    numa = None
     cores = min(request.cores, 100)
     queue = list(cards)
     while queue:
@@ -618,7 +622,7 @@ def page(world):
             put("hami_node_gpu_overview", card.used_memory * mib, **at, **sizes)
             if card.memory:
                 put("hami_node_gpu_memory_allocated_ratio", f32(f32(card.used_memory) / f32(card.memory)), **at)
-    namespaces = {}
+    namespaces: dict = {}
     for pod in filter(held, world["pods"]):
         meta, name = pod["metadata"], notes(pod)[PLACED_ON]
         for uuid, (_, memory, cores) in collapsed(pod).items():

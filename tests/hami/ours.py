@@ -85,7 +85,7 @@ def webhook(pod):
 def page(world):
     """The families of HAMi's names, as {(name, labels): value}."""
     ledger = ClusterLedger()
-    keep = {NodeSet: ledger.set_node, QuotaSet: ledger.set_quota, PodSet: ledger.set_pod}
+    keep: dict = {NodeSet: ledger.set_node, QuotaSet: ledger.set_quota, PodSet: ledger.set_pod}
     for event, one in _objects(world):
         keep[event](one)
     made, samples, changes = ShardedPage(catalog.METRICS, ("hami",)), NodeSamples(), ledger.changed()

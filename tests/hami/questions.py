@@ -78,7 +78,7 @@ def some_pod(random: Random, name, *, limited=frozenset()):
         _container(random, f"c{at}", asks=at == 0 or random.random() < 0.7) for at in range(random.choice((1, 1, 2, 3)))
     ]
     random.shuffle(apps)
-    spec = {"containers": apps}
+    spec: dict = {"containers": apps}
     if inits:
         spec["initContainers"] = [_container(random, f"i{at}", asks=random.random() < 0.7) for at in range(inits)]
         for one in spec["initContainers"]:  # HAMi counts two MIG instances of one init container as one
@@ -152,7 +152,7 @@ def submitted(random: Random):
             limits[model.GPU] = random.choice(("1", "2"))
         one = {"name": name, "resources": {"limits": {"cpu": "1", **limits}}}
         containers.append(one | ({"securityContext": {"privileged": True}} if random.random() < 0.1 else {}))
-    spec = {"containers": containers}
+    spec: dict[str, object] = {"containers": containers}
     if random.random() < 0.3:
         spec["schedulerName"] = random.choice(("default-scheduler", "hami-scheduler", "volcano"))
     if random.random() < 0.1:
