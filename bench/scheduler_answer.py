@@ -1,11 +1,15 @@
 """How long `/filter` takes on few nodes, against the shortest exchange that could answer it, in the same run.
 
-    python -m bench.scheduler_answer [NODES]...        # 3 and 7 unless given
+    python -m bench.scheduler_answer [NODES]...          # 3 and 7 unless given
+    python -m bench.scheduler_answer api [NODES]...      # through a real API server
 
 The extender's own frame, decision, write and log of decisions run in one process. Its API server answers at once, so
 that its time is not counted. The lower bound reads the same request from a socket, in asyncio as well, decodes it, and
 sends an answer of the same length. Both are asked in turn, on one connection each. Printed are medians in milliseconds,
 of the time that the client waits and of the CPU of the server, and the ratio of CPU.
+
+With `api` the extender is a whole process beside a real API server. It filters and binds one pod after the other; in
+turn with it, the bench itself patches a pod of the same size, which is the least that a filter has to wait for.
 """
 
 import asyncio
@@ -13,15 +17,19 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack, closing
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
 
 from bench.scheduler_cluster import half_full
+from tests.contract.clusterrun import registered
+from tests.contract.extenderrun import extender, gpu_pod
+from tests.controlplane import BUILD, ControlPlane
 from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.peers import Peers
@@ -149,18 +157,18 @@ class _Server:
 def measure(nodes: int) -> dict[str, float]:
     """Medians in milliseconds of both, and the ratio of their CPU."""
     with ExitStack() as servers:
-        extender = servers.enter_context(closing(_Server("extender", str(nodes))))
-        _, length = extender.ask(body(nodes, 0))
+        ours = servers.enter_context(closing(_Server("extender", str(nodes))))
+        _, length = ours.ask(body(nodes, 0))
         bare = servers.enter_context(closing(_Server("bare", str(length))))
-        return _compared(extender, bare, nodes)
+        return _compared(ours, bare, nodes)
 
 
-def _compared(extender: _Server, bare: _Server, nodes: int) -> dict[str, float]:
+def _compared(ours: _Server, bare: _Server, nodes: int) -> dict[str, float]:
     waits: dict[str, list[float]] = {"extender": [], "bare": []}
     busy: dict[str, list[float]] = {"extender": [], "bare": []}
     number = 1
     for _ in range(ROUNDS):
-        for name, server in (("extender", extender), ("bare", bare)):
+        for name, server in (("extender", ours), ("bare", bare)):
             before = server.cpu()
             for _ in range(AT_ONCE):
                 waits[name].append(server.ask(body(nodes, number))[0])
@@ -171,13 +179,48 @@ def _compared(extender: _Server, bare: _Server, nodes: int) -> dict[str, float]:
     return found | {"CPU ratio": found["extender CPU"] / found["bare CPU"]}
 
 
+def measure_api(nodes: int) -> dict[str, float]:
+    """Medians in milliseconds of a filter and of one patch of a pod at the same API server, and their ratio."""
+    programs = subprocess.run([BUILD, "--find"], capture_output=True, text=True, check=True).stdout.strip()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ControlPlane(Path(folder) / "plane", Path(programs)) as cluster,
+    ):
+        cluster.namespace("ml")
+        names = [f"gpu-{at}" for at in range(nodes)]
+        cluster.seed(registered(name, *(f"GPU-{name}-{at}" for at in range(8)), memory=81920) for name in names)
+        pods = cluster.create_all(gpu_pod(f"p{at}", memory=500) for at in range(2 * ROUNDS * AT_ONCE // 3))
+        waits, patches = list[float](), list[float]()
+        with extender(cluster.kubeconfig, Path(folder)) as running:
+            connection = HTTPConnection(running.url.partition("//")[2])
+            for pod, other in zip(pods[::2], pods[1::2], strict=True):
+                meta, began = pod["metadata"], time.perf_counter()
+                node = _asked(connection, "/filter", {"Pod": pod, "NodeNames": names})["NodeNames"][0]
+                waits.append(time.perf_counter() - began)
+                target = {"PodName": meta["name"], "PodNamespace": "ml", "PodUID": meta["uid"], "Node": node}
+                assert not _asked(connection, "/bind", target)["Error"]
+                cluster.patch("nodes", node, {"metadata": {"annotations": {"hami.io/mutex.lock": None}}})
+                began, change = time.perf_counter(), {"metadata": {"annotations": {"bench": "1" * 200}}}
+                cluster.patch("pods", other["metadata"]["name"], change, namespace="ml")
+                patches.append(time.perf_counter() - began)
+    filtered, patched = 1000 * median(waits), 1000 * median(patches)
+    return {"filter waits": filtered, "patch waits": patched, "ratio": filtered / patched}
+
+
+def _asked(connection: HTTPConnection, path: str, sent: dict[str, Any]) -> dict[str, Any]:
+    connection.request("POST", path, json.dumps(sent), {"content-type": "application/json"})
+    answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    return answer
+
+
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--serve"]:
         serve = _extender if arguments[1] == "extender" else _bare
         asyncio.run(serve(int(arguments[2])))
         return
-    for nodes in map(int, arguments or SIZES):
-        print(f"{nodes} nodes: " + ", ".join(f"{name} {value:.2f}" for name, value in measure(nodes).items()))
+    figures = measure_api if arguments[:1] == ["api"] else measure
+    for nodes in [int(one) for one in arguments if one != "api"] or SIZES:
+        print(f"{nodes} nodes: " + ", ".join(f"{name} {value:.2f}" for name, value in figures(nodes).items()))
 
 
 if __name__ == "__main__":
