@@ -3,12 +3,16 @@
 The cluster's ledger and the scheduler extender count with the same rule.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from vgpuscope.model.allocation import Assignment, HeldInstance, PodState
 from vgpuscope.model.quantity import Bytes, DeviceUUID
+
+Span: TypeAlias = tuple[int, int]  # memory slices of a MIG GPU: the first, and their number
 
 
 class PodDeviceUse(Struct, frozen=True, gc=False):
@@ -34,12 +38,44 @@ def held(pod: PodState) -> tuple[Assignment, ...]:
     return tuple([one for one in pod.assignments if not one.init])
 
 
-def held_instances(pod: PodState) -> tuple[HeldInstance, ...]:
-    """The MIG instances still in effect: those of init containers end as their assignments do."""
-    if not pod.init_done or not pod.instances:
-        return pod.instances
-    over = {one.container_index for one in pod.assignments if one.init}
-    return tuple([one for one in pod.instances if one.container_index not in over])
+def held_slices(pod: PodState) -> dict[DeviceUUID, list[Span]]:
+    """The memory slices of MIG GPUs that a pod holds, until it ends: HAMi's plugin keeps an instance until then.
+
+    HAMi's scheduler places every init container as if the pod had no other container, so its instance may lie where
+    that of an app container does. They take turns: such slices are held once.
+    """
+    if not pod.instances:
+        return {}
+    init = {one.container_index for one in pod.assignments if one.init}
+    found: dict[DeviceUUID, list[HeldInstance]] = {}
+    for one in pod.instances:
+        found.setdefault(one.device, []).append(one)
+    return {device: _held_spans(instances, init) for device, instances in found.items()}
+
+
+def _held_spans(instances: Sequence[HeldInstance], init: Collection[int]) -> list[Span]:
+    """Slices of containers that run at the same time are listed as often as they were given."""
+    running = [one for one in instances if one.container_index not in init]
+    spans = [(one.start, one.size) for one in running]
+    for index in sorted({one.container_index for one in instances}.intersection(init)):
+        sidecars = Counter((one.start, one.size) for one in running if one.container_index < index)
+        others = sorted((Counter(spans) - sidecars).elements())
+        for one in instances:
+            if one.container_index == index:
+                spans.extend(_outside(one.start, one.start + one.size, others))
+    return spans
+
+
+def _outside(start: int, end: int, others: Sequence[Span]) -> Iterator[Span]:
+    """The parts from `start` to `end` that lie in none of the others, which are sorted."""
+    for first, size in others:
+        if first >= end:
+            break
+        if start < first:
+            yield start, first - start
+        start = max(start, first + size)
+    if start < end:
+        yield start, end - start
 
 
 def device_uses(pod: PodState) -> tuple[PodDeviceUse, ...]:

@@ -26,6 +26,7 @@ Sentence: TypeAlias = Literal[
     "mode",
     "cordoned",
     "unhealthy",
+    "unsure",
     "node-unknown",
     "node-empty",
     "node-offers-none",
@@ -54,7 +55,9 @@ Sentence: TypeAlias = Literal[
     "bind-over-cores",
     "bind-over-slices",
     "bind-claimed",
+    "bind-unsure",
     "locked-by",
+    "locked-old",
     "locked",
 ]
 
@@ -126,6 +129,10 @@ SENTENCES: Mapping[Sentence, Words] = {
     ),
     "cordoned": Words("GPU cordoned ({0} of {1} GPUs)", "GPU 已停止调度（{1} 张 GPU 中 {0} 张）"),
     "unhealthy": Words("GPU unhealthy ({0} of {1} GPUs)", "GPU 不健康（{1} 张 GPU 中 {0} 张）"),
+    "unsure": Words(
+        "MIG placements unknown (pods hold instances at unknown places of {0} of {1} GPUs)",
+        "MIG 位置未知（{1} 张 GPU 中 {0} 张上有 Pod 占用位置未知的实例）",
+    ),
     "node-unknown": Words("the node is unknown", "未知的节点"),
     "node-empty": Words("the node has no registered GPU", "节点没有注册 GPU"),
     "node-offers-none": Words("the kubelet of the node offers 0 {0}", "节点的 kubelet 提供的 {0} 为 0"),
@@ -183,7 +190,14 @@ SENTENCES: Mapping[Sentence, Words] = {
         "the assignment does not fit any more: a ResourceClaim holds {0}",
         "指派已失效：{0} 已被 ResourceClaim 占用",
     ),
+    "bind-unsure": Words(
+        "the assignment does not fit any more: a pod holds MIG instances at unknown places of {0}",
+        "指派已失效：有 Pod 在 {0} 上占用位置未知的 MIG 实例",
+    ),
     "locked-by": Words("node {0} has been locked by {1}", "节点 {0} 已被 {1} 锁定"),
+    "locked-old": Words(
+        "node {0} has been locked by a pod that the lock does not name", "节点 {0} 已被锁定，锁中没有 Pod 的名称"
+    ),
     "locked": Words(
         "node {0} has been locked: other pods are being bound to it", "节点 {0} 已被锁定：正在绑定其他 Pod"
     ),

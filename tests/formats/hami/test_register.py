@@ -254,7 +254,6 @@ BAD = {
         '[{"index":1}]',
         '[{"id":""}]',
         '[{"id":"a","devmem":"8"}]',
-        '[{"id":"a","devmem":-1}]',
         '[{"id":"a","devmem":1e400}]',
         '[{"id":"a","count":99999999999}]',
         '[{"id":"a","health":"true"}]',
@@ -263,7 +262,6 @@ BAD = {
         "a,1,2,3,t,0,true,0,m,x:",
         "a,1,2,3,t,0,yes:",
         "a,1,2,٣,t,0,true:",
-        "a,-1,2,3,t,0,true:",
         "a,1,9999999999,3,t,0,true:",
         ",1,2,3,t,0,true:",
         f"{'a' * 254},1,2,3,t,0,true:",
@@ -289,6 +287,39 @@ def test_a_malformed_annotation_costs_its_vendor_and_is_named(key, text):
     devices, reasons = registered_devices({key: text, DCU: TEXT_DCU}, {"metax-tech.com/gpu": 1}, "n1")
     assert [one.vendor for one in devices] == ["DCU", "DCU", "Metax-GPU"]
     assert [reason.startswith(f"{key}: ") and len(reason) < 300 for reason in reasons] == [True]
+
+
+# Go's encoding/json, with which HAMi v2.10.0 reads a registration (pkg/device/devices.go UnMarshalNodeDevices), takes
+# null for the zero value, keys in any case, and negative numbers. It took all of these, and the other GPUs of the node.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[{"id":"a","numa":null,"count":null,"health":true}]', ("a", 0, 0, True)),
+        ('[{"ID":"a","Count":4,"HEALTH":true}]', ("a", 4, 0, True)),
+        ('[{"id":"a","count":4,"NUMA":-2,"health":true,"NodeName":"x","Size":[{}]}]', ("a", 4, -2, True)),
+        ('[{"id":"a","count":4,"devmem":-1,"health":true}]', ("a", 4, 0, False)),
+    ],
+)
+def test_what_go_takes_costs_no_other_gpu_of_the_node(text, expected):
+    one, other = read({NVIDIA: text[:-1] + ',{"id":"b","count":10,"health":true}]'})
+    assert (one.id, one.slots, one.numa, one.healthy) == expected
+    assert (other.id, other.slots, other.healthy) == ("b", 10, True)
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"id":"a","devmem":-1,"health":true}]', "a,-1,2,3,t,0,true:", '[{"id":"a","devcore":-5,"health":true}]']
+)
+def test_a_gpu_with_an_amount_below_zero_is_not_healthy_and_holds_nothing(text):
+    (one,) = read({NVIDIA: text})
+    assert min(one.slots, one.memory, one.cores) >= 0
+    assert not one.healthy
+
+
+def test_profiles_are_read_in_any_case_too():
+    (odd,), (plain,) = read({NVIDIA: JSON_MIG.replace("memoryMB", "MemoryMb")}), read({NVIDIA: JSON_MIG})
+    assert odd.profiles == plain.profiles
 
 
 @pytest.mark.parametrize("text", ["", " ", "[]", ":", "::"])

@@ -167,11 +167,40 @@ def test_types_are_compared_in_lower_case_and_blank_entries_are_no_constraint():
     assert chosen.weights == GpuWeights(slot=0, core=1, memory=3)
 
 
-@pytest.mark.parametrize("text", ["fast", "binpack,fast", "binpack,", ","])
-def test_an_unknown_policy_leaves_the_choice_to_the_extender(text):
-    annotations = {"hami.io/gpu-scheduler-policy": text, "hami.io/node-scheduler-policy": text}
-    chosen = placement_request(pod(container({GPU: 1}), annotations=annotations)).selection
-    assert (chosen.gpu_policy, chosen.node_policy) == ((), None)
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("fast", ("spread",)),
+        ("", ("spread",)),
+        ("binpack,fast", ("binpack", "spread")),
+        ("binpack,", ("binpack", "spread")),
+        ("fast,mutex", ("mutex", "spread")),
+        ("numa,fast", ("numa",)),
+        ("binpack,binpack", ("binpack", "spread")),
+        (",", ("spread", "spread")),
+    ],
+)
+def test_of_a_chain_of_policies_those_that_hami_knows_are_used(text, policy):
+    """Project-HAMi/HAMi v2.10.0 pkg/scheduler/policy/gpu_policy.go: gpuSortKeyChain, lessByChain and Less.
+
+    An annotation that is there replaces the default, and what is no policy sorts as `spread`. In a chain GPUs of equal
+    rank are ordered by their index. The second policy here keeps it a chain.
+    """
+    chosen = placement_request(pod(container({GPU: 1}), annotations={"hami.io/gpu-scheduler-policy": text}))
+    assert chosen.selection.gpu_policy == policy
+
+
+@pytest.mark.parametrize(
+    ("annotations", "policy"),
+    [
+        ({}, None),
+        ({"hami.io/node-scheduler-policy": ""}, "binpack"),
+        ({"hami.io/node-scheduler-policy": "x"}, "binpack"),
+    ],
+)
+def test_an_unknown_node_policy_packs_whatever_the_default_is(annotations, policy):
+    """Project-HAMi/HAMi v2.10.0 pkg/scheduler/policy/node_policy.go NodeScoreList.Less: only `spread` spreads."""
+    assert placement_request(pod(container({GPU: 1}), annotations=annotations)).selection.node_policy == policy
 
 
 @pytest.mark.parametrize(
@@ -183,9 +212,13 @@ def test_an_unknown_policy_leaves_the_choice_to_the_extender(text):
         "slot=1,core=1,memory=1.5",
         "slot=1,slot=1,core=1",
         "slot=1,core=1,memory=1,memory=1",
-        "slot=1,core=1,memory=99999999999",
+        "slot=1,core=1,memory=9223372036854775808",
+        "slot=1,core=1,memory=1_0",
+        "slot=1,core=1,memory=",
+        "slot=1,core=1,speed=1",
         "1,1,1",
         "x",
+        "",
     ],
 )
 def test_invalid_weights_are_refused(text):
@@ -193,12 +226,25 @@ def test_invalid_weights_are_refused(text):
         placement_request(pod(container({GPU: 1}), annotations={"hami.io/device-scoring-weights": text}))
 
 
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("slot = 1,core=+2,memory=03", GpuWeights(1, 2, 3)),
+        ("slot=9223372036854775807, core=0 ,memory=-0", GpuWeights(9223372036854775807, 0, 0)),
+    ],
+)
+def test_weights_are_read_as_go_reads_numbers(text, weights):
+    """Project-HAMi/HAMi v2.10.0 pkg/util/device_scoring_weights.go ParseDeviceScoringWeights: TrimSpace, ParseInt."""
+    found = placement_request(pod(container({GPU: 1}), annotations={"hami.io/device-scoring-weights": text}))
+    assert found.selection.weights == weights
+
+
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
 def test_numa_bind_is_read_as_go_reads_booleans(text):
     assert placement_request(pod(container({GPU: 1}), annotations={"nvidia.com/numa-bind": text})).selection.numa_bind
 
 
-@pytest.mark.parametrize("text", ["yes", "on", "0", "", "tRUE"])
+@pytest.mark.parametrize("text", ["yes", "on", "0", "", "tRUE", " true"])
 def test_any_other_text_binds_to_no_numa_node(text):
     chosen = placement_request(pod(container({GPU: 1}), annotations={"nvidia.com/numa-bind": text})).selection
     assert not chosen.numa_bind

@@ -103,11 +103,14 @@ def test_two_mig_instances_of_one_gpu_are_two_slots_of_one_container():
     assert [(held.pod, held.instance.start) for held in gpu.instances] == [("a", 0), ("a", 1)]
 
 
-def test_an_init_containers_mig_instance_is_given_back_when_it_is_done():
+def test_an_init_containers_mig_instance_exists_until_its_pod_ends():
+    """Project-HAMi/HAMi v2.10.0 pkg/scheduler/scheduler.go getNodesUsage: reservations without devices stay in use."""
     held = (given(init=True), given(container=1))
     mig = (instance(container=0), instance(container=1, start=1))
     one = settled(device(mode="mig"), pod("a", *held, instances=mig, init_done=True))
-    assert [held.instance.start for held in only(one).instances] == [1]
+    assert [held.instance.start for held in only(one).instances] == [0, 1]
+    ended = settled(device(mode="mig"), pod("a", *held, instances=mig, init_done=True, phase="Succeeded"))
+    assert only(ended).instances == ()
 
 
 def test_devices_are_listed_by_index_whatever_order_they_were_written_in():

@@ -87,6 +87,21 @@ def test_the_whole_memory_as_a_percentage_gets_all_cores_too():
     assert found["nvidia.com/gpucores"] == "100"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "exclusive"),
+    [
+        ({"nvidia.com/gpumem": "0"}, False),
+        ({"nvidia.com/gpumem-percentage": "0"}, False),
+        ({"nvidia.com/gpumem": "8k", "nvidia.com/gpumem-percentage": "100"}, True),
+        ({"nvidia.com/gpumem": "8k", "nvidia.com/gpumem-percentage": "50"}, False),
+    ],
+)
+def test_a_size_that_is_named_decides_about_all_cores_even_if_it_is_zero(sizes, exclusive):
+    """Project-HAMi/HAMi v2.10.0 pkg/device/nvidia/device.go defaultExclusiveCoreIfNeeded."""
+    found = limits(applied(review(container(limits={"nvidia.com/gpu": "1", **sizes}))))
+    assert found.get("nvidia.com/gpucores") == ("100" if exclusive else None)
+
+
 def test_given_cores_stay():
     given_ = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}
     assert limits(applied(review(container(limits=given_)))) == given_

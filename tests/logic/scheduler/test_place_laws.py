@@ -61,7 +61,7 @@ def test_no_gpu_is_ever_over_its_memory_cores_or_slots(random):
 
 @given(worlds.seeds)
 def test_mig_instances_of_one_gpu_never_overlap(random):
-    state, names = worlds.some_state(random, inits=False)
+    state, names = worlds.some_state(random)
     for name in names:
         for gpu in state.node_info(name).gpus:
             slices = [at for start, size in gpu.placed for at in range(start, start + size)]

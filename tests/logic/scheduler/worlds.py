@@ -1,5 +1,6 @@
 """Small random clusters and requests for the tests of the scheduler."""
 
+import json
 from random import Random
 
 from hypothesis import strategies as st
@@ -79,6 +80,11 @@ def request(*asks, name="new", namespace="ml", containers=None, **selection):
 
 def quota(namespace="ml", name="q", **hard):
     return QuotaState(namespace=namespace, name=name, hard={f"nvidia.com/{key}": hard[key] for key in hard})
+
+
+def listed(kind, items):
+    """Objects as the API server lists them."""
+    return json.dumps({"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": items}).encode()
 
 
 def state(nodes=(), pods=(), quotas=()):

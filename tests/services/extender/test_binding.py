@@ -269,6 +269,29 @@ async def test_a_gpu_that_is_over_its_capacity_by_now_is_not_bound(world):
     assert world.server.notes(world.server.pod) == {BIND_PHASE: "failed"}
 
 
+async def test_a_request_that_names_another_pod_than_its_uid_binds_neither(world):
+    """Project-HAMi/HAMi v2.10.0 pkg/scheduler/scheduler.go Bind finds the pod by namespace and name."""
+    other = {"metadata": {"name": "other", "namespace": "ml", "uid": "u2", "resourceVersion": "1", "annotations": {}}}
+    world.server._one = lambda path: (
+        other if path.rpartition("/")[2] == "other" else world.server.node if "/nodes/" in path else world.server.pod
+    )
+    with pytest.raises(BindFailed, match="another pod has this name now"):
+        await world.binder.bind(BindingArgs(name="other", namespace="ml", uid="u1", node="n1"))
+    assert world.server.asked == ["GET pod", "GET pod"]
+    assert ALLOCATED in world.server.notes(world.server.pod)
+    await world.bind()
+    assert world.server.pod["spec"]["nodeName"] == "n1"
+
+
+async def test_a_lock_that_names_no_pod_is_refused_in_words_without_one(world):
+    """HAMi's locks were a time alone until v2.3."""
+    world.server.change(world.server.node, **{LOCK: "2099-01-01T00:00:00Z"})
+    world.binder._patience = 0.0
+    with pytest.raises(BindFailed, match="node n1 has been locked by a pod that the lock does not name") as failed:
+        await world.bind()
+    assert failed.value.code == "SCHED_NODE_LOCKED"
+
+
 # --- what a failed binding leaves behind ------------------------------------------------------------------------------
 
 

@@ -5,17 +5,21 @@ from typing import Any
 
 import pytest
 
+from tests.logic.scheduler import worlds
 from tests.logic.scheduler.clusters import node
-from tests.services.extender.test_binding import Server
+from tests.services.extender.test_binding import ARGS, Server
 from vgpuscope.formats.kube.extender import decode_args, decode_pod_head
 from vgpuscope.logic.scheduler import place
+from vgpuscope.logic.scheduler.overfull import overfull
 from vgpuscope.logic.scheduler.place import CheckedCandidates
 from vgpuscope.model.cluster_event import NodeSet
 from vgpuscope.model.placement import Policies
 from vgpuscope.services.extender import deciding
+from vgpuscope.services.extender.binding import Binder
 from vgpuscope.services.extender.cache import Cache
 from vgpuscope.services.extender.counters import ExtenderCounters
 from vgpuscope.services.extender.deciding import Decider
+from vgpuscope.services.extender.node_lock import NodeLocks
 from vgpuscope.services.extender.pods import PodWriter
 from vgpuscope.sinks.kube.writer import KubeWriter
 
@@ -104,3 +108,31 @@ async def test_a_request_that_became_invalid_meanwhile_is_refused():
     answer = await world.decider.filter(decode_args(b'{"Pod": %s, "NodeNames": ["n1"]}' % pod.encode()))
     assert answer.outcome == "refused"
     assert world.decided[0].decision.nodes[0].code == "SCHED_REQUEST_INVALID"
+
+
+async def test_a_pod_whose_init_and_app_container_ask_for_a_gpu_is_filtered_and_bound_on_a_mig_gpu():
+    """Project-HAMi/HAMi v2.10.0 pkg/scheduler/scheduler.go binds it: filter gives both containers one placement."""
+    world = World()
+    world.cache.state.apply(NodeSet(worlds.node("n1", worlds.mig("G"))))
+    limits = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000"}}
+    containers = {kind: [{"name": kind, "resources": limits}] for kind in ("initContainers", "containers")}
+    world.server.pod["spec"] = containers
+    assert (await world.filter()).outcome == "ok"
+    api: Any = world.server
+    writer = KubeWriter(api, component="c", instance="i")
+    binder = Binder(
+        PodWriter(api, writer),
+        NodeLocks(api, writer, expires=300.0, changed=world.cache.node_changed),
+        written=world.decider.written,
+        overfull=lambda uid, node: overfull(world.cache.state, uid, node),
+        cleared=world.cache.forget,
+        check=lambda: None,
+        leads=lambda: True,
+        timeout=20.0,
+        patience=5.0,
+    )
+    await binder.bind(ARGS)
+    spec: Any = world.server.pod["spec"]
+    assert spec["nodeName"] == "n1"
+    placed = json.loads(world.server.notes(world.server.pod)["hami.io/vgpu-mig-allocations"])
+    assert [one["placement"] for one in placed] == [{"start": 6, "size": 1}] * 2

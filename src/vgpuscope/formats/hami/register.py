@@ -12,7 +12,7 @@ The first character distinguishes json from text, since NVIDIA has written both.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from sys import intern
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -33,6 +33,7 @@ _INT32 = 2**31 - 1
 Name = Annotated[str, Meta(max_length=253)]
 Id = Annotated[str, Meta(min_length=1, max_length=253)]
 Amount = Annotated[int, Meta(ge=0, le=_INT32)]
+Signed = Annotated[int, Meta(ge=-_INT32 - 1, le=_INT32)]
 Numa = Annotated[int, Meta(ge=-1, le=_INT32)]
 
 
@@ -118,12 +119,12 @@ def _short(reason: str) -> str:
 # --- json -------------------------------------------------------------------------------------------------------------
 
 
-class _MigPlacement(Struct):
+class _MigPlacement(Struct, forbid_unknown_fields=True):
     start: Amount = 0
     size: Amount = 0
 
 
-class _MigProfile(Struct):
+class _MigProfile(Struct, forbid_unknown_fields=True):
     name: Name
     memory: Amount = msgspec.field(name="memoryMB", default=0)
     cores: Amount = msgspec.field(name="core", default=0)
@@ -131,37 +132,64 @@ class _MigProfile(Struct):
     placements: Annotated[list[_MigPlacement], Meta(max_length=64)] | None = None
 
 
-class _Device(Struct):
+class _Device(Struct, forbid_unknown_fields=True):
     id: Id
     index: Amount = 0
-    count: Amount = 0
-    devmem: Amount = 0
-    devcore: Amount = 0
+    count: Signed = 0
+    devmem: Signed = 0
+    devcore: Signed = 0
     type: Name = ""
-    numa: Numa = 0
+    numa: Signed = 0
     mode: Name = ""
     health: bool = False
     profiles: Annotated[list[_MigProfile], Meta(max_length=64)] | None = msgspec.field(name="migProfiles", default=None)
+    devicevendor: object = None  # this and the following are of other releases, and are not read
+    custominfo: object = None
+    migtemplate: object = None
+    devicepairscore: object = None
 
 
-_devices = msgspec.json.Decoder(Annotated[list[_Device], Meta(max_length=_MOST)])
+_DeviceList: TypeAlias = Annotated[list[_Device], Meta(max_length=_MOST)]
+_devices: msgspec.json.Decoder[list[_Device]] = msgspec.json.Decoder(_DeviceList)
+_objects = msgspec.json.Decoder(list[dict[str, object]])
+
+
+def _from_json(text: str) -> list[_Device]:
+    """The devices; as with Go's decoder, keys may have any case, null is zero, and unknown keys are skipped."""
+    try:
+        return _devices.decode(text)
+    except msgspec.ValidationError:
+        found = _as_go_reads(_objects.decode(text), _Device, _MigProfile, _MigPlacement)
+        return msgspec.convert(found, _DeviceList)
+
+
+def _as_go_reads(value: object, kind: type[Struct], *inner: type[Struct]) -> object:
+    """Objects with the keys of a struct, and the objects in them with those of the next."""
+    if isinstance(value, list):
+        return [_as_go_reads(item, kind, *inner) for item in value]
+    if not isinstance(value, dict):
+        return value
+    names = {name.lower(): name for name in kind.__struct_encode_fields__}
+    read = {names[key.lower()]: item for key, item in value.items() if item is not None and key.lower() in names}
+    return {name: _as_go_reads(item, *inner) for name, item in read.items()} if inner else read
 
 
 def _json_or_text(vendor: Vendor, text: str) -> list[RegisteredDevice]:
-    found = _devices.decode(text) if text.startswith("[") else _from_text(text)
+    """A device with an amount below zero is registered without that amount, and is not healthy."""
+    found = _from_json(text) if text.startswith("[") else _from_text(text)
     return [
         RegisteredDevice(
             id=intern(one.id),
             vendor=vendor.word,
             index=one.index,
-            slots=one.count,
-            memory=one.devmem * MIB,
+            slots=max(one.count, 0),
+            memory=max(one.devmem, 0) * MIB,
             physical=physical_memory(one.type),
-            cores=one.devcore,
+            cores=max(one.devcore, 0),
             type=intern(one.type),
             numa=one.numa,
             mode=intern(one.mode),
-            healthy=one.health,
+            healthy=one.health and min(one.count, one.devmem, one.devcore) >= 0,
             profiles=_profiles(one.profiles) if one.profiles else (),
         )
         for one in found

@@ -60,7 +60,7 @@ def placement_request(pod: bytes | Raw) -> PlacementRequest | None:
         name=meta.name or (meta.generate_name or ""),
         containers=len(containers),
         asks=asks,
-        selection=_selection({key: text for key, text in (meta.annotations or {}).items() if text}),
+        selection=_selection({key: text for key, text in (meta.annotations or {}).items() if text is not None}),
     )
 
 
@@ -152,7 +152,8 @@ def _amount(container: str, resource: str, value: object, *, most: int) -> int:
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # as Go reads them
 _NODE_POLICIES: dict[str, NodePolicy] = {name: name for name in get_args(NodePolicy)}
 _GPU_POLICIES: dict[str, GpuPolicy] = {name: name for name in get_args(GpuPolicy)}
-_WEIGHT = re.compile(r"(slot|core|memory)=([0-9]{1,9})")
+_WEIGHT = re.compile(r"\+?[0-9]{1,30}|-0{1,30}")  # as Go reads a number that is not negative
+_WEIGHED = {"slot", "core", "memory"}
 
 
 def _selection(annotations: Mapping[str, str]) -> GpuSelection:
@@ -165,10 +166,10 @@ def _selection(annotations: Mapping[str, str]) -> GpuSelection:
         use_uuids=_listed(annotations.get(USE_UUID, "")),
         avoid_uuids=_listed(annotations.get(AVOID_UUID, "")),
         mode=annotations.get(MODE, "").strip(),
-        numa_bind=annotations.get(NUMA_BIND, "").strip() in _TRUE,
-        node_policy=_NODE_POLICIES.get(annotations.get(NODE_POLICY, "").strip()),
-        gpu_policy=_chain(annotations.get(GPU_POLICY, "")),
-        weights=_weights(annotations.get(WEIGHTS, "").strip()),
+        numa_bind=annotations.get(NUMA_BIND, "") in _TRUE,
+        node_policy=_node_policy(annotations.get(NODE_POLICY)),
+        gpu_policy=_gpu_policy(annotations.get(GPU_POLICY)),
+        weights=_weights(annotations.get(WEIGHTS)),
     )
 
 
@@ -176,18 +177,29 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for part in text.split(",") if (item := part.strip())))
 
 
-def _chain(text: str) -> tuple[GpuPolicy, ...]:
-    """The policies in their order; none if one is unknown: the extender's own policy applies then, as with HAMi."""
-    parts = [part.strip() for part in text.split(",")]
-    known = [_GPU_POLICIES[part] for part in parts if part in _GPU_POLICIES]
-    return tuple(dict.fromkeys(known)) if len(known) == len(parts) else ()
+def _node_policy(text: str | None) -> NodePolicy | None:
+    """HAMi packs if the annotation names no policy that it knows, whatever its own default is."""
+    return None if text is None else _NODE_POLICIES.get(text.strip(), "binpack")
 
 
-def _weights(text: str) -> GpuWeights:
-    if not text:
+def _gpu_policy(text: str | None) -> tuple[GpuPolicy, ...]:
+    """The policies in their order, without those that HAMi does not know; it spreads if none is left.
+
+    A comma makes a chain, in which equal GPUs are ordered by index and not by NUMA node. A chain of one has "spread"
+    behind it, which changes nothing else.
+    """
+    if text is None:
+        return ()
+    known = [_GPU_POLICIES[name] for part in text.split(",") if (name := part.strip()) in _GPU_POLICIES]
+    chain = tuple(dict.fromkeys(known)) or ("spread",)
+    return chain if "," not in text or len(chain) > 1 or chain == ("numa",) else (*chain, "spread")
+
+
+def _weights(text: str | None) -> GpuWeights:
+    if text is None:
         return GpuWeights()
-    found = [_WEIGHT.fullmatch(part.strip()) for part in text.split(",")]
-    values = {one[1]: int(one[2]) for one in found if one}
-    if len(found) != 3 or len(values) != 3 or not any(values.values()):
+    parts = [[side.strip() for side in part.split("=", 1)] for part in text.split(",")]
+    values = {part[0]: int(part[1]) for part in parts if len(part) == 2 and _WEIGHT.fullmatch(part[1])}
+    if len(parts) != 3 or values.keys() != _WEIGHED or not 0 < max(values.values()) < 2**63:
         raise _invalid("weights", WEIGHTS, repr(text[:80]))
     return GpuWeights(**values)

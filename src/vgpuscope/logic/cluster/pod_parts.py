@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from vgpuscope.logic.device_use import PodDeviceUse, counts, device_uses, held, held_instances
+from vgpuscope.logic.device_use import PodDeviceUse, counts, device_uses, held
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import Holder, InstanceHolder, PodShare
 
@@ -66,6 +66,6 @@ def _shares(pod: PodState, held_by: Sequence[Holder], uses: Iterable[PodDeviceUs
 
 
 def instance_holders(pod: PodState) -> Iterator[InstanceHolder]:
-    """Each MIG instance the pod holds."""
-    for instance in held_instances(pod):
+    """Each MIG instance the pod holds; those of ended init containers exist until the pod ends."""
+    for instance in pod.instances:
         yield InstanceHolder(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, instance=instance)

@@ -85,7 +85,9 @@ def _completed(one: SubmittedContainer) -> SubmittedContainer:
     sizes = (NVIDIA.memory, NVIDIA.memory_percentage, core)
     if NVIDIA.count not in given and any(given.get(str(name), 0) for name in sizes):
         given[NVIDIA.count] = 1
-    whole = not given.get(str(NVIDIA.memory), 0) and given.get(str(NVIDIA.memory_percentage), _WHOLE) == _WHOLE
+    # As HAMi: a percentage decides if there is one, and an amount of 0 is a limit that has been thought of.
+    percentage = given.get(str(NVIDIA.memory_percentage))
+    whole = percentage == _WHOLE if percentage is not None else str(NVIDIA.memory) not in given
     if given.get(NVIDIA.count, 0) and whole and core not in given:
         given[core] = MOST_CORES
     if core in given:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vgpuscope.knowledge.hami_reasons import CORDONED, HELD_BY_CLAIM, NOT_HEALTHY
 from vgpuscope.knowledge.vendors import NVIDIA
+from vgpuscope.logic.device_use import Span
 from vgpuscope.model.allocation import MigProfile, NodeState, RegisteredDevice
 from vgpuscope.model.dra import ExclusiveHold, ExclusiveHolds
 from vgpuscope.model.placement import GpuWeights
@@ -26,13 +27,17 @@ def f32(value: float) -> float:
 
 
 class AllocatedAmounts:
-    """What pods hold of one device: slots, MiB, percent of cores, and the placements of MIG instances."""
+    """What pods hold of one device: slots, MiB, percent of cores, and the memory slices of MIG instances.
 
-    __slots__ = ("cores", "memory", "placed", "slots")
+    `divided` is the number of pods that have MIG instances of it, and `undivided` that of pods that have a share and no
+    instance: on a MIG GPU nobody knows which slices they use.
+    """
+
+    __slots__ = ("cores", "divided", "memory", "placed", "slots", "undivided")
 
     def __init__(self) -> None:
-        self.slots = self.memory = self.cores = 0
-        self.placed: tuple[tuple[int, int], ...] = ()
+        self.slots = self.memory = self.cores = self.divided = self.undivided = 0
+        self.placed: tuple[Span, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -40,7 +45,8 @@ class AllocatedAmounts:
 
     def copy(self) -> "AllocatedAmounts":
         made = AllocatedAmounts()
-        made.slots, made.memory, made.cores, made.placed = self.slots, self.memory, self.cores, self.placed
+        for name in AllocatedAmounts.__slots__:
+            setattr(made, name, getattr(self, name))
         return made
 
 
@@ -62,15 +68,24 @@ class GpuInfo:
         "profiles",
         "slots",
         "type",
+        "unsure",
         "used",
         "used_cores",
         "used_memory",
     )
 
     def __init__(
-        self, device: RegisteredDevice, use: AllocatedAmounts | None, hold: ExclusiveHold | None = None
+        self,
+        device: RegisteredDevice,
+        use: AllocatedAmounts | None,
+        hold: ExclusiveHold | None = None,
+        *,
+        strays: bool = False,
     ) -> None:
-        """`hold`: claims hold the GPU, or MIG instances of it, and do not share."""
+        """`hold`: claims hold the GPU, or MIG instances of it, and do not share.
+
+        `strays`: a pod of the node has MIG instances of a GPU that the node does not register.
+        """
         self.id, self.index, self.numa = device.id, device.index, device.numa
         self.type, self.mode = device.type, device.mode
         self.healthy, self.cordoned = device.healthy, device.cordoned
@@ -78,13 +93,18 @@ class GpuInfo:
         self.claimed = hold == "whole" or (hold == "part" and device.mode != MIG)
         self.slots, self.cores, self.memory = device.slots, device.cores, device.memory // MIB
         self.profiles = device.profiles
+        # An instance may lie anywhere: as HAMi, nothing more is placed there until the pods that have them end.
+        if device.mode == MIG:
+            self.unsure = strays or (use is not None and use.undivided > 0)
+        else:
+            self.unsure = use is not None and use.divided > 0
         self.used = use.slots if use else 0
         self.used_cores = use.cores if use else 0
         self.used_memory = use.memory if use else 0
         self.placed = use.placed if use else ()
         self._score: float | None = None
 
-    def plus(self, memory: int, cores: int, placement: tuple[int, int] | None = None) -> "GpuInfo":
+    def plus(self, memory: int, cores: int, placement: Span | None = None) -> "GpuInfo":
         """The same GPU with one more share allocated."""
         made = self._copy()
         made._score = None
@@ -115,7 +135,8 @@ class GpuInfo:
         shares = (self.used / self.slots, self.used_cores / self.cores, self.used_memory / self.memory)
         slots, cores, memory = _FLOATS.unpack(_FLOATS.pack(*shares))
         if weights is not EVEN:
-            weighted = (weights.slot * slots, weights.core * cores, weights.memory * memory)
+            each = _FLOATS.unpack(_FLOATS.pack(weights.slot, weights.core, weights.memory))
+            weighted = (each[0] * slots, each[1] * cores, each[2] * memory)
             slots, cores, memory = _FLOATS.unpack(_FLOATS.pack(*weighted))
         score = f32(10 * f32(f32(slots + cores) + memory))
         if weights is EVEN:
@@ -149,8 +170,9 @@ class NodeInfo:
         self.name = node.name
         unique = {device.id: device for device in reversed(node.devices)}  # as the cluster's ledger counts them
         devices = sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
+        strays = any(use.divided and id_ not in unique for id_, use in uses.items())
         self.gpus = tuple(
-            GpuInfo(device, uses.get(device.id), holds.get(device.id) if holds else None)
+            GpuInfo(device, uses.get(device.id), holds.get(device.id) if holds else None, strays=strays)
             for device in devices
             if device.vendor == NVIDIA.word
         )
@@ -189,7 +211,7 @@ class NodeInfo:
 
 def out_of_service(gpu: GpuInfo) -> str:
     """Why no pod can have a share of the GPU; "": pods can."""
-    if not gpu.healthy:
+    if not gpu.healthy or gpu.unsure:
         return NOT_HEALTHY
     if gpu.cordoned:
         return CORDONED

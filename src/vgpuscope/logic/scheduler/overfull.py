@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, HELD_BY_CLAIM
+from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, HELD_BY_CLAIM, NOT_HEALTHY
 from vgpuscope.logic.scheduler.node_info import MIG, GpuInfo
 from vgpuscope.logic.scheduler.state import SchedulerState
 from vgpuscope.model.placement import NodeVerdict
@@ -25,6 +25,8 @@ def overfull(state: SchedulerState, uid: PodUID, node: str) -> NodeVerdict | Non
             return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-gpu-unknown", device)
         if gpu.claimed:
             return _gone(node, HAMI_REASONS[HELD_BY_CLAIM], "bind-claimed", device)
+        if gpu.unsure:
+            return _gone(node, HAMI_REASONS[NOT_HEALTHY], "bind-unsure", device)
         for code, sentence, used, most in _bounds(gpu):
             if used > most:
                 return _gone(node, code, sentence, used, device, most)
@@ -49,7 +51,7 @@ def _bounds(gpu: GpuInfo) -> Iterator[tuple[str, Sentence, int, int]]:
 
 
 def _slices(placed: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """How many memory slices the instances have, and how many different ones; other pods' annotations name them."""
+    """How many memory slices pods hold, and how many different ones; other pods' annotations name them."""
     different = end = 0
     for first, size in sorted(placed):
         different += max(0, first + size - max(first, end))

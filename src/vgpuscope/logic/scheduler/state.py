@@ -17,7 +17,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from vgpuscope.knowledge.vendors import NVIDIA
-from vgpuscope.logic.device_use import counts, device_uses, device_uses_of, held, held_instances
+from vgpuscope.logic.device_use import Span, counts, device_uses, device_uses_of, held, held_slices
 from vgpuscope.logic.objects import ClusterObjects
 from vgpuscope.logic.scheduler.node_info import AllocatedAmounts, NodeInfo
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
@@ -148,10 +148,10 @@ class SchedulerState(ClusterObjects):
             return None
         uses = {uuid: use.copy() for uuid, use in self._uses.get(name, {}).items()}
         for pod in [pod for uid in without for pod in self.holding(uid) if pod.place == name]:
-            _tally(uses, held(pod), held_instances(pod), -1)
+            _tally_pod(uses, pod, -1)
         for pod in also:
             if pod.place == name:
-                _tally(uses, held(pod), held_instances(pod), 1)
+                _tally_pod(uses, pod, 1)
         return NodeInfo(node, uses, self._exclusive.get(name))
 
     def _settle(self) -> None:
@@ -206,7 +206,9 @@ class SchedulerState(ClusterObjects):
         """What a pod holds through claims is held at the node of the devices, and counts against no quota of HAMi."""
         for share, sign in ((old, -1), (new, 1)):
             if share is not None:
-                self._tally_at(share.node, share.assignments, share.instances, sign)
+                uses = self._uses_at(share.node)
+                _tally(uses, share.assignments, _placements(share.instances), sign)
+                self._tallied(share.node, uses)
 
     def _published_changed(self, name: str) -> None:
         """Only GPUs that HAMi's plugin registers are placed here."""
@@ -223,7 +225,9 @@ class SchedulerState(ClusterObjects):
         """Add or remove what a pod holds, at its node and in its namespace."""
         if not counts(pod):
             return
-        self._tally_at(pod.place, held(pod), held_instances(pod), sign)
+        uses = self._uses_at(pod.place)
+        _tally_pod(uses, pod, sign)
+        self._tallied(pod.place, uses)
         sums = self._namespaces.setdefault(pod.namespace, [0, 0, 0])
         memory, cores = nvidia_sums(pod)
         sums[0] += sign * memory
@@ -239,20 +243,31 @@ class SchedulerState(ClusterObjects):
             if not at:
                 del self._at[pod.place]
 
-    def _tally_at(
-        self, name: str, assignments: Sequence[Assignment], instances: Sequence[HeldInstance], sign: int
-    ) -> None:
-        uses = self._uses.setdefault(name, {})
-        _tally(uses, assignments, instances, sign)
+    def _uses_at(self, name: str) -> dict[DeviceUUID, AllocatedAmounts]:
+        return self._uses.setdefault(name, {})
+
+    def _tallied(self, name: str, uses: Mapping[DeviceUUID, AllocatedAmounts]) -> None:
         if not uses:
             del self._uses[name]
         self._stale.add(name)
 
 
+def _tally_pod(uses: dict[DeviceUUID, AllocatedAmounts], pod: PodState, sign: int) -> None:
+    """Add or remove what a pod holds, and whether it is known where on a MIG GPU that lies."""
+    assignments, slices = held(pod), held_slices(pod)
+    for device in {one.device for one in assignments} | slices.keys() if pod.phase != UNUSED else ():
+        use = uses.setdefault(device, AllocatedAmounts())
+        if device in slices:
+            use.divided += sign
+        else:
+            use.undivided += sign
+    _tally(uses, assignments, slices, sign)
+
+
 def _tally(
     uses: dict[DeviceUUID, AllocatedAmounts],
     assignments: Sequence[Assignment],
-    instances: Sequence[HeldInstance],
+    slices: Mapping[DeviceUUID, Sequence[Span]],
     sign: int,
 ) -> None:
     """Add or remove what one holder has of each device; a device that nobody holds has no entry."""
@@ -261,12 +276,12 @@ def _tally(
         use.slots += sign * device_use.slots
         use.memory += sign * (device_use.memory // MIB)
         use.cores += sign * device_use.cores
-    for uuid, placements in _placements(instances).items():
+    for uuid, spans in slices.items():
         use = uses.setdefault(uuid, AllocatedAmounts())
         placed = Counter(use.placed)
-        placed.update(placements) if sign > 0 else placed.subtract(placements)
+        placed.update(spans) if sign > 0 else placed.subtract(spans)
         use.placed = tuple(sorted(placed.elements()))
-    for uuid in {one.device for one in assignments} | {one.device for one in instances}:
+    for uuid in {one.device for one in assignments} | slices.keys():
         if uuid in uses and not uses[uuid].held:
             del uses[uuid]
 
@@ -277,9 +292,9 @@ def nvidia_sums(pod: PodState) -> tuple[int, int]:
     return sum(device_use.memory // MIB for device_use in found), sum(device_use.cores for device_use in found)
 
 
-def _placements(instances: Sequence[HeldInstance]) -> dict[DeviceUUID, list[tuple[int, int]]]:
+def _placements(instances: Sequence[HeldInstance]) -> dict[DeviceUUID, list[Span]]:
     """The placements of MIG instances, by GPU."""
-    found: dict[DeviceUUID, list[tuple[int, int]]] = {}
+    found: dict[DeviceUUID, list[Span]] = {}
     for one in instances:
         found.setdefault(one.device, []).append((one.start, one.size))
     return found

@@ -156,7 +156,8 @@ def _words(
         case "CardCordoned":
             return said("cordoned", *of), "", ""
         case _:
-            return said("unhealthy", *of), "", ""
+            unsure = sum(gpu.unsure and gpu.healthy for gpu in node_info.gpus)
+            return said("unsure", str(unsure), of[1]) if unsure else said("unhealthy", *of), "", ""
 
 
 def _short(sentence: Sentence, requested: str, available: str) -> _Said:

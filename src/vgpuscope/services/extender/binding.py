@@ -122,7 +122,7 @@ class Binder:
     async def _bind(self, args: BindingArgs, undo: list[BindingRollback]) -> PodHead:
         """`undo` gets what has to be taken back, step by step."""
         pod, gpus = self._written(args.uid), True
-        if pod is None:
+        if pod is None or (pod.namespace, pod.name) != (args.namespace, args.name):
             pod, gpus = await self._found(args)
         undo.append(undo[-1]._replace(gpus=gpus, assignment=pod.assignment))
         if pod.node:

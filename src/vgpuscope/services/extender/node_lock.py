@@ -90,7 +90,11 @@ class NodeLocks:
                     continue
                 return text
             if self._clock() + pause > until:
-                raise NodeLocked(said("locked-by", node, f"{holder.namespace}/{holder.pod}"))
+                raise NodeLocked(
+                    said("locked-by", node, f"{holder.namespace}/{holder.pod}")
+                    if holder.pod
+                    else said("locked-old", node)
+                )
             await self._changed(node, meta.resource_version, pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
