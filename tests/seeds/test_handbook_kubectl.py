@@ -1,7 +1,7 @@
 """The commands with kubectl of the two documents on HAMi, run by the real kubectl on a cluster with the chart.
 
-No containers run in the tests' cluster. A stand-in for the kubelet is asked what `logs` and `exec` ask of a kubelet, and
-kubectl prints the log that it sends.
+No containers run in the tests' cluster: a stand-in for the kubelet is asked what `logs` and `exec` ask of a kubelet,
+and kubectl prints the log that it sends.
 """
 
 import http.server

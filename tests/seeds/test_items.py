@@ -1,9 +1,9 @@
 """Every item of the four documents has a test that runs, or a line in docs/migration.md that says why it differs.
 
-items.tsv is typed from the documents, one item in a row: the document, the place in it, the item, and how it is checked: a
-test (FILE::FUNCTION, or FILE where the whole file is the document's session), or `migration: ROW`, by the first cell of the
-row in docs/migration.md. `hami-metrics` is HAMi's document on Prometheus metrics, `hami-handbook` the monitoring chapter of
-its handbook, `k8s-vgpu-monitor` and `gpu-oour` are the two projects' readmes.
+items.tsv is typed from the documents, one item in a row: the document, the place in it, the item, and its check. A
+check is a test (FILE::FUNCTION, or FILE where the whole file is the document's session), or `migration: ROW`, by the
+first cell of the row in docs/migration.md. `hami-metrics` is HAMi's document on Prometheus metrics, `hami-handbook`
+the chapter on monitoring of its handbook, `k8s-vgpu-monitor` and `gpu-oour` are the readmes of these projects.
 """
 
 import ast
