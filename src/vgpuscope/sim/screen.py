@@ -113,7 +113,6 @@ def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
         line = f"{program} {command.format(root=root)}{address}"
         yield line if len(line) < _WIDTH - 2 else line.replace("http://", ""), what
     yield f"KUBECONFIG={root}/kubeconfig kubectl get pods -A", "the cluster"
-    yield f"ls {root}/*", "what the agents read"
 
 
 def _program() -> str:
