@@ -43,6 +43,8 @@ LABEL org.opencontainers.image.title="vgpuscope" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${BUILD_DATE}"
 COPY --from=build /opt/vgpuscope /opt/vgpuscope
+# for health checks that call `wget -qO- http://localhost:…` in the container, as the HAMi handbook does
+COPY deploy/image/wget /opt/vgpuscope/bin/wget
 ENV PATH=/opt/vgpuscope/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
 # the analyzer's history; mount a volume here to keep it
 ENV VGPUSCOPE_ANALYZER_HISTORY=/var/lib/vgpuscope/history.db

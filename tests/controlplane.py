@@ -436,6 +436,8 @@ _TOGETHER = (
     ("chart", "control plane of the chart"),
     ("console", "browser and demo"),
     ("dashboards", "demo and Prometheus"),
+    ("seeds/test_handbook_kubectl", "control plane of the chart"),
+    ("seeds/test_hami", "demo under the handbook's names"),
     ("release", "image"),
     ("sim/test_usual_demo", "demo"),
     ("repo/test_site", "site"),

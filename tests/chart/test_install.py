@@ -57,13 +57,13 @@ def chart(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def live(cluster: Cluster) -> Iterator[Cluster]:
-    """Two GPU nodes that HAMi manages, and one without GPUs."""
+    """Two GPU nodes, one with HAMi's label and one with that of NVIDIA's operator, and one without GPUs."""
     cluster.operators()
     for name in ("monitoring", "ml"):
         cluster.namespace(name)
-    for name, uuid in GPUS.items():
+    for (name, uuid), label in zip(GPUS.items(), ({"gpu": "on"}, {"nvidia.com/gpu.present": "true"}), strict=True):
         made = registered(name, uuid)
-        cluster.add_node(name, {"gpu": "on"}, made["metadata"]["annotations"])
+        cluster.add_node(name, label, made["metadata"]["annotations"])
     cluster.add_node("cpu-1", {})
     cluster.create(volume("history"))
     cluster.plane.create(holder("train", "a100-1", "GPU-1"))
@@ -104,6 +104,7 @@ def test_the_notes_name_commands_that_work(live, objects):
     assert "port-forward svc/vgpuscope-nodes 41991:41991" in notes
     assert {"vgpuscope-api": 80, "vgpuscope-nodes": 41991}.items() <= services.items()
     assert "kubectl get nodes -l gpu=on" in notes
+    assert "kubectl get nodes -l nvidia.com/gpu.present=true" in notes
     assert "NOT INSTALLED" not in notes
 
 

@@ -4,6 +4,7 @@ The rules for pods are those of the Pod Security Standards ("restricted"), with 
 """
 
 import json
+import re
 import shutil
 
 import msgspec
@@ -42,8 +43,12 @@ def test_alerts_and_panels_link_to_where_the_values_say():
     }
     objects = template({"assumeCRDs": True, **there})
     texts = [json.dumps(o) for o in only(objects, "PrometheusRule")]
-    assert "https://docs.example.com/r/GPUGhostAllocation.md" in "".join(texts)
+    assert '"runbook_url": "https://docs.example.com/r/GPUGhostAllocation.md"' in "".join(texts)
     assert "docs/runbooks/" not in "".join(texts)
+    usual = "".join(json.dumps(o) for o in only(template({"assumeCRDs": True}), "PrometheusRule"))
+    linked = re.findall(r'"runbook_url": "([^"]*)"', usual)
+    assert linked
+    assert all(re.fullmatch(r"https://.+/docs/runbooks/\w+\.md", one) for one in linked)
     boards = "".join(json.dumps(o) for o in only(objects, "ConfigMap"))
     assert "https://gpu.example.com" in boards
     assert "localhost:8080" not in boards
@@ -62,7 +67,7 @@ def shipped(tmp_path_factory):
     (chart / "rules" / "compat").mkdir()
     (chart / "rules" / "compat" / "alerts.yaml").write_text(RULES.replace("Hot", "Printed"))
     (chart / "dashboards" / "zh").mkdir()
-    for name in ("vgpuscope-overview", "vgpuscope-node", "zh/vgpuscope-node-zh"):
+    for name in ("vgpuscope-overview", "vgpuscope-node", "zh/vgpuscope-node-zh", "zh/vgpuscope-overview-zh"):
         (chart / "dashboards" / f"{name}.json").write_text(json.dumps({"title": "{{ $x }}", "uid": name}))
     return chart
 
@@ -143,6 +148,32 @@ def test_a_node_without_hami_can_start_the_agent():
     assert settings_of(template(), "agent")["agent"]["hook_path"] == f"{mount['mountPath']}/vgpu"
     (mount,) = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "cgroup"]
     assert settings_of(template(), "agent")["agent"]["cgroup_root"] == mount["mountPath"]
+
+
+def test_every_container_has_minutes_to_start_before_liveness_counts(objects):
+    """On a busy node, containers were ended 30 seconds after their start, before they answered."""
+    for container in (each for spec in pod_specs(objects).values() for each in spec["containers"]):
+        startup, live = container["startupProbe"], container["livenessProbe"]
+        assert startup["httpGet"] == live["httpGet"]
+        assert startup["periodSeconds"] * startup["failureThreshold"] >= 300
+
+
+def test_an_agent_runs_on_a_node_with_any_of_the_labels_and_on_every_node_without_labels():
+    def affinity(values):
+        return pod_specs(template({"agent": values}))["agent"].get("affinity")
+
+    def terms(values):
+        required = affinity(values)["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        found = [one["matchExpressions"] for one in required["nodeSelectorTerms"]]
+        assert all(len(one) == 1 and one[0]["operator"] == "In" for one in found)
+        return {(one[0]["key"], *one[0]["values"]) for one in found}
+
+    usual = {("gpu", "on"), ("nvidia.com/gpu.present", "true"), ("vgpuscope.io/plugin", "on")}
+    assert terms({}) == usual
+    assert terms({"nodeLabels": {"pool": "gpu", "gpu": None}}) == (usual - {("gpu", "on")}) | {("pool", "gpu")}
+    assert affinity({"nodeLabels": dict.fromkeys(key for key, _ in usual)}) is None
+    both = affinity({"affinity": {"podAntiAffinity": {"x": 1}}})
+    assert set(both) == {"nodeAffinity", "podAntiAffinity"}
 
 
 def test_pods_say_what_they_need_of_cpu_and_memory(objects):
@@ -466,6 +497,36 @@ def test_the_values_of_the_handbook_mean_what_it_says():
     assert not only(off, "Service", "agent")
 
 
+def test_what_takes_the_place_of_hamis_programs_has_their_names_in_commands_of_the_handbook():
+    """kubectl logs deployment/hami-scheduler, kubectl exec deployment/hami-scheduler -- …, logs -c nvidia."""
+    scheduling = {"extender": {"enabled": True}, "plugin": {"enabled": True}}
+    named = template({**scheduling, "compatibility": {"handbookNames": True}})
+    for kind, component, name, container in (
+        ("Deployment", "extender", "hami-scheduler", "extender"),
+        ("DaemonSet", "plugin", "hami-device-plugin", "nvidia"),
+    ):
+        workload = one(named, kind, component)
+        pod = workload["spec"]["template"]
+        assert workload["metadata"]["name"] == workload["metadata"]["labels"]["app"] == name
+        assert pod["spec"]["containers"][0]["name"] == container
+        assert pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == container
+    names = {(o["kind"], o["metadata"]["name"]) for o in template(scheduling)}
+    assert not {("Deployment", "hami-scheduler"), ("DaemonSet", "hami-device-plugin")} & names
+    only_reading = template({"compatibility": {"handbookNames": True}})
+    assert not {"hami-scheduler", "hami-device-plugin"} & {o["metadata"]["name"] for o in only_reading}
+
+
+def test_the_handbooks_dashboard_is_in_the_language_of_the_dashboards(shipped):
+    for language, uid in (
+        ("en", "vgpuscope-overview"),
+        ("both", "vgpuscope-overview"),
+        ("zh", "zh/vgpuscope-overview-zh"),
+    ):
+        values = {"compatibility": {"handbookDashboard": True}, "dashboards": {"language": language}}
+        found = {o["metadata"]["name"]: o for o in only(template(values, chart=shipped), "ConfigMap", "dashboards")}
+        assert json.loads(found["hami-grafana-dashboard"]["data"]["dashboard.json"])["uid"] == uid
+
+
 def test_the_handbooks_scrape_configuration_finds_the_pods_at_the_ports_it_names():
     objects = template({"compatibility": {"handbookPodLabels": True}})
     found = {
@@ -506,7 +567,7 @@ def test_dashboards_are_config_maps_that_the_sidecar_finds(shipped):
         ((name, text),) = o["data"].items()
         assert name.endswith(".json")
         assert json.loads(text)["title"] == "{{ $x }}"
-    for language, number in (("en", 2), ("zh", 1), ("both", 3)):
+    for language, number in (("en", 2), ("zh", 2), ("both", 4)):
         objects = template({"dashboards": {"language": language}}, chart=shipped)
         assert len(only(objects, "ConfigMap", "dashboards")) == number
     assert not only(template({"dashboards": {"enabled": False}}, chart=shipped), "ConfigMap", "dashboards")

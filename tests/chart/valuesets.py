@@ -82,7 +82,7 @@ SETS: dict[str, dict[str, Any]] = {
             "hami": {"mount": "none"},
             "podResources": {"enabled": False},
             "cgroups": {"enabled": False},
-            "nodeSelector": {"gpu": None},
+            "nodeLabels": {"gpu": None, "nvidia.com/gpu.present": None, "vgpuscope.io/plugin": None},
         },
     },
     "ratio on the node": {"agent": {"gpuAllocation": {"hostPath": "/etc/gpu_allocation.txt"}}},

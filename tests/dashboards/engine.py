@@ -61,6 +61,16 @@ class Engine:
         found: list[str] = self._get(f"label/{label}/values", **{"match[]": selector})
         return found
 
+    def metadata(self, name: str) -> list[dict[str, str]]:
+        """Type and help of a metric, as each target says it."""
+        found: dict[str, list[dict[str, str]]] = self._get("metadata", metric=name)
+        return found.get(name, [])
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The groups of rules, with their health."""
+        found: list[dict[str, Any]] = self._get("rules")["groups"]
+        return found
+
     def _get(self, path: str, **parameters: str) -> Any:
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:

@@ -47,9 +47,18 @@ def test_the_analyzer_scrapes_the_agent_and_shows_gpus_without_pods():
     assert environ["VGPUSCOPE_ANALYZER_TARGETS"] == f"http://agent:{port}"
     assert environ["VGPUSCOPE_PROMETHEUS_QUERY_CONDITION"] == "{}"
     assert f"127.0.0.1:{port}" in OURS["agent"]["healthcheck"]["test"][-1]
-    scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]
-    assert scraped["static_configs"][0]["targets"] == [f"agent:{port}", "analyzer:8080"]
-    assert scraped["honor_labels"] is True
+    scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert [one["static_configs"][0]["targets"] for one in scraped] == [[f"agent:{port}"], ["analyzer:8080"]]
+    assert all(one["honor_labels"] for one in scraped)
+
+
+def test_the_alerts_for_services_that_cannot_be_scraped_know_the_jobs_of_the_trial():
+    """They ask for jobs by their names; one that they do not know could be down for ever."""
+    rules = "".join(file.read_text() for file in (REPOSITORY / "charts" / "vgpuscope" / "rules").glob("*.yaml"))
+    known = re.findall(r'up\{job=~"([^"]*)"', rules)
+    jobs = [one["job_name"] for one in yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]]
+    assert jobs
+    assert [job for job in jobs if not any(re.fullmatch(pattern, job) for pattern in known)] == []
 
 
 def test_only_the_agent_is_root_and_nothing_of_ours_can_write_but_the_history():

@@ -113,6 +113,7 @@ def test_what_is_shipped(image):
     assert (packages / "vgpuscope/http/assets/console/index.html").exists()
     assert list((packages / "vgpuscope/http/assets/console/assets").glob("*.js"))
     assert (packages / f"vgpuscope-{__version__}.dist-info/licenses/LICENSE").exists()
+    assert os.access(image.root / "opt/vgpuscope/bin/wget", os.X_OK)  # for commands of the HAMi handbook
     assert not list(packages.glob("pip*"))
     assert not list(packages.glob("hatchling*"))
     assert not [name for name in os.listdir(packages) if name.startswith(("test", "tools", "bench"))]

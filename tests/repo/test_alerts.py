@@ -16,6 +16,7 @@ FOLDER = REPOSITORY / "charts" / "vgpuscope" / "rules"
 FILES = sorted(FOLDER.glob("*.yaml"))  # what the chart and a plain Prometheus load
 COMPATIBLE = sorted((FOLDER / "compat").glob("*.yaml"))
 RUNBOOKS = REPOSITORY / "docs" / "runbooks"
+SITE = "https://github.com/vgpuscope/vgpuscope/blob/main/docs/runbooks/"
 TESTS = sorted((REPOSITORY / "tests" / "rules").glob("*.yaml"))
 
 HANDBOOK = {
@@ -67,7 +68,7 @@ def test_an_alert_has_a_severity_and_its_texts_in_both_languages(alert):
 
 @each_alert
 def test_an_alert_leads_to_its_page_which_exists_in_both_languages(alert):
-    assert alert["annotations"]["runbook_url"] == f"docs/runbooks/{alert['alert']}.md"
+    assert alert["annotations"]["runbook_url"] == f"{SITE}{alert['alert']}.md"
     for page in (RUNBOOKS / f"{alert['alert']}.md", RUNBOOKS / "zh" / f"{alert['alert']}.md"):
         text = page.read_text()
         assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {alert['alert']}"]

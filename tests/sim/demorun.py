@@ -63,7 +63,7 @@ class Running:
 
     @property
     def root(self) -> Path:
-        return Path(re.search(r"ls (\S+)/\*", self._printed)[1])
+        return Path(re.search(r"KUBECONFIG=(\S+)/kubeconfig", self._printed)[1])
 
     def children(self) -> list[int]:
         return [int(p) for p in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]

@@ -42,6 +42,8 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
         eventually(lambda words=words: words in page(running.urls[5]))
     root, agents = running.root, running.children()
     assert root.is_dir()
+    assert f"  KUBECONFIG={root}/kubeconfig kubectl get pods -A" in printed
+    assert (root / "kubeconfig").stat().st_mode & 0o777 == 0o600
     assert len(agents) >= 8
     assert running.end(signal.SIGINT) == 0
     assert not root.exists()

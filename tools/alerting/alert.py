@@ -2,11 +2,13 @@
 
 from typing import Literal, NamedTuple
 
+from tools.project import REPOSITORY_URL
+
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 
 # Where the pages of docs/runbooks are found. The chart replaces this text if a value gives another place.
-RUNBOOKS = "docs/runbooks/"
+RUNBOOKS = f"{REPOSITORY_URL}/blob/main/docs/runbooks/"
 
 
 class Text(NamedTuple):

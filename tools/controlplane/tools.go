@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package controlplane pins what the contract tests run: etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
+// Package controlplane pins what the contract tests run: etcd, kube-apiserver, kube-scheduler, kube-controller-manager
+// and kubectl.
 package controlplane
 
 import (
@@ -8,4 +9,5 @@ import (
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+	_ "k8s.io/kubernetes/cmd/kubectl"
 )

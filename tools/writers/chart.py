@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tools.project import REPOSITORY_URL
 from tools.writers.chart_values import Values
 from tools.writers.setting_row import SettingRow
 
@@ -20,6 +21,7 @@ version: {version}
 appVersion: {version}
 kubeVersion: ">=1.25.0-0"
 keywords: [gpu, vgpu, hami, nvidia, prometheus, monitoring]
+home: {home}
 """
 
 # Settings that templates set, because other objects depend on them: ports, mounts, service accounts.
@@ -54,7 +56,7 @@ _BOUNDS = (
 
 def chart_file(version: str) -> str:
     """Chart.yaml: chart and program have one version."""
-    return _CHART.format(version=version)
+    return _CHART.format(version=version, home=REPOSITORY_URL)
 
 
 def values_schema(settings: Iterable[SettingRow]) -> str:

@@ -76,6 +76,7 @@ class Web(Struct, kw_only=True, forbid_unknown_fields=True):
 class Agent(_Pod, kw_only=True, forbid_unknown_fields=True):
     """The node agent."""
 
+    nodeLabels: dict[str, str | None]  # one of them is enough
     runtimeClassName: str
     maxUnavailable: Share
     hami: "Hami"
@@ -285,7 +286,7 @@ class Rules(Struct, kw_only=True, forbid_unknown_fields=True):
     namespace: str
     labels: Words
     exclude: list[str]
-    runbooks: Annotated[str, Meta(pattern="/$")]
+    runbooks: Annotated[str, Meta(pattern="^(https?://.+/)?$")]
 
 
 class Dashboards(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,14 @@
 {{ include "vgpuscope.fullname" . }}-devices
 {{- end -}}
 
+{{/* The name of a Deployment or DaemonSet. The handbook's names are for what takes the place of HAMi's programs. */}}
+{{- define "vgpuscope.handbookWorkload" -}}
+{{- if .root.Values.compatibility.handbookNames }}{{ get (dict "extender" "hami-scheduler" "plugin" "hami-device-plugin") .component }}{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.workload" -}}
+{{ include "vgpuscope.handbookWorkload" . | default (printf "%s-%s" (include "vgpuscope.fullname" .root) .component) }}
+{{- end -}}
+
 {{/* All components, each with the name of its port. Returns YAML. */}}
 {{- define "vgpuscope.components" -}}
 {agent: metrics, cluster: metrics, analyzer: http, extender: http, plugin: metrics}
@@ -86,6 +94,16 @@ labels:
   {{- include "vgpuscope.labels" . | nindent 2 }}
 {{- end -}}
 
+{{- define "vgpuscope.workloadMetadata" -}}
+name: {{ include "vgpuscope.workload" . }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "vgpuscope.labels" . | nindent 2 }}
+  {{- with include "vgpuscope.handbookWorkload" . }}
+  app: {{ . }}
+  {{- end }}
+{{- end -}}
+
 {{/* Metadata of objects without a namespace: releases in two namespaces must not share a ClusterRole. */}}
 {{- define "vgpuscope.clusterWideName" -}}
 {{ include "vgpuscope.fullname" .root }}-{{ .component }}{{ if ne .root.Release.Namespace (include "vgpuscope.fullname" .root) }}-{{ .root.Release.Namespace }}{{ end }}
@@ -112,6 +130,7 @@ labels:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 annotations:
+  kubectl.kubernetes.io/default-container: {{ include "vgpuscope.containerName" . }} # for kubectl logs and exec
   checksum/config: {{ printf "%s %v" (include (printf "vgpuscope.config.%s" .component) .root) (get $own "gpuAllocation") | sha256sum | trunc 16 }} # restarts the pod when its settings change
   {{- if eq (include "vgpuscope.annotated" .root) "yes" }}
   prometheus.io/scrape: "true"
@@ -146,15 +165,31 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.affinity }}
+{{- with mergeOverwrite (include "vgpuscope.anyNodeLabel" $own.nodeLabels | fromYaml) (deepCopy $own.affinity) }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* Nodes that have at least one of the labels; a nodeSelector would ask for all of them. Returns YAML. */}}
+{{- define "vgpuscope.anyNodeLabel" -}}
+{{- with . -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- range $key, $value := . }}
+      - matchExpressions: [{key: {{ $key }}, operator: In, values: [{{ $value | quote }}]}]
+      {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "vgpuscope.containerName" -}}
+{{ eq (include "vgpuscope.handbookWorkload" .) "hami-device-plugin" | ternary "nvidia" .component }}
+{{- end -}}
+
 {{- define "vgpuscope.container" -}}
 {{- $own := index .root.Values .component -}}
-name: {{ .component }}
+name: {{ include "vgpuscope.containerName" . }}
 image: {{ include "vgpuscope.image" .root }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 command: [vgpuscope]
@@ -163,6 +198,9 @@ ports:
   - name: {{ .port }}
     containerPort: {{ $own.port }}
 {{- $scheme := include "vgpuscope.scheme" . | upper }}
+startupProbe:
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ $scheme }}}
+  {{- include "vgpuscope.startupTime" . | nindent 2 }}
 livenessProbe:
   httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ $scheme }}}
   timeoutSeconds: 5
@@ -172,6 +210,13 @@ readinessProbe:
   timeoutSeconds: 5
 resources:
   {{- toYaml $own.resources | nindent 2 }}
+{{- end -}}
+
+{{/* Five minutes to start: on a busy node, liveness alone ended containers before they had started. */}}
+{{- define "vgpuscope.startupTime" -}}
+periodSeconds: 2
+failureThreshold: 150
+timeoutSeconds: 5
 {{- end -}}
 
 {{/* Mounts and volumes that every pod can have: its settings, and its web configuration. */}}

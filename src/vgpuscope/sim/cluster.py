@@ -1,4 +1,4 @@
-"""The simulated cluster as its API server reports it: nodes with devices, pods, quotas.
+"""The simulated cluster as its API server reports it: nodes with devices, pods, quotas, namespaces.
 
 Some pods run, some wait, and some keep devices that they cannot use. The five nodes of the demo are simulated. Two more
 nodes, without an agent, show what a healthy node cannot: the kubelet of `worn-f` does not respond, and `retired-g` is
@@ -24,14 +24,21 @@ _REPLICAS = 4  # replicas of each GPU that is shared by time-slicing
 _SCALING = 2  # HAMi may allocate twice the memory and cores that the GPUs of hami-a have
 _WORN, _RETIRED = "worn-f", "retired-g"
 _FORMER = "former-scheduler"
+_NODE_AGE = 40 * 86400  # seconds before the start of the demo
+_KUBELET = "v1.35.8"
 _SHARED = {"gpu-sharing": "hami"}  # a label of the nodes whose GPUs HAMi shares
 
 
 def publish(objects: Objects, worlds: Sequence[World]) -> None:
     """Passes the current state of the cluster to the API."""
-    objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
-    objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_stale_pods(worlds[0])])
-    objects.replace("resourcequotas", _QUOTAS)
+    created = stamp(worlds[0].began - _NODE_AGE)
+    pods = [*_running(worlds), *_waiting(worlds[0]), *_stale_pods(worlds[0])]
+    nodes = [*(_node(world) for world in worlds), _worn_node()]
+    objects.replace("nodes", [_machine(node, index, created) for index, node in enumerate(nodes)])
+    objects.replace("pods", pods)
+    objects.replace("resourcequotas", [_created(quota, created) for quota in _QUOTAS])
+    names = {one["metadata"]["namespace"] for one in (*pods, *_QUOTAS)} | {"default", "kube-system"}
+    objects.replace("namespaces", [_created(_namespace(name), created) for name in sorted(names)])
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -107,6 +114,32 @@ def _node_object(
             "conditions": [{"type": "Ready", "status": ready}],
         },
     }
+
+
+def _machine(node: Json, index: int, created: str) -> Json:
+    """The node with what every real node says of itself: its software, its address, and since when it is as it is."""
+    name, status = node["metadata"]["name"], node["status"]
+    ready = {"lastHeartbeatTime": created, "lastTransitionTime": created}
+    ready |= {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    if any(one["status"] != "True" for one in status["conditions"]):
+        ready |= {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    addresses = [{"type": "InternalIP", "address": f"10.20.0.{index + 11}"}, {"type": "Hostname", "address": name}]
+    info = {
+        "kubeletVersion": _KUBELET,
+        "osImage": "Ubuntu 24.04.3 LTS",
+        "kernelVersion": "6.8.0-88-generic",
+        "containerRuntimeVersion": "containerd://2.2.0",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+        **dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion"), ""),
+    }
+    conditions = [one | ready for one in status["conditions"]]
+    more = {"conditions": conditions, "addresses": addresses, "nodeInfo": info}
+    return _created(node, created) | {"status": status | more}
+
+
+def _created(one: Json, created: str) -> Json:
+    return one | {"metadata": one["metadata"] | {"creationTimestamp": created}}
 
 
 def _register(devices: Iterable[_Device]) -> str:
@@ -234,6 +267,11 @@ def _stale_pod(stale: _StalePod, began: float) -> Json:
 
 def _pod(asks: _Asks, *, created: float, phase: str, node: str = "") -> Json:
     limits = hami_limits(gpus=asks.gpus, memory=asks.memory, cores=asks.cores)
+    main: Json = {
+        "name": "main",
+        "image": "registry.example/main:1",
+        "resources": {"limits": limits, "requests": limits},
+    }
     return {
         "metadata": {
             "name": asks.name,
@@ -244,7 +282,7 @@ def _pod(asks: _Asks, *, created: float, phase: str, node: str = "") -> Json:
         "spec": {
             "schedulerName": SCHEDULER,
             "nodeSelector": _SHARED,
-            "containers": [{"name": "main", "image": "registry.example/main:1", "resources": {"limits": limits}}],
+            "containers": [main],
         }
         | ({"nodeName": node} if node else {}),
         "status": {"phase": phase},
@@ -255,13 +293,22 @@ def _uid(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
-# --- quotas ----------------------------------------------------------------------------------------------------------
+# --- namespaces and quotas -------------------------------------------------------------------------------------------
+
+
+def _namespace(name: str) -> Json:
+    labels = {"kubernetes.io/metadata.name": name}
+    return {
+        "metadata": {"name": name, "uid": _uid(f"namespace/{name}"), "labels": labels},
+        "status": {"phase": "Active"},
+    }
 
 
 def _quota(namespace: str, **hard: int) -> Json:
     limits = {f"limits.nvidia.com/{name}": str(amount) for name, amount in hard.items()}
     metadata = {"name": "gpu", "namespace": namespace, "uid": _uid(f"quota/{namespace}")}
-    return {"metadata": metadata, "spec": {"hard": limits}}
+    # Kubernetes does not count these resources, so `used` is empty in a real cluster, too: HAMi's scheduler counts them
+    return {"metadata": metadata, "spec": {"hard": limits}, "status": {"hard": limits}}
 
 
 _QUOTAS = (

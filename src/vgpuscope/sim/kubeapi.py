@@ -1,16 +1,20 @@
 """The part of a Kubernetes API server that clients need to watch, schedule and lead in a simulation.
 
 Objects   all objects, with versions and the latest changes; the simulation's own, and what clients changed in them
-KubeApi   the HTTP server: lists in pages, watches with bookmarks, patches, bindings, leases and events; 401 without the
-          token, 409 for a version that is not the current one, 410 for old versions
+KubeApi   the HTTP server: discovery, lists in pages, watches with bookmarks, both also as tables, patches, bindings,
+          leases and events; 401 without the token, 409 for a version that is not the current one, 410 for old versions
+
+The token is the first part of the path, and so part of the server's address in the kubeconfig: without TLS, kubectl and
+client-go send no token in a header, and a certificate would need a library that nothing else needs.
 """
 
 import asyncio
 import contextlib
 import secrets
+import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,35 +22,33 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from vgpuscope.sim.kubekinds import DOCUMENTS, EVENTS, KINDS, REVIEW_PATH, review
+from vgpuscope.sim.kubeselectors import BadSelector, Selector, selector
+from vgpuscope.sim.kubetables import table
+
 Json = dict[str, Any]
 ObjectKey = tuple[str, str]  # namespace and name
 
-KINDS = {
-    "nodes": "Node",
-    "pods": "Pod",
-    "resourcequotas": "ResourceQuota",
-    "events": "Event",
-    "leases": "Lease",
-}  # by the plural in the path
-_LEASES, _NEW_EVENTS = "coordination.k8s.io/v1", "events.k8s.io/v1"
-_GROUPS = {name.partition("/")[0] for name in (_LEASES, _NEW_EVENTS)}
 _REMEMBERED = 1000  # changes; a client that needs older ones must list again
 _EVENTS_KEPT = 500  # of clients; a real server deletes an event after an hour
 _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
 _LONGEST_REQUEST = 16 * 1024  # bytes of its head
 _LARGEST_BODY = 4 * 1024 * 1024
-_ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # all events are about pods here
+_PROTOBUF = b"k8s\x00"  # what every body in Kubernetes' own encoding starts with
+_TABLE = "as=Table"  # in the media type that kubectl accepts
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}  # annotation of the bookmark after all objects of the beginning
 
 
 class Change(NamedTuple):
-    """One change of one object; `line` is what a watch sends for it."""
+    """One change of one object."""
 
     version: int
     plural: str
     namespace: str
-    name: str
-    line: bytes
+    before: Json | None  # None: the object is new
+    after: Json | None  # None: the object was deleted
+    encoded: bytes  # as the API shows it now
 
 
 class _Kept(NamedTuple):
@@ -118,7 +120,7 @@ class Objects:
         """Deletes an object, with all that clients changed in it."""
         known = self._kept[plural].pop(key)
         self._overlays.pop((plural, key), None)
-        self._record(plural, key, "DELETED", known.content)
+        self._record(plural, key, before=known.content, after=None)
 
     def get(self, plural: str, key: ObjectKey) -> bytes:
         """One object, as the API shows it."""
@@ -128,10 +130,14 @@ class Objects:
         """All objects of a kind; not to be changed."""
         return [one.content for one in self._kept[plural].values()]
 
-    def listed(self, plural: str, namespace: str) -> list[tuple[ObjectKey, bytes]]:
+    def listed(self, plural: str, namespace: str, chosen: Selector | None = None) -> list[tuple[ObjectKey, bytes]]:
         """Keys and objects in order, of one namespace, or of all namespaces if it is ""."""
         kept = self._kept[plural]
-        return [(key, kept[key].encoded) for key in sorted(kept) if namespace in {"", key[0]}]
+        return [
+            (key, kept[key].encoded)
+            for key in sorted(kept)
+            if namespace in {"", key[0]} and (chosen is None or chosen.selects(kept[key].content))
+        ]
 
     def since(self, version: int) -> list[Change]:
         """The changes after a version; Gone if some of them are no longer kept."""
@@ -143,7 +149,8 @@ class Objects:
     def _found(self, plural: str, key: ObjectKey) -> _Kept:
         known = self._kept[plural].get(key)
         if known is None:
-            raise Refusal(404, f"{plural} {key[1]!r} not found")
+            group = KINDS[plural].version.rpartition("/")[0]
+            raise Refusal(404, f'{plural}{"." if group else ""}{group} "{key[1]}" not found')
         return known
 
     def _with_overlay(self, plural: str, key: ObjectKey, one: Json) -> Json:
@@ -159,16 +166,14 @@ class Objects:
         known = self._kept[plural].get(key)
         if known and known.content == one:
             return known.encoded
-        encoded = self._record(plural, key, "MODIFIED" if known else "ADDED", one)
+        encoded = self._record(plural, key, before=known.content if known else None, after=one)
         self._kept[plural][key] = _Kept(one, encoded, self.version)
         return encoded
 
-    def _record(self, plural: str, key: ObjectKey, word: str, one: Json) -> bytes:
+    def _record(self, plural: str, key: ObjectKey, *, before: Json | None, after: Json | None) -> bytes:
         self.version += 1
-        metadata = {**one["metadata"], "resourceVersion": str(self.version)}
-        version = _LEASES if plural == "leases" else "v1"
-        encoded = msgspec.json.encode({**one, "apiVersion": version, "kind": KINDS[plural], "metadata": metadata})
-        self._changes.append(Change(self.version, plural, *key, event_line(word, encoded)))
+        encoded = b"" if after is None else _encoded(plural, after, self.version)
+        self._changes.append(Change(self.version, plural, key[0], before, after, encoded))
         self.changed.set()
         self.changed = asyncio.Event()
         return encoded
@@ -219,15 +224,17 @@ class _Place(NamedTuple):
     name: str = ""
     part: str = ""  # a subresource
     group: str = "v1"
-    group_only: bool = False  # /apis/GROUP: which versions are served
 
 
 class _Request(NamedTuple):
     method: str
+    path: str  # without the token
     place: _Place
     query: dict[str, str]
     token: str
     length: int  # bytes of the body
+    tabular: bool  # whether a Table is wanted
+    chosen: Selector = Selector()
 
     @property
     def plural(self) -> str:
@@ -237,25 +244,26 @@ class _Request(NamedTuple):
     def namespace(self) -> str:
         return self.place.namespace
 
-    @property
-    def chosen(self) -> str:
-        """The one name that is selected; "": all names."""
-        label, _, name = self.query.get("fieldSelector", "").partition("=")
-        return name if label == "metadata.name" and "labelSelector" not in self.query else ""
-
 
 class KubeApi:
     """The server; `serve` runs it, and `write_kubeconfig` writes how to reach it."""
 
-    def __init__(self, objects: Objects, *, bookmark_every: float = _BOOKMARK_EVERY) -> None:
-        self._objects, self._bookmark_every = objects, bookmark_every
+    def __init__(
+        self,
+        objects: Objects,
+        *,
+        bookmark_every: float = _BOOKMARK_EVERY,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock`: the time by which tables show ages."""
+        self._objects, self._bookmark_every, self._clock = objects, bookmark_every, clock
         self._token = secrets.token_hex(16)
         self._connections: set[asyncio.Task[None]] = set()
         self._port = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._port}/{self._token}"
 
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
@@ -272,14 +280,14 @@ class KubeApi:
             await server.wait_closed()
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Writes a kubeconfig with the address and the token, readable only by its owner."""
+        """Writes a kubeconfig with the address, of which the token is a part, readable only by its owner."""
         path.touch(mode=0o600)
         content = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "demo",
             "clusters": [{"name": "demo", "cluster": {"server": self.url}}],
-            "users": [{"name": "demo", "user": {"token": self._token}}],
+            "users": [{"name": "demo", "user": {}}],
             "contexts": [{"name": "demo", "context": {"cluster": "demo", "user": "demo"}}],
         }
         path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")  # JSON is valid YAML
@@ -301,7 +309,7 @@ class KubeApi:
         """Answers one request; each connection has one."""
         try:
             request = self._accepted(_parsed(head))
-            if request.query.get("watch") in {"1", "true"}:
+            if request.plural and request.query.get("watch") in {"1", "true"}:
                 await self._watch(request, writer)
                 return
             sent = await reader.readexactly(request.length)
@@ -314,28 +322,40 @@ class KubeApi:
     def _accepted(self, request: _Request) -> _Request:
         if not secrets.compare_digest(request.token, self._token):
             raise Refusal(401, "Unauthorized")
-        if not request.plural and not request.place.group_only:
+        document = DOCUMENTS.get(request.path) if request.method == "GET" else None
+        if not request.plural and document is None and (request.method, request.path) != ("POST", REVIEW_PATH):
             raise Refusal(404, "the server could not find the requested resource")
         if request.method not in {"GET", "POST", "PUT", "PATCH"}:
             raise Refusal(405, "objects cannot be deleted here")
         if request.length > _LARGEST_BODY:
             raise Refusal(413, "the body is too large")
-        selectors = {name: request.query[name] for name in ("fieldSelector", "labelSelector") if name in request.query}
-        if selectors and not request.chosen and (request.plural, selectors) != _ALL_EVENTS:
-            raise Refusal(400, "selectors are not supported here")
-        return request
+        if not request.plural:
+            return request
+        try:
+            return request._replace(chosen=selector(request.plural, request.query))
+        except BadSelector as e:
+            raise Refusal(400, str(e)) from None
 
     def _read(self, request: _Request) -> bytes:
         place = request.place
-        if place.group_only:
-            return _group(place.group)
-        if place.name:
-            return self._objects.get(place.plural, (place.namespace, place.name))
-        return self._list(request)
+        if not place.plural:
+            return DOCUMENTS[request.path]
+        if not place.name:
+            return self._list(request)
+        encoded = self._objects.get(place.plural, (place.namespace, place.name))
+        return self._table(request, [encoded], {}) if request.tabular else encoded
+
+    def _table(self, request: _Request, objects: Iterable[bytes], metadata: Json) -> bytes:
+        """The objects as rows, as `kubectl get` asks for them."""
+        included = request.query.get("includeObject", "Metadata")
+        rows = (msgspec.json.decode(one) for one in objects)
+        return msgspec.json.encode(table(request.plural, rows, metadata, included=included, now=self._clock()))
 
     def _changed(self, request: _Request, body: bytes) -> tuple[int, bytes]:
         """The answer to a request that changes something."""
         place = request.place
+        if not place.plural:
+            return 201, msgspec.json.encode(review(_object(body)))
         key = (place.namespace, place.name)
         if request.method == "PATCH" and body[:1] == b"[":
             sent = _applied(_operations(body), self._objects.get(place.plural, key))
@@ -370,7 +390,7 @@ class KubeApi:
         Later pages contain the current objects, under the version of the first page. A watch from that version reports
         the differences.
         """
-        found = [one for one in self._objects.listed(request.plural, request.namespace) if _selects(request, one[0])]
+        found = self._objects.listed(request.plural, request.namespace, request.chosen)
         version, after = self._objects.version, ("", "")
         if "continue" in request.query:
             version, after = self._continued(request.query["continue"])
@@ -380,8 +400,12 @@ class KubeApi:
         metadata = {"resourceVersion": str(version)}
         if rest:
             metadata |= {"continue": "/".join((str(version), *page[-1][0]))}
-        return b'{"kind":"%sList","apiVersion":"v1","metadata":%s,"items":[%s]}' % (
-            KINDS[request.plural].encode(),
+        if request.tabular:
+            return self._table(request, [encoded for _, encoded in page], metadata)
+        kind = KINDS[request.plural]
+        return b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
+            kind.kind.encode(),
+            kind.version.encode(),
             msgspec.json.encode(metadata),
             b",".join(encoded for _, encoded in page),
         )
@@ -413,8 +437,10 @@ class KubeApi:
         """Changes as they happen, and a bookmark whenever there was no change for a while."""
         if not version:  # without a version, a watch begins with all objects
             version = self._objects.version
-            everything = self._objects.listed(request.plural, request.namespace)
-            yield b"".join(event_line("ADDED", encoded) for key, encoded in everything if _selects(request, key))
+            everything = self._objects.listed(request.plural, request.namespace, request.chosen)
+            yield b"".join(self._line(request, "ADDED", encoded) for _, encoded in everything)
+            if request.query.get("sendInitialEvents") == "true":
+                yield _bookmark(request.plural, version, _INITIAL_END)
         clock, bookmarks = asyncio.get_running_loop().time, request.query.get("allowWatchBookmarks") == "true"
         told = clock()
         while True:
@@ -424,7 +450,7 @@ class KubeApi:
             except Gone:
                 yield event_line("ERROR", _status(410, f"too old resource version: {version}"))
                 return
-            lines = b"".join(change.line for change in changes if _concerns(request, change))
+            lines = b"".join(self._line(request, word, encoded) for word, encoded in _seen(request, changes))
             version = max(version, self._objects.version)
             if not lines and bookmarks and clock() - told >= self._bookmark_every:
                 lines = _bookmark(request.plural, version)
@@ -434,18 +460,33 @@ class KubeApi:
                 async with asyncio.timeout(self._bookmark_every):
                     await changed.wait()
 
-
-def _selects(request: _Request, key: ObjectKey) -> bool:
-    return request.chosen in {"", key[1]}
-
-
-def _concerns(request: _Request, change: Change) -> bool:
-    same = change.plural == request.plural and request.namespace in {"", change.namespace}
-    return same and _selects(request, (change.namespace, change.name))
+    def _line(self, request: _Request, word: str, encoded: bytes) -> bytes:
+        return event_line(word, self._table(request, [encoded], {}) if request.tabular else encoded)
 
 
-def _bookmark(plural: str, version: int) -> bytes:
-    content = {"kind": KINDS[plural], "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}}
+def _seen(request: _Request, changes: Iterable[Change]) -> Iterator[tuple[str, bytes]]:
+    """What a watch says of changes. An object that is no longer selected is deleted for it, as it was before."""
+    for change in changes:
+        if change.plural != request.plural or request.namespace not in {"", change.namespace}:
+            continue
+        before = change.before is not None and request.chosen.selects(change.before)
+        after = change.after is not None and request.chosen.selects(change.after)
+        if after:
+            yield ("MODIFIED" if before else "ADDED"), change.encoded
+        elif before and change.before is not None:
+            yield "DELETED", _encoded(change.plural, change.before, change.version)
+
+
+def _encoded(plural: str, one: Json, version: int) -> bytes:
+    """An object as the API shows it."""
+    metadata = {**one["metadata"], "resourceVersion": str(version)}
+    named = {"apiVersion": KINDS[plural].version, "kind": KINDS[plural].kind, "metadata": metadata}
+    return msgspec.json.encode({**one, **named})
+
+
+def _bookmark(plural: str, version: int, annotations: dict[str, str] | None = None) -> bytes:
+    metadata = {"resourceVersion": str(version)} | ({"annotations": annotations} if annotations else {})
+    content = {"kind": KINDS[plural].kind, "apiVersion": KINDS[plural].version, "metadata": metadata}
     return event_line("BOOKMARK", msgspec.json.encode(content))
 
 
@@ -460,16 +501,13 @@ def _head(status: int, length: str) -> bytes:
     return ("\r\n".join((*lines, "Connection: close")) + "\r\n\r\n").encode()
 
 
-def _group(name: str) -> bytes:
-    version = {"groupVersion": f"{name}/v1", "version": "v1"}
-    return msgspec.json.encode({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version]})
-
-
 def _success() -> bytes:
     return msgspec.json.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
 
 def _object(sent: bytes) -> Json:
+    if sent.startswith(_PROTOBUF):
+        raise Refusal(415, "only JSON is understood here")
     try:
         return msgspec.json.decode(sent or b"{}", type=Json)
     except msgspec.DecodeError as e:
@@ -498,7 +536,7 @@ def _applied(operations: list[Json], encoded: bytes) -> Json:
 def _new_object(place: _Place, sent: Json) -> Json:
     """A created object in the form in which it is kept: of events there is one form only, the older."""
     sent = {**sent, "metadata": {**(sent.get("metadata") or {}), "namespace": place.namespace}}
-    if place.group != _NEW_EVENTS:
+    if place.group != EVENTS:
         return sent
     return {
         "metadata": sent["metadata"],
@@ -514,10 +552,17 @@ def _parsed(head: bytes) -> _Request:
     first, *headers = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     target = urlsplit(rest.partition(" ")[0])
-    place = _place([unquote(part) for part in target.path.split("/")])
+    _, token, *parts = [unquote(part) for part in target.path.split("/")] if target.path.startswith("/") else ("", "")
     query = {name: values[-1] for name, values in parse_qs(target.query, keep_blank_values=True).items()}
-    length = _number(_header(headers, "content-length") or "0", "Content-Length")
-    return _Request(method, place, query, _token(headers), length)
+    return _Request(
+        method,
+        path="/".join(("", *parts)),
+        place=_place(["", *parts]),
+        query=query,
+        token=token.encode("ascii", "replace").decode(),
+        length=_number(_header(headers, "content-length") or "0", "Content-Length"),
+        tabular=_TABLE in _header(headers, "accept"),
+    )
 
 
 def _place(parts: list[str]) -> _Place:
@@ -525,8 +570,6 @@ def _place(parts: list[str]) -> _Place:
     match parts:
         case ["", "api", "v1", *rest]:
             group = "v1"
-        case ["", "apis", name] if name in _GROUPS:
-            return _Place(group=name, group_only=True)
         case ["", "apis", name, version, *rest]:
             group = f"{name}/{version}"
         case _:
@@ -535,16 +578,12 @@ def _place(parts: list[str]) -> _Place:
     if len(rest) > 2 and rest[0] == "namespaces" and rest[1]:
         namespace, rest = rest[1], rest[2:]
     plural, name, part, *more = (*rest, "", "", "")[: max(3, len(rest))]
-    wanted = {"leases": {_LEASES}, "events": {"v1", _NEW_EVENTS}}.get(plural, {"v1"})
-    if plural not in KINDS or any(more) or group not in wanted or (plural == "nodes" and namespace):
+    kind = KINDS.get(plural)
+    if kind is None or any(more) or not (group == kind.version or (plural, group) == ("events", EVENTS)):
         return _Place()
-    if plural != "nodes" and name and not namespace:
+    if bool(namespace) > kind.namespaced or (kind.namespaced and name and not namespace):
         return _Place()
     return _Place(plural, namespace, name, part, group)
-
-
-def _token(headers: Iterable[str]) -> str:
-    return _header(headers, "authorization").removeprefix("Bearer ").encode("ascii", "replace").decode()
 
 
 def _header(headers: Iterable[str], name: str) -> str:

@@ -1,6 +1,7 @@
 """The pods of a world as the Kubernetes API would list them, and their allocations by the kubelet."""
 
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -103,6 +104,7 @@ def _pod(world: World, life: Life) -> Json:
             "containers": containers,
             "restartPolicy": "Always",
         }
+        | ({"resourceClaims": [{"name": "gpu", "resourceClaimName": job.claim}]} if job.claim else {})
         | ({"nodeSelector": {POOL: world.plan.name}} if life.waits or life.notes is not None else {})
         | ({} if life.waits else {"nodeName": world.plan.name}),
         "status": {"phase": phase, "qosClass": job.qos}
@@ -131,7 +133,7 @@ def owner(name: str) -> str:
 
 def _mirrored(world: World) -> Json:
     """The kubelet makes mirror pods, and their Node owns them."""
-    return {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": world.plan.name, "controller": True}]}
+    return _controlled("v1", "Node", world.plan.name)
 
 
 def _owned(name: str) -> Json:
@@ -142,7 +144,13 @@ def _owned(name: str) -> Json:
         kind, maker = "StatefulSet", match[1]
     else:
         return {}
-    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": maker, "controller": True}]}
+    return _controlled("apps/v1", kind, maker)
+
+
+def _controlled(version: str, kind: str, name: str) -> Json:
+    uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}/{name}"))
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
+    return {"ownerReferences": [owner]}
 
 
 def _container(life: Life) -> Json:
@@ -168,7 +176,8 @@ def _status(world: World, life: Life, name: str, id_: str) -> Json:
     ended = life.job.timeline.ends
     state: Json = {"running": {"startedAt": started}}
     if not running:
-        state = {"terminated": {"exitCode": 0 if ended == "Succeeded" else 137, "startedAt": started}}
+        code, reason = (0, "Completed") if ended == "Succeeded" else (137, "Error")
+        state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": started}}
     prefix = {"crio": "cri-o", "docker-cgroupfs": "docker"}.get(world.plan.runtime, "containerd")
     return {
         "name": name,

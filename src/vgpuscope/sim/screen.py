@@ -112,7 +112,7 @@ def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
         address = f"{f' --{flag}' if flag else ''} {child.url}" if child.plan.port != _USUAL.get(name) else ""
         line = f"{program} {command.format(root=root)}{address}"
         yield line if len(line) < _WIDTH - 2 else line.replace("http://", ""), what
-    yield f"ls {root}/*", "what the agents read"
+    yield f"KUBECONFIG={root}/kubeconfig kubectl get pods -A", "the cluster"
 
 
 def _program() -> str:

@@ -642,8 +642,9 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
             "{all} 个 GPU 节点中有 {count} 个没有序列：那里没有运行 exporter，或没有被抓取。",
         ),
         _W(
-            "Give the nodes the label that the DaemonSet selects (gpu=on), and tolerate their taints.",
-            "给这些节点加上 DaemonSet 选择的标签（gpu=on），并容忍其污点。",
+            "Give the nodes a label that the DaemonSet selects (gpu=on or nvidia.com/gpu.present=true), and tolerate "
+            "their taints.",
+            "给这些节点加上 DaemonSet 选择的标签（gpu=on 或 nvidia.com/gpu.present=true），并容忍其污点。",
         ),
         ("kubectl label node NODE gpu=on", "kubectl describe node NODE | grep -A3 Taints"),
     ),

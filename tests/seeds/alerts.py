@@ -1,0 +1,64 @@
+"""The alerts of the two documents on HAMi, typed from them: name, expression, duration and severity."""
+
+from typing import NamedTuple
+
+
+class Alert(NamedTuple):
+    """One alert as its document prints it."""
+
+    document: str
+    name: str
+    expr: str
+    wait: str
+    severity: str
+
+
+METRICS, HANDBOOK = "hami-metrics", "hami-handbook"
+ALERTS = (
+    Alert(
+        METRICS,
+        "GPUMemoryUsageHigh",
+        "HostGPUMemoryUsage / on(deviceuuid) group_left(devicetype) GPUDeviceMemoryLimit > 0.9",
+        "5m",
+        "warning",
+    ),
+    Alert(METRICS, "GPUCoreUtilizationSaturated", "HostCoreUtilization == 100", "15m", "warning"),
+    Alert(
+        METRICS,
+        "ContainerVGPUMemoryNearLimit",
+        "vGPU_device_memory_usage_in_bytes / vGPU_device_memory_limit_in_bytes > 0.95",
+        "2m",
+        "warning",
+    ),
+    Alert(METRICS, "ContainerGPUIdle", "Device_last_kernel_of_container > 1800", "5m", "info"),
+    Alert(
+        METRICS,
+        "ClusterGPUMemoryAllocationHigh",
+        "sum(GPUDeviceMemoryAllocated) / sum(GPUDeviceMemoryLimit) > 0.85",
+        "10m",
+        "warning",
+    ),
+    Alert(METRICS, "GPUOversharing", "GPUDeviceSharedNum > 10", "5m", "warning"),
+    Alert(METRICS, "VGPUMonitorDown", 'up{job="hami-vgpu-monitor"} == 0', "2m", "critical"),
+    Alert(
+        HANDBOOK,
+        "GPUMemoryUsageHigh",
+        "hami_gpu_memory_used_bytes / hami_gpu_memory_total_bytes > 0.95",
+        "10m",
+        "warning",
+    ),
+    Alert(
+        HANDBOOK,
+        "GPUNoAvailableMemory",
+        "(hami_gpu_memory_total_bytes - hami_gpu_memory_used_bytes) < 1073741824",
+        "5m",
+        "critical",
+    ),
+    Alert(
+        HANDBOOK,
+        "ScheduleFailureRate",
+        "rate(hami_scheduler_bind_failure_total[5m]) / rate(hami_scheduler_bind_success_total[5m]) > 0.1",
+        "10m",
+        "warning",
+    ),
+)
