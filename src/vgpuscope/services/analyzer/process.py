@@ -35,6 +35,7 @@ from vgpuscope.runtime.log import set_level
 from vgpuscope.services.analyzer.access import AnalyzerAccess, needs_no_credentials
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, TriggerResult, analysis_event
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
+from vgpuscope.services.analyzer.callbacks import Callbacks
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.followers import Follower, Followers
@@ -129,6 +130,9 @@ class Analyzer(Service):
         self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
         self._store = store or _store(settings.config)
+        self.callbacks = Callbacks(
+            self.config, leads=lambda: self._replica.leads, failed=self.counters.count, clock=wall
+        )
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._replica = Replica(self._store.lease, failed=self.counters.count, seconds=lease, clock=clock)
         self._saving = Saving(self._store, self._replica, run=self._followers.run, wall=wall)
@@ -212,6 +216,7 @@ class Analyzer(Service):
             outbox=self._saving.outbox,
             opinions=self.opinions,
             notices=self.notices,
+            callbacks=self.callbacks,
             reclaim=self.reclaim,
             counters=self.counters,
         )
@@ -228,9 +233,11 @@ class Analyzer(Service):
     def warn(self) -> None:
         if self.read_only:
             log.warning("read-only: no caller has the role operate or admin")
-        if self.config().control.enabled and self.reclaim.mode == "off":
+        control = self.config().control
+        reclaims = control.enabled and control.dry_run is not None  # without the key, callbacks are what is meant
+        if reclaims and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
-        if self.config().control.enabled and self._kube.state == "none":
+        if reclaims and self._kube.state == "none":
             log.warning("annotations, owners and priority classes of pods are not read: kube.enabled is not set")
 
     @property
@@ -249,6 +256,7 @@ class Analyzer(Service):
             "prune": Restartable(self._saving.prune_forever),
             "reclaim": Restartable(self._to_reclaim.forever),
             "deliver": Restartable(self.reclaim.deliveries.forever),
+            "callbacks": Restartable(self.callbacks.forever),
             "opinions": Restartable(self.opinions.ask_forever),
             "notices": Restartable(lambda: self.notices.deliver_forever(self.reclaim.notices)),
         }
@@ -329,6 +337,7 @@ class Analyzer(Service):
             history=self._store.results.keeps and self._replica.stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
             ai_error=self.opinions.last_error,
+            control_error=self.callbacks.last_error,
         )
 
     def trigger(self, *, use_ai: bool | None = None) -> TriggerResult:
@@ -421,6 +430,7 @@ class Analyzer(Service):
             Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="callbacks", follow=self.callbacks.follow, deadline=_HAND_WITHIN),
             Follower(name="opinions", follow=self._hand_to_opinions, deadline=_HAND_WITHIN),
             Follower(name="cases", follow=self._hand_to_reclaim, deadline=_HAND_WITHIN),
         )
