@@ -41,6 +41,7 @@ from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSourc
 from vgpuscope.services.analyzer.followers import Follower, Followers
 from vgpuscope.services.analyzer.log import ResultsLog
 from vgpuscope.services.analyzer.metrics_page import MetricSources, MetricsPage
+from vgpuscope.services.analyzer.notices.low_gpus import LowGpuNotices
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.board import OpinionBoard
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
@@ -170,6 +171,9 @@ class Analyzer(Service):
         )
         self._opinion_board = OpinionBoard(self._cycle, self.opinions)
         self.notices = Notices(self.config, opinion=self._opinion_on, clock=wall)
+        self.low_gpus = LowGpuNotices(
+            self.config, self.notices, leads=lambda: self._replica.leads, board=self.board, clock=wall
+        )
         self._kube = ReclaimKube(self.config, clock=wall)
         self.reclaim = self._new_reclaim()
         self._to_reclaim = NewestAnalysis(self.reclaim.ticks, run=self._followers.run)
@@ -258,6 +262,7 @@ class Analyzer(Service):
             "deliver": Restartable(self.reclaim.deliveries.forever),
             "callbacks": Restartable(self.callbacks.forever),
             "opinions": Restartable(self.opinions.ask_forever),
+            "low gpus": Restartable(self.low_gpus.forever),
             "notices": Restartable(lambda: self.notices.deliver_forever(self.reclaim.notices)),
         }
 
@@ -432,6 +437,7 @@ class Analyzer(Service):
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
             Follower(name="callbacks", follow=self.callbacks.follow, deadline=_HAND_WITHIN),
             Follower(name="opinions", follow=self._hand_to_opinions, deadline=_HAND_WITHIN),
+            Follower(name="low_gpus", follow=self._hand_to_low_gpus, deadline=_HAND_WITHIN),
             Follower(name="cases", follow=self._hand_to_reclaim, deadline=_HAND_WITHIN),
         )
 
@@ -482,6 +488,9 @@ class Analyzer(Service):
         assert board.analysis is not None
         self._opinion_board.forget()
         await self.opinions.take(board.analysis)
+
+    async def _hand_to_low_gpus(self, board: Board) -> None:
+        await self.low_gpus.follow(board)
 
     async def _courses(self, window: Window, gpu_ids: Collection[str]) -> Courses:
         return await read_courses(self._sources.current, window, gpu_ids)
