@@ -91,14 +91,18 @@ def plan(
     environ: Mapping[str, str],
     file: SettingsFile | None = None,
     source: Callable[[Config], ReadingSource] | None = None,
+    hosted: bool = False,
 ) -> Plan:
-    """The analyzer for the frame; ConfigInvalid if its settings cannot be used."""
+    """The analyzer for the frame; ConfigInvalid if its settings cannot be used.
+
+    `hosted`: another server listens, and a caller on this machine is known by the connection.
+    """
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=check_settings)
     config = settings.config
     one_heap()  # a quarter less memory at 5,000 GPUs
 
     def make() -> Analyzer:
-        return Analyzer(settings, sources=Sources(config, make=source))
+        return Analyzer(settings, sources=Sources(config, make=source), hosted=hosted)
 
     return Plan(make, config, config.analyzer, file)
 
@@ -117,6 +121,7 @@ class Analyzer(Service):
         lease: Seconds = LEASE,
         read_within: tuple[Seconds, Seconds] = READ_WITHIN,
         look_every: Seconds = LOOK_EVERY,
+        hosted: bool = False,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
@@ -127,7 +132,7 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock, self._wall = settings, clock, wall
         self.feed = Feed()
-        self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock)
+        self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock, hosted=hosted)
         self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
         self._store = store or _store(settings.config)
