@@ -11,7 +11,7 @@ from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.words import Language
 
-LowGpus: TypeAlias = Literal["off", "change", "digest", "schedule"]
+LowGpus: TypeAlias = Literal["none", "change", "digest", "schedule"]  # not `off`: YAML 1.1 reads it as false
 Service = Literal["auto", "feishu", "lark", "dingtalk", "wecom", "webhook"]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -54,7 +54,7 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "at the times of notify.low_gpus_at.",
             extra={"flag": None},
         ),
-    ] = "off"
+    ] = "none"
     low_gpus_every: Annotated[
         Seconds,
         Meta(
@@ -122,7 +122,7 @@ def check_notify(config: NotifyConfig) -> None:
         ZoneInfo(config.timezone)
     except (KeyError, ValueError, OSError) as e:
         raise ValueError(f"timezone: {config.timezone!r} is not a known time zone") from e
-    if config.low_gpus != "off" and not config.channels:
+    if config.low_gpus != "none" and not config.channels:
         raise ValueError(f"low_gpus: {config.low_gpus}, but there is no channel to send to")
     for text in config.low_gpus_at:
         if not _TIME.fullmatch(text):

@@ -53,7 +53,7 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Which GPUs and tenants are reported to the control service. low: those of /results/low. "
             "idle: those with the verdict idle. An unknown verdict is never reported.",
-            extra={"flag": None, "unset": "low; none, if control.dry_run is true or reclaim calls the control service"},
+            extra={"flag": None, "unset": "low; none if control.dry_run is set"},
         ),
     ] = None
     repeat: Annotated[
@@ -216,12 +216,13 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def callback_when(control: ControlConfig, reclaim: ReclaimConfig) -> CallbackWhen | None:
     """Which GPUs are reported to the control service; None: none.
 
-    A service that reclaim calls, or will call after its dry run, takes GPUs: it gets no other calls.
+    A service that reclaim calls takes GPUs: it gets no reports. Who has decided on the dry run of reclaim has such a
+    service, or had one, and has to ask for reports.
     """
     reclaims = control.dry_run is False and reclaim.action == "control"
     if not control.enabled or not control.api_url or control.dry_run or reclaims:
         return None
-    return control.when or "low"
+    return control.when or ("low" if control.dry_run is None else None)
 
 
 def open_hours(config: HoursConfig) -> OpenHours:

@@ -25,6 +25,7 @@ from tests.services.analyzer.analyzing import (
     track,
 )
 from vgpuscope.config import load
+from vgpuscope.config.reclaim import callback_when
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.services.analyzer import callbacks
@@ -261,3 +262,11 @@ async def test_a_service_that_reclaim_calls_gets_no_reports(control, tmp_path, d
         await one.analyzer.callbacks.round()
         assert control.received == []
         assert "vgpuscope_control_callbacks" not in re.sub("#.*", "", await one.metrics())
+
+
+@pytest.mark.parametrize(("when", "reports"), [(None, None), ("idle", "idle")])
+def test_where_reclaim_acts_otherwise_reports_have_to_be_asked_for(when, reports):
+    """The URL may be one that was left over, of a service that takes GPUs."""
+    flags = {"control.enabled": True, "control.api_url": "http://c/", "control.dry_run": False, "control.when": when}
+    config = load(flags=flags | {"reclaim.action": "scale"}, environ={}).config
+    assert callback_when(config.control, config.reclaim) == reports

@@ -153,8 +153,7 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   "derived from ai.api_url; without a URL, from ai.model (claude-…, gpt-…)":
     "由 ai.api_url 判断；没有 URL 时由 ai.model 判断（claude-…、gpt-…）",
   "callbacks are sent, and reclaim takes nothing": "发送上报，不收回 GPU",
-  "low; none, if control.dry_run is true or reclaim calls the control service":
-    "low；如果 control.dry_run 为 true 或收回机制调用控制服务，则不上报",
+  "low; none if control.dry_run is set": "low；设置了 control.dry_run 时不上报",
   "that of the provider": "服务商的地址",
   "not known: no cost is reported": "未知：不报告费用",
   "none: no notices are sent": "无：不发送通知",

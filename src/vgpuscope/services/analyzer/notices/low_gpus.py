@@ -51,7 +51,7 @@ class LowGpuNotices:
     ) -> None:
         """`leads`: whether this replica sends; `board` returns the results that are shown, with opinions."""
         self._config, self._notices, self._leads, self._board, self._clock = config, notices, leads, board, clock
-        self._begin("off")
+        self._begin("none")
 
     def _begin(self, mode: LowGpus) -> None:
         self._mode: LowGpus = mode
@@ -84,7 +84,7 @@ class LowGpuNotices:
     async def round(self) -> None:
         """List what is due, and send to each channel that is ready."""
         now = self._clock()
-        if self._mode == "off" or self._config().notify.low_gpus != self._mode or not self._followed_at:
+        if self._mode == "none" or self._config().notify.low_gpus != self._mode or not self._followed_at:
             return
         if not self._leads():  # another replica sends; at a start, an analysis can end before this one leads
             if now - self._followed_at > _LEADS_WITHIN:
