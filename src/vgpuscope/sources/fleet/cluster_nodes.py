@@ -127,7 +127,8 @@ def _uids(nodes: list[_Node]) -> dict[tuple[str, str, str], str]:
     """The UID of each pod that has a GPU. A name with two UIDs, of a pod that is being replaced, has none."""
     found: dict[tuple[str, str, str], set[str]] = {}
     for node in nodes:
-        for one in (*node.holders, *(holder for offer in node.offers for holder in offer.holders)):
+        pods: list[_Holder | _OfferHolder] = [*node.holders, *(one for offer in node.offers for one in offer.holders)]
+        for one in pods:
             if one.pod_uid:
                 found.setdefault((node.name, one.namespace, one.pod), set()).add(one.pod_uid)
     return {name: next(iter(uids)) for name, uids in found.items() if len(uids) == 1}
