@@ -12,6 +12,7 @@ import re
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import structs
 
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import (
@@ -22,6 +23,7 @@ from tests.services.analyzer.analyzing import (
     StubSource,
     reading,
     running,
+    stat,
     track,
 )
 from vgpuscope.config import load
@@ -111,14 +113,13 @@ async def test_it_is_repeated_after_the_pause_and_with_none_after_each_analysis(
 
 
 async def test_a_gpu_of_unknown_verdict_and_one_without_a_pod_are_not_reported(control):
-    stale = track(0, util=IDLE, tenant=tenant("quiet"))
-    samples = {name: stat.__class__(mean=stat.mean, max=stat.max, samples=2) for name, stat in stale.terms.items()}
+    hot = track(0, util=IDLE, tenant=tenant("hot"))  # no work is measured, and it draws 90 % of its power
+    hot = structs.replace(hot, terms=hot.terms | {"power": stat(360.0)})
     free, nb = track(1, util=IDLE, tenant=None), track(2, util=IDLE, tenant=tenant("nb"))
-    source = StubSource(reading(track(0, util=IDLE, tenant=tenant("quiet"), terms=samples), free, nb))
-    async with reporting(control, source) as one:
+    async with reporting(control, StubSource(reading(hot, free, nb))) as one:
         await settled(one)
-        listed = {row["pod"]: row["verdict"] for row in await one.json("/results")}
-        assert listed == {"quiet": "unknown", "": "idle", "nb": "idle"}
+        listed = {row["pod"]: (row["verdict"], row["status"]) for row in await one.json("/results")}
+        assert listed == {"hot": ("unknown", "unknown"), "": ("idle", "low"), "nb": ("idle", "low")}
         assert [body["pod"] for body in bodies(control)] == ["nb"]
 
 
