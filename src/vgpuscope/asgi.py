@@ -11,13 +11,14 @@ from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.frame import Plan
 from vgpuscope.services.hosted import Hosted
 
-# The server's address is unknown here, so no caller gets a role for being on the same machine.
-_ADDRESS = {"analyzer.listen": everywhere(ANALYZER_PORT)}
+_ADDRESS = {"analyzer.listen": everywhere(ANALYZER_PORT)}  # only the server knows the true one
 
 
 def _prepare() -> Plan:
     file = config.settings_file(None, os.environ, sections=config.Config.__struct_fields__)
-    return analyzer.plan(flags=_ADDRESS, environ=os.environ, file=file)
+    # In a pod, a loopback connection can come from a sidecar that passes on requests of anyone.
+    alone = "KUBERNETES_SERVICE_HOST" not in os.environ
+    return analyzer.plan(flags=_ADDRESS, environ=os.environ, file=file, hosted=alone)
 
 
 app = Hosted(_prepare)

@@ -401,18 +401,36 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
 
 
 # ── 11. A busy GPU's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
-# gpu-oour's own settings switch on a dry run: a call needs control.dry_run: false.
+# gpu-oour's own settings report low GPUs and take none: that needs control.dry_run: false.
 
 
-def test_gpu_oours_settings_alone_call_no_control_service(real, tmp_path):
+def test_a_control_service_that_hangs_holds_nothing_up_and_is_told_of_no_busy_gpu(real, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        hanging.settimeout(WITHIN)
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}/api"
+        wanted: dict[str, Any] = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url}
+        with analyzer(tmp_path, PROM_URL=real, **wanted) as found, hanging.accept()[0] as call:
+            with call.makefile("rb") as request:
+                head = dict(
+                    line.decode().strip().lower().split(": ", 1)
+                    for line in iter(request.readline, b"\r\n")
+                    if b": " in line
+                )
+                body = json.loads(request.read(int(head["content-length"])))
+            assert (body["gpu_id"] in BUSY, body["score"] < 20) == (False, True)
+            assert any(row["score"] < 20 for row in found.analyse())  # while the call hangs
+            assert found.get("/")["features"]["control_api"] is True
+            assert found.get("/api/v1/reclaim/policy")["mode"] in {"dry_run", "off"}
+            assert found.page().one("vgpuscope_control_callbacks_waiting") > 0
+
+
+def test_a_dry_run_that_is_asked_for_calls_no_control_service(real, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.setblocking(False)
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
         wanted: dict[str, Any] = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url}
-        with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
+        with analyzer(tmp_path, PROM_URL=real, VGPUSCOPE_CONTROL_DRY_RUN="true", **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
-            assert found.get("/")["features"]["control_api"] is True
-            assert found.get("/api/v1/reclaim/policy")["mode"] in {"dry_run", "off"}
         with pytest.raises(BlockingIOError):
             nobody.accept()
 
@@ -627,7 +645,7 @@ def test_an_empty_section_changes_nothing_and_weights_count_by_proportion(real, 
 
 
 # ── 20. A busy GPU's analysis is timed and its settings are guarded (gpu-oour: buckets end at 10 s, no auth) ────
-# Retries, authentication and de-duplication of control calls come with these calls.
+# Retries, signatures and de-duplication of control calls: tests/services/analyzer/test_callbacks.py.
 
 
 def test_the_histogram_reaches_beyond_what_analyses_take(calm):

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import trustme
+from starlette.requests import Request
 
 from tests.environment import bare
 from tests.paths import TESTS
@@ -21,6 +22,7 @@ from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
 from tests.standins.llm import Llm
 from vgpuscope.asgi import app
+from vgpuscope.http.identity import Identity
 from vgpuscope.services.hosted import Hosted
 
 UVICORN = str(Path(sys.executable).with_name("uvicorn"))
@@ -215,6 +217,59 @@ async def test_a_web_configuration_protects_it(directory, tmp_path):
         await host.until(refused)
         good = await host.client.get("/results", headers={"authorization": f"Bearer {TOKEN}"})
         assert (good.status_code, good.headers["x-frame-options"]) == (200, "deny")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("listen", ["127.0.0.1", "0.0.0.0"])
+async def test_on_this_machine_no_token_is_needed(directory, listen):
+    async with (
+        SpoilingServer(fleet(now=time.time())) as prometheus,
+        uvicorn(directory, "--host", listen, PROM_URL=prometheus.url, AI_ENABLED="false") as host,
+    ):
+        await host.until(lambda: host.json("/results"))
+        assert (await host.json("/"))["read_only"] is False
+        assert (await host.client.get("/analyze")).status_code == 200
+        assert (await host.client.post("/config/update?threshold=30")).status_code == 200
+        for stranger in (
+            {"host": "gpu.example.com"},
+            {"x-forwarded-for": "192.0.2.7"},
+            {"sec-fetch-site": "cross-site"},
+        ):
+            refused = await host.client.post("/config/update?threshold=1", headers=stranger)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "READ_ONLY"), stranger
+        assert (await host.json("/"))["config"]["threshold"] == 30
+
+
+@pytest.mark.attack
+async def test_in_a_pod_a_loopback_connection_gives_no_role(directory):
+    """It can be a sidecar's, which passes on what anyone sends."""
+    async with (
+        SpoilingServer(fleet(now=time.time())) as prometheus,
+        uvicorn(directory, PROM_URL=prometheus.url, AI_ENABLED="false", KUBERNETES_SERVICE_HOST="10.96.0.1") as host,
+    ):
+        await host.until(lambda: host.json("/results"))
+        assert (await host.json("/"))["read_only"] is True
+        for change in (host.client.get("/analyze"), host.client.post("/config/update?threshold=30")):
+            answer = await change
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "READ_ONLY")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("client", "server", "role"),
+    [
+        (("127.0.0.1", 5), ("127.0.0.1", 8080), "admin"),
+        (("::1", 5), ("::1", 8080), "admin"),
+        (("10.0.0.9", 5), ("127.0.0.1", 8080), "read"),
+        (("127.0.0.1", 5), ("10.0.0.7", 8080), "read"),
+        (None, ("/run/app.sock", None), "read"),  # a proxy before a socket
+        (("127.0.0.1", 5), None, "read"),
+    ],
+)
+async def test_who_is_on_this_machine_is_known_by_both_ends_of_the_connection(client, server, role):
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "client": client, "server": server}
+    scope["headers"] = [(b"host", b"localhost:8080")]
+    assert (await Identity(listen_host=None).caller(Request(scope))).role == role
 
 
 async def test_tls_of_the_web_configuration_is_rejected(directory, tmp_path):

@@ -329,7 +329,7 @@ automountServiceAccountToken: false # the pods that talk to the API server ask f
 {{- end -}}
 {{- define "vgpuscope.acts" -}}
 {{- $control := .Values.config.control | default dict -}}
-{{- $live := and $control.enabled (hasKey $control "dry_run") (not $control.dry_run) -}}
+{{- $live := and $control.enabled (hasKey $control "dry_run") (eq (toString $control.dry_run) "false") -}}
 {{- if and (include "vgpuscope.scales" .) $live }}yes{{ end -}}
 {{- end -}}
 

@@ -308,6 +308,23 @@ RECLAIM_CHANNEL_WORKS = _ours(
     each=None,
     part="reclaim",
 )
+CONTROL_CALLBACKS = _ours(
+    "fleet",
+    (),
+    "callbacks_total",
+    "Reports of low GPUs to the control service, by outcome: success, failure for each attempt that the service did "
+    "not take, or given_up after 24 hours.",
+    "outcome",
+    each=None,
+    part="control",
+)
+CONTROL_WAITING = _ours(
+    "fleet",
+    (),
+    "callbacks_waiting",
+    "Reports of low GPUs that the control service has not accepted yet. Absent if none are sent to it.",
+    part="control",
+)
 RECLAIM_BRAKE_ON = _ours(
     "fleet",
     (),

@@ -20,7 +20,7 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Protocol of the language model. compatible: any server with OpenAI's chat completions, such "
             "as vLLM or Ollama.",
-            extra={"flag": None, "unset": "derived from ai.api_url"},
+            extra={"flag": None, "unset": "derived from ai.api_url; without a URL, from ai.model (claude-…, gpt-…)"},
         ),
     ] = None
     api_url: Annotated[
@@ -126,7 +126,14 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=64, description="Requests that run at the same time.", extra={"flag": None})
     ] = 4
     max_per_cycle: Annotated[
-        int, Meta(ge=0, le=10**6, description="Maximum number of questions after one analysis.", extra={"flag": None})
+        int,
+        Meta(
+            ge=0,
+            le=10**6,
+            description="Maximum number of questions after one analysis. /analyze?use_ai=true asks about every GPU, "
+            "up to ai.max_per_day.",
+            extra={"flag": None},
+        ),
     ] = 20
     max_per_day: Annotated[
         int, Meta(ge=0, le=10**7, description="Maximum number of requests in any 24 hours.", extra={"flag": None})

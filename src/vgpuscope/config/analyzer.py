@@ -10,6 +10,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
 _MIB = "in MiB"
+DEFAULT_PROMETHEUS = "http://prometheus:9090"
 LogResults: TypeAlias = Literal["changes", "table", "off"]
 
 
@@ -25,7 +26,8 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 "flag": "--prometheus-url",
                 "placeholder": "URL",
                 "aliases": ("PROM_URL",),
-                "unset": "none: the analyzer scrapes the targets itself",
+                "unset": f"{DEFAULT_PROMETHEUS}; none with analyzer.targets or analyzer.discover_services: the "
+                "analyzer scrapes them itself",
             },
         ),
     ] = None

@@ -18,6 +18,7 @@ from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.config.analyzer import (
+    DEFAULT_PROMETHEUS,
     AnalyzerConfig,
     GpuDefaultsConfig,
     LoggingConfig,
@@ -33,7 +34,7 @@ from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.kube import ActivityConfig, KubeConfig
 from vgpuscope.config.notify import NotifyConfig, check_notify
 from vgpuscope.config.plugin import PluginConfig
-from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
+from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, callback_when, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
 from vgpuscope.http import address
@@ -147,9 +148,18 @@ def load(
             values.get(f"{section}.node_name") or socket.gethostname().lower()
         )  # as kubelets
     origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
-    config = _built(values)
+    config = _with_source(_built(values))
     check(config)
     return Loaded(config=config, origins=origins)
+
+
+def _with_source(config: Config) -> Config:
+    """If no setting names a source, it is gpu-oour's default."""
+    own = config.analyzer
+    if config.prometheus.url is not None or own.targets or own.discover_services:
+        return config
+    prometheus = msgspec.structs.replace(config.prometheus, url=DEFAULT_PROMETHEUS)
+    return msgspec.structs.replace(config, prometheus=prometheus)
 
 
 def check(config: Config) -> None:
@@ -190,14 +200,33 @@ def _check_reclaim(config: Config) -> None:
             "control.api_url: missing, but control.enabled is true",
             hint="Set the URL of the control service, or reclaim.action to scale or notify.",
         )
+    _check_callbacks(config)
+
+
+def _check_callbacks(config: Config) -> None:
+    """ConfigInvalid if GPUs are to be reported to the control service, and another setting rules that out."""
+    control = config.control
+    if not control.enabled or control.when is None or callback_when(control, config.reclaim) is not None:
+        return
+    at = f"control.when: {control.when}, but "
+    if control.dry_run:
+        raise ConfigInvalid(f"{at}control.dry_run is true, so nothing is sent", hint="Remove one of the two.")
+    if not control.api_url:
+        raise ConfigInvalid(f"{at}control.api_url is missing", hint="Set the URL of the control service.")
+    raise ConfigInvalid(
+        f"{at}reclaim.action control calls the same service to take GPUs, which would take each low GPU at once",
+        hint="Remove control.when, remove control.dry_run, or set reclaim.action to scale or notify.",
+    )
 
 
 def _check_ai(config: Config) -> None:
+    """Without a URL the model's maker is asked, and only if there is a key: names of pods would go there."""
     ai = config.ai
-    if ai.enabled and not ai.api_url and ai.provider not in {"openai", "anthropic"}:
+    by_model = ai.provider is None and (ai.api_key or ai.api_key_file)
+    if ai.enabled and not (ai.api_url or by_model or ai.provider in {"openai", "anthropic"}):
         raise ConfigInvalid(
             "ai.api_url: missing, but ai.enabled is true",
-            hint="Set the URL of the language model, or ai.provider to openai or anthropic.",
+            hint="Set the URL of the language model, or the API key of the maker of ai.model (AI_API_KEY).",
         )
 
 

@@ -1,7 +1,7 @@
 """Settings of notices: the channels, who gets what, and the links by which owners answer."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,8 +11,10 @@ from vgpuscope.model.notices import NoticeKind
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.words import Language
 
+LowGpus: TypeAlias = Literal["none", "change", "digest", "schedule"]  # not `off`: YAML 1.1 reads it as false
 Service = Literal["auto", "feishu", "lark", "dingtalk", "wecom", "webhook"]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/]+\S*", re.IGNORECASE)
 
 
@@ -44,6 +46,31 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             extra={"form": "json", "flag": None, "secret": True, "unset": "none: no notices are sent"},
         ),
     ] = ()
+    low_gpus: Annotated[
+        LowGpus,
+        Meta(
+            description="Messages that list low GPUs, as in gpu-oour; they take nothing. change: when a GPU or tenant "
+            "becomes low or idle. digest: all of them, every notify.low_gpus_every. schedule: all of them, "
+            "at the times of notify.low_gpus_at.",
+            extra={"flag": None},
+        ),
+    ] = "none"
+    low_gpus_every: Annotated[
+        Seconds,
+        Meta(
+            ge=60,
+            le=30 * 86400,
+            description="Time between two lists of low GPUs.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 86400.0
+    low_gpus_at: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Times of day, in notify.timezone, at which low GPUs are listed: 09:00,17:30.",
+            extra={"form": "list", "flag": None},
+        ),
+    ] = ("09:00",)
     digest: Annotated[
         Seconds,
         Meta(
@@ -95,6 +122,13 @@ def check_notify(config: NotifyConfig) -> None:
         ZoneInfo(config.timezone)
     except (KeyError, ValueError, OSError) as e:
         raise ValueError(f"timezone: {config.timezone!r} is not a known time zone") from e
+    if config.low_gpus != "none" and not config.channels:
+        raise ValueError(f"low_gpus: {config.low_gpus}, but there is no channel to send to")
+    for text in config.low_gpus_at:
+        if not _TIME.fullmatch(text):
+            raise ValueError(f"low_gpus_at: expected a time of day such as 09:00 (got {text[:40]!r})")
+    if config.low_gpus == "schedule" and not config.low_gpus_at:
+        raise ValueError("low_gpus_at: missing, but low_gpus is schedule")
     seen: set[str] = set()
     for number, channel in enumerate(config.channels):
         at = f"channels[{number}]"

@@ -1,6 +1,6 @@
-"""Settings of taking GPUs back: the policy, its brakes, and the control service that is called."""
+"""Settings of the control service that is called, and of taking GPUs back: the policy and its brakes."""
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -8,6 +8,8 @@ from msgspec import Meta, Struct
 from vgpuscope.formats.hours import part
 from vgpuscope.model.quantity import Ratio, Seconds
 from vgpuscope.model.reclaim import Action, OpenHours
+
+CallbackWhen: TypeAlias = Literal["low", "idle"]
 
 
 class BreakerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,22 +30,42 @@ class HoursConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Calls to a control service that takes GPUs back."""
+    """Calls to a control service: of low GPUs (callbacks, as in gpu-oour), or to take GPUs back."""
 
     enabled: Annotated[
         bool,
         Meta(
-            description="Take GPUs of idle workloads back. What is done is set by reclaim.action.",
+            description="Call the control service at control.api_url for low GPUs, and let reclaim work: a dry run, "
+            "unless control.dry_run is false.",
             extra={"flag": None, "aliases": ("CONTROL_API_ENABLED",)},
         ),
     ] = False
     dry_run: Annotated[
-        bool,
+        bool | None,
         Meta(
-            description="Only record in the log, the API and the metrics what would have been done.",
-            extra={"flag": None},
+            description="true: only record in the log, the API and the metrics what would have been done; nothing is "
+            "sent. false: reclaim takes GPUs back.",
+            extra={"flag": None, "unset": "callbacks are sent, and reclaim takes nothing"},
         ),
-    ] = True
+    ] = None
+    when: Annotated[  # not `on`: YAML 1.1 reads that key as true
+        CallbackWhen | None,
+        Meta(
+            description="Which GPUs and tenants are reported to the control service. low: those of /results/low. "
+            "idle: those with the verdict idle. An unknown verdict is never reported.",
+            extra={"flag": None, "unset": "low; none if control.dry_run is set"},
+        ),
+    ] = None
+    repeat: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="Minimum time until a GPU or tenant that stays low or idle is reported again. 0: after each "
+            "analysis, as in gpu-oour.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 3600.0
     api_url: Annotated[
         str,
         Meta(
@@ -189,6 +211,18 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"form": "duration", "flag": None},
         ),
     ] = 14 * 86400.0
+
+
+def callback_when(control: ControlConfig, reclaim: ReclaimConfig) -> CallbackWhen | None:
+    """Which GPUs are reported to the control service; None: none.
+
+    A service that reclaim calls takes GPUs: it gets no reports. Who has decided on the dry run of reclaim has such a
+    service, or had one, and has to ask for reports.
+    """
+    reclaims = control.dry_run is False and reclaim.action == "control"
+    if not control.enabled or not control.api_url or control.dry_run or reclaims:
+        return None
+    return control.when or ("low" if control.dry_run is None else None)
 
 
 def open_hours(config: HoursConfig) -> OpenHours:

@@ -119,9 +119,12 @@ class Identity:
         user_header: str | None = None,
         role_header: str | None = None,
         protect_reads: bool = False,
-        listen_host: str = "",
+        listen_host: str | None = "",
     ) -> None:
-        """`listen_host`: a program on this machine has every role if this is a loopback address."""
+        """`listen_host`: a program on this machine has every role if this is a loopback address.
+
+        None: the listener is another server's. Then each connection shows whether it is a loopback connection.
+        """
         self._guard, self._protect_reads = guard, protect_reads
         self._proxy = ProxyUser(user_header, guard, role_header)
         self._ways: tuple[Authenticator, ...] = (
@@ -131,7 +134,8 @@ class Identity:
             self._proxy,
         )
         self._asked: tuple[Authenticator, ...] = (*((api_token,) if api_token else ()), *(guard.ways if guard else ()))
-        self._loopback = is_loopback(listen_host)
+        self._hosted = listen_host is None
+        self._loopback = listen_host is None or is_loopback(listen_host)
 
     @property
     def read_only(self) -> bool:
@@ -145,7 +149,12 @@ class Identity:
             found = await way.caller(request)
             if found is not None:
                 return self._within_site(way, found, request)
-        if self._open and self._loopback and _from_this_machine(request):
+        if (
+            self._open
+            and self._loopback
+            and (not self._hosted or _on_loopback(request))
+            and _from_this_machine(request)
+        ):
             return Caller(name="loopback", role="admin")
         return NOBODY if self._protect_reads or _guarded(self._guard) else ANYONE
 
@@ -184,6 +193,8 @@ class Identity:
 
     @property
     def _why_read_only(self) -> str:
+        if self._hosted:
+            return "this request does not come directly from this machine, and no token is set"
         if self._loopback:
             return "this request came through a proxy, not from this machine, and no token is set"
         return "this listener is read-only: it is not known to be on a loopback address, and no token is set"
@@ -216,3 +227,9 @@ def _lacks(caller: Caller, role: Role, request: Request) -> str:
 
 def _from_this_machine(request: Request) -> bool:
     return is_loopback(host(request)) and not from_another_site(request) and not through_proxy(request)
+
+
+def _on_loopback(request: Request) -> bool:
+    """Whether both ends of the connection have loopback addresses; a server that does not tell them is elsewhere."""
+    ends = (request.scope.get("client"), request.scope.get("server"))
+    return all(end is not None and is_loopback(str(end[0])) for end in ends)

@@ -249,6 +249,7 @@ class Allocations(NamedTuple):
     gpus: Mapping[DeviceUUID, Allocated]
     pods: Mapping[tuple[DeviceUUID, str, str], Allocated]  # by GPU, namespace and pod
     registered: Mapping[DeviceUUID, RegisteredGpu] = {}
+    uids: Mapping[tuple[str, str, str], PodUID] = {}  # of pods that have a GPU, by node, namespace and name
 
 
 class TenantUse(Struct, frozen=True, kw_only=True, gc=False):

@@ -45,6 +45,7 @@ FactName: TypeAlias = Literal[
     "history",
     "model",
     "channels",
+    "control",
     "reclaim",
     "rights",
 ]
@@ -289,6 +290,8 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True, tag="analyzer"):
     clock_offset: Seconds = 0.0
     asks_model: bool = False  # a language model is asked
     model_error: str = ""  # code with which it failed last
+    reports_low: bool | None = None  # low GPUs are reported to a control service; None: not known
+    control_error: str = ""  # code with which the last report failed
     channels: tuple[ChannelFacts, ...] | None = None  # None: not known
     reclaim: ReclaimFacts | None = None  # None: not known
 

@@ -219,8 +219,8 @@ class RowRefused(ScopeError):
 
 class CallFailed(ScopeError):
     code = "CALL_FAILED"
-    meaning = "A call that takes GPUs back, or a notice, was not accepted. It is tried again for 24 hours."
-    hint = "The audit log has the answer. Check control.api_url, and the log of the service that is called."
+    meaning = "A call of the control service, a change of the cluster or a notice failed. It is retried for 24 hours."
+    hint = "Check control.api_url, and the log of the service that is called. Of reclaim, the audit log has the answer."
     status = 502
     retryable = True
 

@@ -17,6 +17,7 @@ NoticeKind: TypeAlias = Literal[
     "failed",  # operators: the GPUs could not be taken back
     "breaker_opened",  # operators: many workloads turned idle at once, nothing is taken back
     "breaker_closed",  # operators
+    "low",  # GPUs are low or idle; it has nothing to do with reclaim
 ]
 NOTICE_KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 FOR_OPERATORS: frozenset[NoticeKind] = frozenset({"restored", "failed", "breaker_opened", "breaker_closed"})
@@ -28,6 +29,18 @@ LINK_ACTIONS: tuple[LinkAction, ...] = get_args(LinkAction)
 OWNER = "owner link"  # who answered by a link: it needs no account, so no name is known
 
 
+class LowUse(Struct, frozen=True, kw_only=True):
+    """A tenant of a low GPU, as a message lists it."""
+
+    namespace: str
+    pod: str
+    gpu_id: str
+    model: str
+    score: float | None
+    idle_since: str  # ISO 8601; "": its verdict is not idle
+    opinion: str = ""
+
+
 class Notice(Struct, frozen=True, kw_only=True):
     """One thing to tell about one case, or about the machine as a whole. It is the body of a call of kind notice."""
 
@@ -35,6 +48,7 @@ class Notice(Struct, frozen=True, kw_only=True):
     channel: str
     at: UnixTime
     case: Case | None = None  # as it was then; None: about the machine
+    low: LowUse | None = None  # of the kind low
     turned: int = 0  # workloads that turned idle at once, of so many
     of: int = 0
     opinion: str = ""  # the reason that a language model gave

@@ -255,7 +255,7 @@ ERROR_NAMES: dict[str, str] = {
     "AI_REDIRECTED": "语言模型的地址返回重定向；从不跟随重定向",
     "AI_ANSWER_INVALID": "语言模型的回答不是所要求的 JSON，或数值超出范围",
     "AI_ANSWER_TOO_LARGE": "语言模型的回答超过 256 KiB",
-    "CALL_FAILED": "收回 GPU 的调用或通知未被接受，将在 24 小时内重试",
+    "CALL_FAILED": "对控制服务的调用、对集群的更改或通知未被接受，将在 24 小时内重试",
     "CALL_REFUSED": "对集群的更改被拒绝，重试也无济于事；未做任何更改",
     "CASE_UNFIT": "该收回任务当前的状态不允许此操作",
     "LINK_INVALID": "通知中的链接不完整、被改动过，或不是用当前密钥签名的；未做任何更改",

@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from tests.store.fleets import GIB, gpu, tenant
-from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
-from vgpuscope.model.analysis import Allocated, Allocations, RegisteredGpu, Window
+from vgpuscope.logic.fleet.allocated import with_allocations, with_pod_uids, with_registered
+from vgpuscope.model.analysis import Allocated, Allocations, Reading, RegisteredGpu, Tenant, Track, Window
 
 HALF, QUARTER = Allocated(40 * GIB, 50), Allocated(20 * GIB, None)
 
@@ -100,3 +100,16 @@ def test_unreported_gpus_stay_for_a_while_if_the_scheduler_s_list_cannot_be_read
     assert listed((gpu(0),), None, before=before) == before
     assert listed((gpu(0),), None, before=before, end=1000.0 + DAY) == (gpu(0),)
     assert listed((gpu(0),), registered(), before=before) == (gpu(0),)
+
+
+def test_a_tenant_gets_the_uid_of_its_pod_only_on_its_own_node_and_keeps_one_that_was_measured():
+    def track(node: str, uid: str = "", pod: str = "a") -> Track:
+        tenant = Tenant(namespace="ml", pod=pod, pod_uid=uid)
+        return Track(schema="dcgm", gpu_id="GPU-0", hostname=node, tenant=tenant)
+
+    tracks = (track("n1"), track("of-another-cluster"), track("n1", pod="b"), track("n1", "old", pod="b"))
+    reading = Reading(window=Window(begin=0, end=600, interval=30), tracks=tracks)
+    known = Allocations({}, {}, uids={("n1", "ml", "a"): "uid-a", ("n1", "ml", "b"): "new"})
+    found = [one.tenant.pod_uid for one in with_pod_uids(reading, known).tracks]
+    assert found == ["uid-a", "", "", "old"]
+    assert with_pod_uids(reading, None) is reading

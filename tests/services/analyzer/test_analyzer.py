@@ -647,7 +647,6 @@ async def test_warnings_only_are_told_when_asked_for(process):
 @pytest.mark.parametrize(
     ("environ", "code"),
     [
-        ({}, b"nothing to read from"),
         ({"PROM_URL": "http://x", "LOG_LEVEL": "foo"}, b"logging.level"),
         ({"PROM_URL": "http://x", "THRESHOLD": "abc"}, b"thresholds.low_utilization"),
         ({"PROM_URL": "http://x", "THRESHOLD": "5"}, b"not in ascending order"),

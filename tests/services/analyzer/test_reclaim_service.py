@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.http.serving import until
-from tests.services.analyzer.analyzing import BUSY, IDLE, TOKEN, StubSource, reading, running, track
+from tests.services.analyzer.analyzing import BUSY, IDLE, TOKEN, StubSource, StubSources, reading, running, track
 from tests.services.analyzer.controlling import BEARER, EAGER, analysed, cases, decided, doctored, idle_pod
-from vgpuscope.model.analysis import Tenant
+from vgpuscope.model.analysis import Allocations, Tenant
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -80,8 +80,8 @@ async def test_a_pod_keeps_its_gpus_while_one_of_them_does_not_report(tmp_path, 
         assert control.received == []
 
 
-async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would_have_done(tmp_path, control, caplog):
-    async with analyzer(tmp_path, control) as one:
+async def test_a_dry_run_calls_nobody_and_says_what_it_would_have_done(tmp_path, control, caplog):
+    async with analyzer(tmp_path, control, **{"control.dry_run": True}) as one:
         assert "priority classes of pods are not read" in caplog.text
         [case] = await cases(one)
         assert (case["state"], case["dry_run"], case["pod_uid"]) == ("would_act", True, "uid-1")
@@ -274,3 +274,19 @@ async def test_the_settings_that_differ_from_the_defaults_are_listed_with_them(t
 def _terms_of(util: float) -> dict:
     """What a track of this use measures."""
     return {"terms": idle_pod().terms | track(util=util).terms}
+
+
+async def test_a_workload_whose_metrics_have_no_uid_gets_it_from_the_cluster_exporter(tmp_path, control):
+    """A plain dcgm-exporter has no label for it. Without the UID the workload is listed and never acted on."""
+    source = StubSource(reading(track(0), track(1, util=IDLE, tenant=Tenant(namespace="ml", pod="nb"))))
+    sources = StubSources(source)
+    flags = EAGER | {"analyzer.history": str(tmp_path / "h.db"), "control.enabled": True, "control.dry_run": False}
+    async with running(source, sources=sources, **flags, **{"control.api_url": control.url}) as one:
+        await decided(one)
+        assert [case["brakes"][0]["brake"] for case in await cases(one)] == ["no_uid"]
+        sources.known_allocations = Allocations({}, {}, uids={("node-0", "ml", "nb"): "uid-1"})
+        await analysed(one)
+        await analysed(one)
+        await until(lambda: control.received)
+    [(_, body)] = control.received
+    assert json.loads(body)["evidence"]["pod_uid"] == "uid-1"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.http.serving import SOON, until
-from vgpuscope.config import load
+from vgpuscope.config import Config, load
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
@@ -38,7 +38,14 @@ async def test_a_prometheus_weighs_more_than_targets():
 async def test_nothing_to_read_from_is_refused():
     for refuse in (make_source, check_source):
         with pytest.raises(ConfigInvalid, match="nothing to read from"):
-            refuse(config())
+            refuse(Config())
+
+
+def test_settings_that_name_no_source_read_gpu_oours_default():
+    assert load(flags={}, environ={}).config.prometheus.url == "http://prometheus:9090"
+    assert load(flags={}, environ={"VGPUSCOPE_ANALYZER_TARGETS": "a:9394"}).config.prometheus.url is None
+    discovered = {"VGPUSCOPE_ANALYZER_DISCOVER_SERVICES": "gpu/agent:9394"}
+    assert load(flags={}, environ=discovered).config.prometheus.url is None
 
 
 async def test_a_condition_that_only_an_engine_can_tell_is_refused_for_own_scrapes_before_anything_changes():

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.logic.console.clusters import GIB, device, holder, node
 from tests.sources.fleet.answering import answering
@@ -80,3 +81,15 @@ async def test_allocations_are_those_of_the_ledger_and_are_fetched_with_the_node
     assert found.gpus == {"GPU-0": (2 * GIB + 7, 30), "GPU-1": (0, 0)}
     assert {pod: value for (_, _, pod), value in found.pods.items()} == {"a": (2 * GIB, 30), "b": (7, None)}
     assert exporter.asked == ["/readyz", "/api/v1/nodes"]
+
+
+async def test_uids_are_those_of_pods_with_a_gpu_however_it_is_assigned_but_not_of_a_name_with_two():
+    exporter = Exporter()
+    replaced = (holder("GPU-0", "b"), structs.replace(holder("GPU-1", "b"), pod_uid="another"))
+    shared = node("node-a", device("GPU-0"), device("GPU-1"), holders=(holder("GPU-0", "a"), *replaced))
+    requested = [{"namespace": "ml", "pod": "c", "pod_uid": "uid-c", "count": 1}]
+    whole = {"name": "node-b", "offers": [{"holders": requested}]}
+    exporter.nodes = json.dumps([msgspec.to_builtins(shared), whole]).encode()
+    async with asking(exporter) as nodes:
+        found = await nodes.allocations()
+    assert found.uids == {("node-a", "ml", "a"): "uid-a", ("node-b", "ml", "c"): "uid-c"}

@@ -1991,6 +1991,8 @@ export interface components {
             /** @default null */
             ai_error: string | null;
             analysis_timeout: boolean;
+            /** @default null */
+            control_error: string | null;
             error: {
                 [key: string]: string;
             } | null;

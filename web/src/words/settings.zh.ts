@@ -83,12 +83,15 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "ai.retry_times": "一个问题的最多请求次数。",
   "ai.retry_delay": "同一问题第二次请求前的等待时间；之后每次加倍。",
   "ai.concurrency": "同时进行的请求数。",
-  "ai.max_per_cycle": "每次分析后的最多提问数。",
+  "ai.max_per_cycle": "每次分析后的最多提问数。/analyze?use_ai=true 询问每张 GPU，不超过 ai.max_per_day。",
   "ai.max_per_day": "任意 24 小时内的最多请求数。",
   "ai.price_input": "每百万输入 token 的价格，用于费用指标。",
   "ai.price_output": "每百万输出 token 的价格，用于费用指标。",
-  "control.enabled": "收回空闲工作负载的 GPU；具体动作由 reclaim.action 决定。",
-  "control.dry_run": "只在日志、API 和指标中记录本应执行的动作，不实际执行。",
+  "control.enabled":
+    "就低利用率 GPU 调用 control.api_url 处的控制服务，并启用收回机制：除非 control.dry_run 为 false，否则只是演练。",
+  "control.dry_run": "true：只在日志、API 和指标中记录本应执行的动作，不发送任何内容。false：实际收回 GPU。",
+  "control.when": "向控制服务上报哪些 GPU 和租户。low：/results/low 中的；idle：判定为空闲的。判定未知的从不上报。",
+  "control.repeat": "持续低利用率或空闲的 GPU 或租户再次上报的最短间隔。0：每次分析后都上报，与 gpu-oour 相同。",
   "control.api_url": "控制服务的 URL。",
   "control.timeout": "调用超时。",
   "control.secret": "调用签名的密钥（Standard Webhooks），base64 编码，可带 whsec_ 前缀。",
@@ -114,6 +117,10 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.stop": "停止开关：不执行任何动作，也不发送通知。",
   "notify.channels":
     "通知渠道：由 name、url 以及可选的 secret、service、language、namespaces、owners、operators、kinds、templates 组成的列表（见 docs/notices.zh-CN.md）；在环境变量中写作 JSON。",
+  "notify.low_gpus":
+    "列出低利用率 GPU 的消息，与 gpu-oour 相同；不会收回 GPU。change：GPU 或租户变为低利用率或空闲时；digest：每隔 notify.low_gpus_every 列出全部；schedule：在 notify.low_gpus_at 的时刻列出全部。",
+  "notify.low_gpus_every": "两次低利用率列表之间的时间。",
+  "notify.low_gpus_at": "列出低利用率 GPU 的时刻，时区为 notify.timezone：09:00,17:30。",
   "notify.digest": "同一渠道两条消息之间的最短间隔；期间的通知合并为一条消息。",
   "notify.timeout": "发送一条消息的超时。",
   "notify.console_url": "所有者访问分析器的 URL，用于通知中的链接。",
@@ -143,7 +150,10 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   "the service account of the pod": "Pod 的 service account",
   "the target with port 31993": "端口为 31993 的抓取目标",
   "none: such headers are ignored": "无：忽略此类请求头",
-  "derived from ai.api_url": "由 ai.api_url 判断",
+  "derived from ai.api_url; without a URL, from ai.model (claude-…, gpt-…)":
+    "由 ai.api_url 判断；没有 URL 时由 ai.model 判断（claude-…、gpt-…）",
+  "callbacks are sent, and reclaim takes nothing": "发送上报，不收回 GPU",
+  "low; none if control.dry_run is set": "low；设置了 control.dry_run 时不上报",
   "that of the provider": "服务商的地址",
   "not known: no cost is reported": "未知：不报告费用",
   "none: no notices are sent": "无：不发送通知",
@@ -151,7 +161,8 @@ export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   "made from analyzer.session_key or the API token; without both, notices have no such links":
     "由 analyzer.session_key 或 API token 生成；两者都没有时，通知中没有此类链接",
   "plain HTTP without authentication": "明文 HTTP，无认证",
-  "none: the analyzer scrapes the targets itself": "无：由分析器直接抓取",
+  "http://prometheus:9090; none with analyzer.targets or analyzer.discover_services: the analyzer scrapes them itself":
+    "http://prometheus:9090；设置了 analyzer.targets 或 analyzer.discover_services 时无：由分析器直接抓取",
   "calls are not signed": "调用不签名",
   "at any time": "任何时间",
   "the CAs of the system": "系统的 CA",

@@ -178,6 +178,14 @@ ANALYZER: tuple[Figure, ...] = (
         condition="unsaved",
         metrics="vgpuscope_analyzer_unsaved_results",
     ),
+    row(
+        "service.callbacks_waiting",
+        "tenants",
+        "count",
+        "now",
+        condition="queued",
+        metrics="vgpuscope_control_callbacks_waiting",
+    ),
     row("service.events", "events", "count", "now", condition="kept", fields="Timeline.total"),
     row(
         "service.checks",

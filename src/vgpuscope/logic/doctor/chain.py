@@ -115,6 +115,7 @@ CHAIN: Final = (
     DoctorCheck("FOLLOWER_FAILING", "analyzer", analyzer.follower_failing),
     DoctorCheck("MODEL_FAILING", "analyzer", reclaim.model_failing),
     DoctorCheck("CHANNEL_FAILING", "analyzer", reclaim.channel_failing),
+    DoctorCheck("CONTROL_FAILING", "analyzer", reclaim.control_failing),
     DoctorCheck("RECLAIM_WITHOUT_HISTORY", "analyzer", reclaim.without_history),
     DoctorCheck("RECLAIM_WITHOUT_KUBE", "analyzer", reclaim.without_kube),
     DoctorCheck("RECLAIM_HELD_BACK", "analyzer", reclaim.held_back),

@@ -30,6 +30,16 @@ def channel_failing(facts: DoctorFacts) -> CheckOutcome:
     return passed(used=used) if used else skipped(_missing(facts, "channels", "no-data"))
 
 
+def control_failing(facts: DoctorFacts) -> CheckOutcome:
+    """The control service does not take reports of low GPUs."""
+    found = known(facts.analyzer)
+    if not found.reports_low:
+        return skipped(_missing(facts, "control", "no-data" if found.reports_low is None else "not-here"))
+    if found.control_error:
+        return failed(code=found.control_error)
+    return passed() if found.leader else skipped(_missing(facts, "control", "no-data"))  # only the leader reports
+
+
 def without_history(facts: DoctorFacts) -> CheckOutcome:
     """GPUs should be taken back, and nothing remembers the cases."""
     found = _live(facts)

@@ -6,13 +6,43 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from vgpuscope.catalog.limits import FLEET_GPUS
-from vgpuscope.model.analysis import Allocated, Allocations, Evidence, GpuUse, RegisteredGpu, TenantUse, Window
+from vgpuscope.model.analysis import (
+    Allocated,
+    Allocations,
+    Evidence,
+    GpuUse,
+    Reading,
+    RegisteredGpu,
+    TenantUse,
+    Window,
+)
 from vgpuscope.model.quantity import Seconds
 
 UNREPORTED = "VERDICT_UNREPORTED"
 _NOTHING = Allocations({}, {})
 _UUID = "GPU-"  # how an NVIDIA GPU's UUID begins; a DRA driver may publish another id
 _Pod: TypeAlias = tuple[str, str]  # namespace and name
+
+
+def with_pod_uids(reading: Reading, allocations: Allocations | None) -> Reading:
+    """The same reading, in which tenants have the UIDs of their pods where the metrics have none.
+
+    The node has to be the same, because metrics of another cluster can have a pod of the same name. A pod that has its
+    UID in some series keeps it: that is of the moment of the measurement.
+    """
+    uids = allocations.uids if allocations else {}
+    if not uids:
+        return reading
+    named = {(one.namespace, one.pod) for track in reading.tracks if (one := track.tenant) and one.pod_uid}
+    tracks = []
+    for track in reading.tracks:
+        who = track.tenant
+        if who is not None and (who.namespace, who.pod) not in named:
+            uid = uids.get((track.hostname, who.namespace, who.pod), "")
+            tracks.append(replace(track, tenant=replace(who, pod_uid=uid)) if uid else track)
+        else:
+            tracks.append(track)
+    return replace(reading, tracks=tuple(tracks))
 
 
 def with_registered(

@@ -5,7 +5,7 @@ A notice never gets lost between routes: what no route wants goes to the operato
 
 from collections.abc import Sequence
 
-from vgpuscope.model.notices import FOR_OPERATORS, FOR_OWNERS, NoticeKind, Route
+from vgpuscope.model.notices import FOR_OPERATORS, FOR_OWNERS, LowUse, NoticeKind, Route
 
 
 def channels_for(kind: NoticeKind, namespace: str, owner: str, routes: Sequence[Route]) -> tuple[str, ...]:
@@ -30,3 +30,12 @@ def operators(routes: Sequence[Route]) -> list[Route]:
     """The operators' channels; without one, those for everyone; without those, all of them."""
     marked = [route for route in routes if route.operators]
     return marked or [route for route in routes if route.anyone] or list(routes)
+
+
+def low_uses_for(route: Route, uses: Sequence[LowUse]) -> list[LowUse]:
+    """The low GPUs that a channel lists: of its namespaces; all of them for operators and for everyone."""
+    if "low" not in route.kinds:
+        return []
+    if route.operators or route.anyone:
+        return list(uses)
+    return [use for use in uses if use.namespace in route.namespaces]

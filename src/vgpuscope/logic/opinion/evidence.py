@@ -2,7 +2,7 @@
 
 Worth asking about: idle, idle-held, stalled or idle-preparing tenants, and those whose score is near a threshold. A
 tenant whose verdict is unknown is not asked about: no opinion could make up for missing numbers. A GPU that no tenant
-holds and that does nothing is free, and nobody has to explain that.
+holds and that does nothing is free, and nobody has to explain that. Who wants every GPU gets all that report numbers.
 """
 
 import hashlib
@@ -57,13 +57,13 @@ class Candidate(NamedTuple):
     rank: tuple[int, float]  # the lower, the earlier it is asked about
 
 
-def candidates(analysis: Analysis, bounds: Bounds) -> tuple[Candidate, ...]:
-    """Everything that is worth an opinion, most urgent first."""
+def candidates(analysis: Analysis, bounds: Bounds, *, every: bool = False) -> tuple[Candidate, ...]:
+    """Everything that is worth an opinion, most urgent first. `every`: all that report numbers."""
     found = [
         _candidate(gpu, use)
         for gpu in analysis.gpus
         for use in (gpu.tenants or (None,))
-        if worth_asking(gpu, use, bounds)
+        if (every and gpu.last_seen is None and gpu.terms) or worth_asking(gpu, use, bounds)
     ]
     return tuple(sorted(found, key=lambda one: (one.rank, one.part)))
 

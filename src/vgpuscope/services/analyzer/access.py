@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 class AnalyzerAccess:
     """The admission of the settings of now."""
 
-    def __init__(self, config: Callable[[], AnalyzerConfig], *, clock: Callable[[], Seconds]) -> None:
-        """`clock` is a monotonic clock, for the rate limit."""
-        self._config, self._clock = config, clock
+    def __init__(
+        self, config: Callable[[], AnalyzerConfig], *, clock: Callable[[], Seconds], hosted: bool = False
+    ) -> None:
+        """`clock` is a monotonic clock, for the rate limit. `hosted`: another server listens, at an unknown address."""
+        self._config, self._clock, self._hosted = config, clock, hosted
         self._guard: Guard | None = None
         self._session_key = secrets.token_bytes(32)  # if no other is configured
         self.renew()
@@ -47,7 +49,7 @@ class AnalyzerAccess:
 
         key = session_key(config.session_key, config.api_token) or self._session_key
         self.sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
-        identity = _identity(config, guard, token, SessionCookie(self.sessions))
+        identity = _identity(config, guard, token, SessionCookie(self.sessions), hosted=self._hosted)
         self.admission = IdentityAdmission(identity, ClientLimits(config.rate_limit, clock=self._clock))
 
     @property
@@ -68,7 +70,9 @@ def _token_holder(config: AnalyzerConfig) -> Caller:
     return Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
 
 
-def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie) -> Identity:
+def _identity(
+    config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie, *, hosted: bool
+) -> Identity:
     return Identity(
         guard=guard,
         api_token=token,
@@ -76,5 +80,5 @@ def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, se
         user_header=config.proxy_user_header,
         role_header=config.proxy_role_header,
         protect_reads=config.protect_reads,
-        listen_host=address.split(config.listen)[0],
+        listen_host=None if hosted else address.split(config.listen)[0],
     )

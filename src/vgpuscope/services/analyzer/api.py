@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
+from vgpuscope.config.reclaim import callback_when
 from vgpuscope.http import docs
 from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_WASTES, WASTES_WAITING
 from vgpuscope.http.answers import CSV, JSON, Content, HttpAnswer, json_content
@@ -103,6 +104,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     history: bool  # the store of results answers
     failing: tuple[str, ...] = ()  # followers of the last analysis that failed, with their codes
     ai_error: str | None = None  # code of the error with which the language model last failed
+    control_error: str | None = None  # code of the error with which the last report of a low GPU failed
 
     @property
     def connected(self) -> bool:
@@ -380,6 +382,8 @@ class AnalyzerApi:
             unproductive=_unproductive(board.analysis),
             asks_model=config.ai.enabled,
             model_error=state.ai_error or "",
+            reports_low=callback_when(config.control, config.reclaim) is not None,
+            control_error=state.control_error or "",
             channels=self._own_channels(),
             reclaim=self._own_reclaim(),
         )
@@ -452,6 +456,7 @@ class AnalyzerApi:
             faults=tuple(f"{fault.code}: {fault.message}" for fault in last.faults[:_FAULTS]) if last else (),
             failing=state.failing,
             ai_error=state.ai_error,
+            control_error=state.control_error,
             stale_since=stale["stale_since"],
             stale_reason=stale["stale_reason"],
         )

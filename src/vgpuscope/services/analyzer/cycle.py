@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet.allocated import with_allocations, with_registered
+from vgpuscope.logic.fleet.allocated import with_allocations, with_pod_uids, with_registered
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.limits import within_limits
 from vgpuscope.logic.fleet.presence import GpuPresence, expected, kept, split
@@ -227,10 +227,12 @@ class AnalysisCycle:
                 owners, fault = await self._asked_owners()
         except TimeoutError:
             raise QueryTimeout(f"nothing was read within {within:g} s") from None
+        allocations = await self._allocations()
+        reading = await asyncio.to_thread(with_pod_uids, reading, allocations)
         reading, omitted, beyond = await asyncio.to_thread(within_limits, reading)
         gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
-        allocations, before = await self._allocations(), self._board.analysis
+        before = self._board.analysis
         listed = await asyncio.to_thread(
             with_registered,
             gpus,
@@ -274,6 +276,7 @@ class AnalysisCycle:
             async with asyncio.timeout(within):
                 window = current.prometheus.time_window_min * 60
                 reading = await self._source().read(end=self._clock(), seconds=window)
+                reading = await asyncio.to_thread(with_pod_uids, reading, await self._allocations())
         except TimeoutError:
             raise QueryTimeout(f"nothing was read within {within:g} s") from None
         return await asyncio.to_thread(lambda: (self._judged(reading, current, {}), self._judged(reading, config, {})))

@@ -12,6 +12,7 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.reclaim import Brake
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
+from vgpuscope.services.analyzer.callbacks import Callbacks
 from vgpuscope.services.analyzer.cycle import AnalysisCycle
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
@@ -41,6 +42,7 @@ class MetricSources(Struct, frozen=True, kw_only=True):
     outbox: Outbox
     opinions: Opinions
     notices: Notices
+    callbacks: Callbacks
     reclaim: Reclaim
     counters: Counters
 
@@ -63,7 +65,13 @@ class MetricsPage:
         one = self._parts
         of = (one.cycle.shown().stats, one.cycle.tally, one.config())  # the board would stay in memory
         asked = (one.opinions.changes, one.opinions.asker.counts.seconds.count)
-        changes = (one.reclaim.changes, tuple(self._brakes().items()), one.notices.changes, *asked)
+        changes = (
+            one.reclaim.changes,
+            tuple(self._brakes().items()),
+            one.notices.changes,
+            one.callbacks.changes,
+            *asked,
+        )
         state = (one.cycle.old, one.replica.leads, one.outbox.waiting, one.counters.total, changes)
         if state != self._made_from[1] or not all(map(operator.is_, of, self._made_from[0])):
             self._fleet.update("fleet", self._samples())
@@ -109,4 +117,6 @@ class MetricsPage:
             ai_cost=asked.cost,
             notices=one.notices.counts,
             channels=one.notices.working(),
+            callbacks=one.callbacks.counts,
+            callbacks_waiting=None if one.callbacks.when is None else one.callbacks.waiting,
         )

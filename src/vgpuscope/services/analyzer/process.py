@@ -35,11 +35,13 @@ from vgpuscope.runtime.log import set_level
 from vgpuscope.services.analyzer.access import AnalyzerAccess, needs_no_credentials
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, TriggerResult, analysis_event
 from vgpuscope.services.analyzer.backtest.backtests import Backtests
+from vgpuscope.services.analyzer.callbacks import Callbacks
 from vgpuscope.services.analyzer.console.console import Console
 from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board, ReadingSource, Staleness
 from vgpuscope.services.analyzer.followers import Follower, Followers
 from vgpuscope.services.analyzer.log import ResultsLog
 from vgpuscope.services.analyzer.metrics_page import MetricSources, MetricsPage
+from vgpuscope.services.analyzer.notices.low_gpus import LowGpuNotices
 from vgpuscope.services.analyzer.notices.notices import Notices
 from vgpuscope.services.analyzer.opinion.board import OpinionBoard
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
@@ -89,14 +91,18 @@ def plan(
     environ: Mapping[str, str],
     file: SettingsFile | None = None,
     source: Callable[[Config], ReadingSource] | None = None,
+    hosted: bool = False,
 ) -> Plan:
-    """The analyzer for the frame; ConfigInvalid if its settings cannot be used."""
+    """The analyzer for the frame; ConfigInvalid if its settings cannot be used.
+
+    `hosted`: another server listens, and a caller on this machine is known by the connection.
+    """
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=check_settings)
     config = settings.config
     one_heap()  # a quarter less memory at 5,000 GPUs
 
     def make() -> Analyzer:
-        return Analyzer(settings, sources=Sources(config, make=source))
+        return Analyzer(settings, sources=Sources(config, make=source), hosted=hosted)
 
     return Plan(make, config, config.analyzer, file)
 
@@ -115,6 +121,7 @@ class Analyzer(Service):
         lease: Seconds = LEASE,
         read_within: tuple[Seconds, Seconds] = READ_WITHIN,
         look_every: Seconds = LOOK_EVERY,
+        hosted: bool = False,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
@@ -125,10 +132,13 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock, self._wall = settings, clock, wall
         self.feed = Feed()
-        self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock)
+        self._access = AnalyzerAccess(lambda: settings.config.analyzer, clock=clock, hosted=hosted)
         self._sources = sources or Sources(settings.config, clock=clock)
         self._sources.on_error(self.counters.count)
         self._store = store or _store(settings.config)
+        self.callbacks = Callbacks(
+            self.config, leads=lambda: self._replica.leads, failed=self.counters.count, clock=wall
+        )
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._replica = Replica(self._store.lease, failed=self.counters.count, seconds=lease, clock=clock)
         self._saving = Saving(self._store, self._replica, run=self._followers.run, wall=wall)
@@ -166,6 +176,9 @@ class Analyzer(Service):
         )
         self._opinion_board = OpinionBoard(self._cycle, self.opinions)
         self.notices = Notices(self.config, opinion=self._opinion_on, clock=wall)
+        self.low_gpus = LowGpuNotices(
+            self.config, self.notices, leads=lambda: self._replica.leads, board=self.board, clock=wall
+        )
         self._kube = ReclaimKube(self.config, clock=wall)
         self.reclaim = self._new_reclaim()
         self._to_reclaim = NewestAnalysis(self.reclaim.ticks, run=self._followers.run)
@@ -212,6 +225,7 @@ class Analyzer(Service):
             outbox=self._saving.outbox,
             opinions=self.opinions,
             notices=self.notices,
+            callbacks=self.callbacks,
             reclaim=self.reclaim,
             counters=self.counters,
         )
@@ -228,9 +242,11 @@ class Analyzer(Service):
     def warn(self) -> None:
         if self.read_only:
             log.warning("read-only: no caller has the role operate or admin")
-        if self.config().control.enabled and self.reclaim.mode == "off":
+        control = self.config().control
+        reclaims = control.enabled and control.dry_run is not None  # without the key, callbacks are what is meant
+        if reclaims and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
-        if self.config().control.enabled and self._kube.state == "none":
+        if reclaims and self._kube.state == "none":
             log.warning("annotations, owners and priority classes of pods are not read: kube.enabled is not set")
 
     @property
@@ -249,7 +265,9 @@ class Analyzer(Service):
             "prune": Restartable(self._saving.prune_forever),
             "reclaim": Restartable(self._to_reclaim.forever),
             "deliver": Restartable(self.reclaim.deliveries.forever),
+            "callbacks": Restartable(self.callbacks.forever),
             "opinions": Restartable(self.opinions.ask_forever),
+            "low gpus": Restartable(self.low_gpus.forever),
             "notices": Restartable(lambda: self.notices.deliver_forever(self.reclaim.notices)),
         }
 
@@ -329,6 +347,7 @@ class Analyzer(Service):
             history=self._store.results.keeps and self._replica.stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
             ai_error=self.opinions.last_error,
+            control_error=self.callbacks.last_error,
         )
 
     def trigger(self, *, use_ai: bool | None = None) -> TriggerResult:
@@ -421,7 +440,9 @@ class Analyzer(Service):
             Follower(name="page", follow=self._render_page, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="callbacks", follow=self.callbacks.follow, deadline=_HAND_WITHIN),
             Follower(name="opinions", follow=self._hand_to_opinions, deadline=_HAND_WITHIN),
+            Follower(name="low_gpus", follow=self._hand_to_low_gpus, deadline=_HAND_WITHIN),
             Follower(name="cases", follow=self._hand_to_reclaim, deadline=_HAND_WITHIN),
         )
 
@@ -472,6 +493,9 @@ class Analyzer(Service):
         assert board.analysis is not None
         self._opinion_board.forget()
         await self.opinions.take(board.analysis)
+
+    async def _hand_to_low_gpus(self, board: Board) -> None:
+        await self.low_gpus.follow(board)
 
     async def _courses(self, window: Window, gpu_ids: Collection[str]) -> Courses:
         return await read_courses(self._sources.current, window, gpu_ids)

@@ -242,6 +242,7 @@ class _Health(Struct):
     failing: tuple[str, ...] = ()
     ai_enabled: bool = False
     ai_error: str | None = None
+    control_error: str | None = None
 
 
 class _InfoConfig(Struct):
@@ -390,6 +391,8 @@ def _analyzer(
         clock_offset=offset,
         asks_model=health.ai_enabled,
         model_error=health.ai_error or "",
+        reports_low=True if health.control_error else None,
+        control_error=health.control_error or "",
     )
 
 

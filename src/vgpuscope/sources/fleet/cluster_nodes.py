@@ -36,6 +36,16 @@ class _Holder(Struct, gc=False):
     container: str = ""
 
 
+class _OfferHolder(Struct, gc=False):
+    namespace: str
+    pod: str
+    pod_uid: str = ""
+
+
+class _Offer(Struct):
+    holders: tuple[_OfferHolder, ...] = ()
+
+
 class _Node(Struct):
     """The fields of a node's ledger that are needed here."""
 
@@ -43,6 +53,7 @@ class _Node(Struct):
     known: bool = True  # False: only pods refer to it
     devices: tuple[_Device, ...] = ()
     holders: tuple[_Holder, ...] = ()
+    offers: tuple[_Offer, ...] = ()  # GPUs that only the kubelet assigns
 
 
 class ClusterNodes(ClusterApi[list[_Node]]):
@@ -109,7 +120,18 @@ def _allocations(nodes: list[_Node]) -> Allocations:
         for node in nodes
         for one in node.devices
     }
-    return Allocations(gpus, pods, registered)
+    return Allocations(gpus, pods, registered, _uids(nodes))
+
+
+def _uids(nodes: list[_Node]) -> dict[tuple[str, str, str], str]:
+    """The UID of each pod that has a GPU. A name with two UIDs, of a pod that is being replaced, has none."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for node in nodes:
+        pods: list[_Holder | _OfferHolder] = [*node.holders, *(one for offer in node.offers for one in offer.holders)]
+        for one in pods:
+            if one.pod_uid:
+                found.setdefault((node.name, one.namespace, one.pod), set()).add(one.pod_uid)
+    return {name: next(iter(uids)) for name, uids in found.items() if len(uids) == 1}
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -13,6 +13,14 @@ _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.
 _DEPLOYMENTS = "/openai/deployments/"
 _CHAT, _MESSAGES = "/chat/completions", "/v1/messages"
 _OFFICIAL: dict[Provider, str] = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
+_MAKERS: tuple[tuple[str, Provider], ...] = (  # by the beginning of a model's name
+    ("claude-", "anthropic"),
+    ("gpt-", "openai"),
+    ("chatgpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+)
 
 
 class ModelAddress(NamedTuple):
@@ -24,12 +32,20 @@ class ModelAddress(NamedTuple):
     deployment: str = ""  # Azure: told by the address; "": the model's name
 
 
-def address_of(provider: Provider | None, url: str) -> ModelAddress:
-    """The provider and its base address. ConfigInvalid if there is no address to ask."""
-    url = url or _OFFICIAL.get(provider or "compatible", "")
+def address_of(provider: Provider | None, url: str, *, model: str = "") -> ModelAddress:
+    """The provider and its base address; without a URL, those of the model's maker.
+
+    ConfigInvalid if there is no address to ask.
+    """
+    if not url:
+        provider = provider or next((maker for name, maker in _MAKERS if model.startswith(name)), None)
+        url = _OFFICIAL.get(provider or "compatible", "")
     parts = _split(url)
     if not parts.hostname:
-        raise ConfigInvalid("ai.api_url: missing", hint="Set the URL of the language model.")
+        raise ConfigInvalid(
+            f"ai.api_url: missing, and the model {model[:80]!r} does not tell whom to ask",
+            hint="Set the URL of the language model, or ai.provider to openai or anthropic.",
+        )
     chosen = provider or _told(parts)
     query = dict(parse_qsl(parts.query))
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")

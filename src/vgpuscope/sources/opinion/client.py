@@ -55,7 +55,10 @@ def check_sdk(provider: Provider) -> None:
     """AiSdkAbsent if the SDK of a provider is not installed. Nothing is imported."""
     name = _SDKS.get(provider, "openai")
     if importlib.util.find_spec(name) is None:
-        raise AiSdkAbsent(f"ai.enabled: the Python package {name} is not installed")
+        raise AiSdkAbsent(
+            f"ai.enabled: the Python package {name} is not installed. Run pip install 'vgpuscope[ai]', "
+            "or in a clone pip install '.[ai]'"
+        )
 
 
 def sdk(provider: Provider) -> Any:

@@ -93,6 +93,7 @@ FACT_NAMES: Final[dict[FactName, Words]] = {
     "history": Words("stored results", "已存储的结果"),
     "model": Words("access to a language model", "语言模型"),
     "channels": Words("delivery of notices", "通知渠道"),
+    "control": Words("reports to the control service", "向控制服务的上报"),
     "reclaim": Words("live reclaim", "实际收回 GPU"),
     "rights": Words("the permissions of our service accounts", "本系统服务账号的权限"),
 }
@@ -1205,6 +1206,19 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
             f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/notices",
             f"curl -s -X POST -H 'Authorization: Bearer TOKEN' http://ANALYZER:{ANALYZER_PORT}/api/v1/notices/CHANNEL/test",
         ),
+    ),
+    "CONTROL_FAILING": CheckWords(
+        _W("The control service takes reports", "控制服务可接收上报"),
+        _W(
+            "The control service did not accept the last report of a low GPU ({code}). Reports are sent again.",
+            "控制服务没有接受最近一次低利用率 GPU 的上报（{code}）。系统会重新发送。",
+        ),
+        _W(
+            "The analyzer's log has the answer of the service. Check control.api_url, control.secret, and the egress "
+            "rules of the analyzer's pod.",
+            "分析器日志中有该服务的应答。检查 control.api_url、control.secret，以及分析器 Pod 的出口网络。",
+        ),
+        ("kubectl logs -n vgpuscope deploy/vgpuscope-analyzer --tail=500 | grep 'control service'",),
     ),
     "RECLAIM_WITHOUT_HISTORY": CheckWords(
         _W("Reclaim can store its cases", "收回任务可以保存"),

@@ -24,6 +24,7 @@ from vgpuscope.catalog.label_sets import (
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import ExposedName, Metric
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
+from vgpuscope.model.callback import CallbackOutcome
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import Opinion, OpinionsShown, Provider, RequestOutcome, TokenKind
 from vgpuscope.model.quantity import MIB, Bytes, UnixTime
@@ -62,6 +63,8 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     ai_cost: float | None = None
     notices: Mapping[tuple[str, str], int] = {}  # by channel and outcome
     channels: Mapping[str, bool] = {}  # whether the last message was taken
+    callbacks: Mapping[CallbackOutcome, int] = {}
+    callbacks_waiting: int | None = None  # None: low GPUs are not reported
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -185,6 +188,9 @@ def _service(row: FleetLabels, build: Build, health: AnalyzerHealth) -> Iterator
         yield Sample(m.RECLAIM_NOTICES, row, count, (channel, outcome))
     for channel, works in health.channels.items():
         yield Sample(m.RECLAIM_CHANNEL_WORKS, row, float(works), (channel,))
+    for outcome, count in health.callbacks.items():
+        yield Sample(m.CONTROL_CALLBACKS, row, count, (outcome,))
+    yield Sample(m.CONTROL_WAITING, row, health.callbacks_waiting)
     yield from _requests(row, health)
 
 

@@ -55,6 +55,7 @@ class HealthBody(Struct, frozen=True):
     faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
     failing: tuple[str, ...] = ()  # what failed after the last analysis (page, log, store), with codes
     ai_error: str | None = None  # code of the error with which the language model last failed; null: it did not
+    control_error: str | None = None  # code of the error with which the last report of a low GPU failed; null: none did
 
 
 class Triggered(Struct, frozen=True):

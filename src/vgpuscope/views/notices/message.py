@@ -84,7 +84,8 @@ class Style(Struct, frozen=True, kw_only=True):
         return own or (words.OOUR_TEXTS.get(kind, ours) if self.oour else ours)
 
     def heading(self, kind: NoticeKind) -> str:
-        return words.OOUR_HEADING if self.oour and kind == "soon" else words.HEADINGS[self.language][kind]
+        oour = self.oour and kind in {"soon", "low"}
+        return words.OOUR_HEADING if oour else words.HEADINGS[self.language][kind]
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -100,14 +101,16 @@ class Message(Struct, frozen=True, kw_only=True):
     body: str
 
 
-def message(items: Sequence[Item], style: Style, *, waiting: int = 0) -> Message:
-    """One message for all items; `waiting` more follow later."""
+def message(items: Sequence[Item], style: Style, *, waiting: int = 0, left_out: int = 0) -> Message:
+    """One message for all items; `waiting` more follow later, and `left_out` more do not."""
     kinds = dict.fromkeys(item.notice.kind for item in items)
     parts = [_section(kind, [item for item in items if item.notice.kind == kind], style) for kind in kinds]
     if style.console_url:
         parts.append(words.CONSOLE[style.language].format(url=f"{style.console_url}/ui/idle"))
     if waiting:
         parts.append(words.MORE[style.language].format(count=waiting))
+    if left_out:
+        parts.append(words.LEFT_OUT[style.language].format(count=left_out))
     [first, *others] = kinds
     heading = words.HEADINGS[style.language][first] + (" …" if others else "")
     return Message(title=f"vgpuscope: {heading}", body="\n".join(parts))
@@ -139,6 +142,17 @@ def fields(item: Item, style: Style) -> Fields:
     """The fields of one notice."""
     notice, case = item.notice, item.notice.case
     common: dict[str, Any] = {"kind": notice.kind, "at": moment(notice.at, style.tz), "console_url": style.console_url}
+    if (use := notice.low) is not None:
+        return Fields(
+            **common,
+            namespace=harmless(use.namespace),
+            pod=harmless(use.pod),
+            gpus=harmless(f"{use.gpu_id} ({use.model})" if use.model else use.gpu_id),
+            gpu_count=1,
+            score="" if use.score is None else f"{use.score:.1f}",
+            idle_since=use.idle_since,
+            opinion=harmless(use.opinion),
+        )
     if case is None:
         return Fields(**common, turned=notice.turned, of=notice.of)
     return Fields(

@@ -14,6 +14,7 @@ HEADINGS: dict[Language, dict[NoticeKind, str]] = {
         "failed": "GPUs could not be taken back",
         "breaker_opened": "Circuit breaker open: no GPU is taken back",
         "breaker_closed": "Circuit breaker closed: idle GPUs are taken back again",
+        "low": "GPUs of low use",
     },
     "zh": {
         "soon": "空闲 GPU 即将收回",
@@ -24,6 +25,7 @@ HEADINGS: dict[Language, dict[NoticeKind, str]] = {
         "failed": "GPU 收回失败",
         "breaker_opened": "熔断器已断开：暂停收回 GPU",
         "breaker_closed": "熔断器已恢复：继续收回空闲 GPU",
+        "low": "GPU 低利用率告警",
     },
 }
 
@@ -70,6 +72,7 @@ TEXTS: dict[Language, dict[NoticeKind, str]] = {
         "breaker_opened": "{{ turned }} of {{ of }} workloads turned idle at once. This looks like a fault of the "
         "metrics, so no GPU is taken back.\n",
         "breaker_closed": "Workloads with idle GPUs are handled as before.\n",
+        "low": _WHAT_EN.rstrip("\n") + "\n{% if opinion %}  AI: {{ opinion }}\n{% endif %}",
     },
     "zh": {
         "soon": f"{_WHAT_ZH}{_IDLE_ZH}  GPU 将在 {{{{ grace_end }}}} 之后收回。\n{_LINKS_ZH}",
@@ -80,6 +83,7 @@ TEXTS: dict[Language, dict[NoticeKind, str]] = {
         "failed": f"{_WHAT_ZH}  原因：{{{{ reason }}}}。审计日志中有每一次尝试。\n",
         "breaker_opened": "{{ of }} 个工作负载中有 {{ turned }} 个同时变为空闲，可能是指标故障，因此暂停收回 GPU。\n",
         "breaker_closed": "空闲 GPU 按原策略处理。\n",
+        "low": _WHAT_ZH.rstrip("\n") + "\n{% if opinion %}  AI：{{ opinion }}\n{% endif %}",
     },
 }
 
@@ -102,6 +106,7 @@ _OOUR_LINKS = """\
 {% endif %}
 """
 OOUR_TEXTS: dict[NoticeKind, str] = {
+    "low": OOUR_ITEM,
     "soon": OOUR_ITEM
     + " - GPU: {{ gpus }}\n - 空闲开始: {{ idle_since }}\n - 收回时间: {{ grace_end }} 之后\n"
     + _OOUR_LINKS,
@@ -114,6 +119,10 @@ CONSOLE: dict[Language, str] = {"en": "Console: {url}", "zh": "控制台：{url}
 MORE: dict[Language, str] = {
     "en": "{count} more follow in the next message.",
     "zh": "另有 {count} 条将在下一条消息中发送。",
+}
+LEFT_OUT: dict[Language, str] = {
+    "en": "{count} more are not listed here; /results/low has them all.",
+    "zh": "另有 {count} 条未列出；完整列表见 /results/low。",
 }
 TRIAL: dict[Language, tuple[str, str]] = {
     "en": ("vgpuscope: trial message", "This channel works. Nothing has happened to any workload."),

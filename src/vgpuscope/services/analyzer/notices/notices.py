@@ -28,7 +28,7 @@ from vgpuscope.logic.notices.digest import MOST, fitting
 from vgpuscope.logic.notices.routing import channels_for
 from vgpuscope.logic.reclaim import retries
 from vgpuscope.model.errors import CallFailed, ConfigInvalid, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, Notice, Route, SignedLink
+from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, LowUse, Notice, Route, SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.runtime.log import error_fields, fields
@@ -47,7 +47,7 @@ _LOOK_EVERY = 1.0
 _LOOK_AGAIN = 60.0  # seconds between two looks for files that changed, and for notices of channels that are gone
 _CHINESE = frozenset({"feishu", "lark", "dingtalk", "wecom"})
 _OOUR = frozenset({"feishu", "lark"})  # they get gpu-oour's text
-_INSTALL = "Install it with: pip install 'vgpuscope[notify]'. The container image has it."
+_INSTALL = "Run pip install 'vgpuscope[notify]', or in a clone pip install '.[notify]'"
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -80,7 +80,8 @@ def _sink() -> ModuleType:
 
         from vgpuscope.sinks import notices
     except ImportError as e:
-        raise ConfigInvalid(f"notify.channels: {e.name} is not installed", hint=_INSTALL) from e
+        text = f"notify.channels: the Python package {e.name} is not installed. {_INSTALL}"
+        raise ConfigInvalid(text, hint="The container image has it.") from e
     return notices
 
 
@@ -372,6 +373,32 @@ class Notices:
         }
         base = config.console_url.rstrip("/") + LINK_PATH
         return {action: base + links.signed(link, key) for action, link in made.items()}
+
+    # ── low GPUs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def may_send(self, name: str) -> bool:
+        """Whether a channel is there, and its pause after the last message is over."""
+        return name in self.channels() and self._clock() >= self.states[name].not_before
+
+    async def send_low(self, name: str, uses: Sequence[LowUse]) -> bool:
+        """Send one message with as many of these as fit; False if the service did not take it."""
+        channel = self.channels()[name]
+        at = self._clock()
+        items = [Item(notice=Notice(kind="low", channel=name, at=at, low=use)) for use in uses]
+
+        def text(some: Sequence[Item]) -> str:
+            return message(some, channel.style, left_out=len(items) - len(some)).body
+
+        try:
+            chosen, body = await asyncio.to_thread(fitting, items, text, longest=channel.sender.longest)
+        except Exception as e:  # of a template, as above
+            error = _named(e)
+            self._note_failure(channel, error)
+            self.states[name].not_before = self._clock() + retries.pause(self.states[name].failures)
+        else:
+            error = await self._sent(channel, Message(title=message(chosen, channel.style).title, body=body))
+        self.counts[name, "failure" if error else "success"] += 1
+        return not error
 
     # ── a trial ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -110,7 +110,7 @@ class Asker:
             return
         await self.close()
         access = ModelAccess(
-            address=address_of(ai.provider, ai.api_url),
+            address=address_of(ai.provider, ai.api_url, model=ai.model),
             model=ai.model,
             key=key,
             api_version=ai.api_version,

@@ -45,6 +45,7 @@ class _Current(NamedTuple):
 
     analysis: Analysis | None = None  # None: nothing is asked about it
     asks: bool = False  # the model is asked about it
+    every: bool = False  # about every GPU, since a caller asked for that
     found: tuple[Candidate, ...] = ()
     by_uid: Mapping[str, tuple[str, ...]] = {}
 
@@ -57,8 +58,14 @@ def check_model(config: Config) -> None:
 
 def why_not(config: Config) -> ConfigInvalid | None:
     """Why no model can be asked with these settings; None: it can."""
+    ai = config.ai
+    if not (ai.provider or ai.api_url or ai.api_key or ai.api_key_file):  # nobody said that names may go to its maker
+        return ConfigInvalid(
+            f"ai.api_url: missing, and there is no ai.api_key for the maker of {ai.model[:80]!r}",
+            hint="Set the URL of the language model, or the API key (AI_API_KEY).",
+        )
     try:
-        check_sdk(address_of(config.ai.provider, config.ai.api_url).provider)
+        check_sdk(address_of(ai.provider, ai.api_url, model=ai.model).provider)
     except ConfigInvalid as e:
         return e
     return None
@@ -152,7 +159,7 @@ class Opinions:
     async def take(self, analysis: Analysis) -> None:
         """Find the questions that an analysis raises; `ask_forever` asks them."""
         wish, self._wish = self._wish, None
-        await self._see(analysis, asks=self._config().ai.enabled if wish is None else wish)
+        await self._see(analysis, asks=self._config().ai.enabled if wish is None else wish, every=bool(wish))
         self._todo.set()
 
     async def show(self, analysis: Analysis) -> None:
@@ -160,15 +167,15 @@ class Opinions:
         self._loaded = False
         await self._see(analysis, asks=self._config().ai.enabled)
 
-    async def _see(self, analysis: Analysis, *, asks: bool) -> None:
+    async def _see(self, analysis: Analysis, *, asks: bool, every: bool = False) -> None:
         config = self._config()
         if not asks and not config.ai.enabled:
             self._current = _Current()
         else:
             await self._load()
             bounds = Bounds(idle=config.thresholds.idle, low=config.thresholds.low_utilization)
-            found = await asyncio.to_thread(candidates, analysis, bounds)
-            self._current = _Current(analysis, asks, found, keys_by_uid(found))
+            found = await asyncio.to_thread(candidates, analysis, bounds, every=every)
+            self._current = _Current(analysis, asks, every, found, keys_by_uid(found))
             self._forget({one.key for one in found})
         self.changes += 1
 
@@ -220,7 +227,8 @@ class Opinions:
         if (held := self.asker.held_back(ai)) is not None:
             self._leave(waiting, held[0], until=held[1])
             return
-        chosen = await asyncio.to_thread(evidence_on, current.analysis, waiting[: ai.max_per_cycle])
+        most = self.asker.budget.left(ai.max_per_day, self._clock()) if current.every else ai.max_per_cycle
+        chosen = await asyncio.to_thread(evidence_on, current.analysis, waiting[:most])
         await self._ask_all(await self._with_courses(chosen, current.analysis.window), ai)
 
     async def close(self) -> None:

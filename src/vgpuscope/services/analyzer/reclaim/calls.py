@@ -1,7 +1,6 @@
 """Calls of reclaim: what is sent for a case, with a key that is the same each time it is sent."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +8,7 @@ from msgspec import Struct
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Policy, ReclaimTarget
+from vgpuscope.views.fleet.low_parts import control_body
 
 CHANGE_WITHIN: Seconds = 8.0  # a change of the cluster; what is not done by then is tried again
 
@@ -28,13 +28,15 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opin
     share = next(one for one in case.shares if one.gpu_id == gpu_id)
     key = f"{case.uid}/{gpu_id}"
     body: dict[str, object] = {
-        "gpu_id": gpu_id,
-        "pod": case.pod,
-        "namespace": case.namespace,
-        "hostname": share.hostname,
-        "score": share.score,
-        "status": share.status,
-        "timestamp": datetime.fromtimestamp(now, tz=UTC).isoformat(timespec="seconds").removesuffix("+00:00"),
+        **control_body(
+            gpu_id=gpu_id,
+            pod=case.pod,
+            namespace=case.namespace,
+            hostname=share.hostname,
+            score=share.score,
+            status=share.status,
+            at=now,
+        ),
         "idempotency_key": key,
         "evidence": {
             "pod_uid": case.uid,

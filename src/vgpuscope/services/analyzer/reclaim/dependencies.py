@@ -87,7 +87,7 @@ def policy_of(config: Config) -> Policy:
     return Policy(
         action=chosen.action,
         enabled=config.control.enabled,
-        dry_run=config.control.dry_run or not config.control.enabled,
+        dry_run=config.control.dry_run is not False or not config.control.enabled,
         confirmations=chosen.confirmations,
         min_coverage=chosen.min_coverage,
         include_held=chosen.include_held,

@@ -222,13 +222,13 @@ def stats(
         scored=len(scores),
         timestamp=timestamp,
         tenants_total=len(tenants),
-        tenants_low=sum([_low_or_idle(one, threshold) for one in tenants]),
+        tenants_low=sum([low_or_idle(one, threshold) for one in tenants]),
         tenants_idle=tenant_verdicts["idle"],
         tenants_unknown=tenant_verdicts["unknown"],
         tenants_by_status=_counted([one.status for one in tenants], STATUSES),
         tenants_by_verdict=tenant_verdicts,
         tenants_by_class=_counted([one.use_class for one in tenants], USE_CLASSES),
-        gpus_low=sum([_low_or_idle(row, threshold) for row in found]),
+        gpus_low=sum([low_or_idle(row, threshold) for row in found]),
         mig_instances=sum([row.mig != "" for row in found]),
     )
 
@@ -241,15 +241,15 @@ def low(found: Iterable[ResultRow], *, threshold: float, kind: RowKind | None = 
     """
     listed: list[ResultRow] = []
     for row in found:
-        of_gpu = kind != "tenant" and _low_or_idle(row, threshold)
+        of_gpu = kind != "tenant" and low_or_idle(row, threshold)
         if of_gpu:
             listed.append(row)
         if kind == "tenant" or (kind is None and (row.shared or not of_gpu)):
-            listed += [tenant_unit(row, one) for one in row.tenants if _low_or_idle(one, threshold)]
+            listed += [tenant_unit(row, one) for one in row.tenants if low_or_idle(one, threshold)]
     return sorted(listed, key=_by_score)
 
 
-def _low_or_idle(unit: ResultRow | TenantResult, threshold: float) -> bool:
+def low_or_idle(unit: ResultRow | TenantResult, threshold: float) -> bool:
     """Whether it is idle or below the threshold; memory held can lift the score of what is idle above it."""
     return unit.verdict == "idle" or below(unit, threshold)
 
@@ -437,7 +437,7 @@ def _namespace(parts: list[ResultRow], threshold: float) -> NamespaceStats:
         idle_verdict_count=gpus.count("idle"),
         unknown_count=gpus.count("unknown"),
         tenants=len(tenants),
-        tenants_low=sum([_low_or_idle(one, threshold) for one in tenants]),
+        tenants_low=sum([low_or_idle(one, threshold) for one in tenants]),
         tenants_idle=verdicts.count("idle"),
         tenants_unknown=verdicts.count("unknown"),
     )
