@@ -82,6 +82,8 @@ programs: $(STAMP)
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/need zsh zsh
 	@tools/need fish fish
+	@tools/need curl curl
+	@tools/need jq jq
 	@tools/need chromium-headless-shell chromium-headless-shell
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
