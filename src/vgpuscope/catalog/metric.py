@@ -4,7 +4,9 @@ from typing import Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
-FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")  # can be switched on
+FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm", "dcgm-pods")
+# dcgm-pods repeats names of dcgm with parts of the same GPUs, a sum over a name would count them twice
+ALL_FAMILIES: tuple[str, ...] = tuple(family for family in FAMILIES if family != "dcgm-pods")
 DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
 
 Type = Literal["gauge", "counter", "histogram"]
