@@ -17,6 +17,7 @@ from vgpuscope.catalog.metric import (
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
+from vgpuscope.model.serving import QUANTILES
 from vgpuscope.model.usage import MODES, STATES
 
 GPU = same("node", "gpu_uuid")
@@ -957,5 +958,44 @@ PROCESS_CPU = described("node", (), "process_cpu_seconds_total", "CPU time of th
 PROCESS_RSS = described("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
 PROCESS_FDS = described("node", (), "process_open_fds", "Open file descriptors of the agent.", "")
 PROCESS_START = described("node", (), "process_start_time_seconds", "When the agent was started.", "seconds")
+
+# prometheus-cpp, on which k8s-vgpu-monitor is built, reports these of its listener; latencies are in microseconds there
+EXPOSER_BYTES = described(
+    "node", (), "exposer_transferred_bytes_total", "Transferred bytes to metrics services", "bytes", family="pod"
+)
+EXPOSER_SCRAPES = described(
+    "node", (), "exposer_scrapes_total", "Number of times metrics were scraped", "", family="pod"
+)
+EXPOSER_LATENCIES = described(
+    "node",
+    (),
+    "exposer_request_latencies",
+    "Latencies of serving metrics requests, in microseconds. Quantiles are those of the last minute.",
+    "",
+    type="summary",
+    family="pod",
+    extra=("quantile",),
+    each=len(QUANTILES),
+)
+EXPOSER_LATENCY_SUM = described(
+    "node",
+    (),
+    "exposer_request_latencies_sum",
+    "Latencies of serving metrics requests, added up, in microseconds.",
+    "",
+    type="counter",
+    family="pod",
+    part_of=EXPOSER_LATENCIES.name,
+)
+EXPOSER_LATENCY_COUNT = described(
+    "node",
+    (),
+    "exposer_request_latencies_count",
+    "Metrics requests whose latencies were added up.",
+    "",
+    type="counter",
+    family="pod",
+    part_of=EXPOSER_LATENCIES.name,
+)
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

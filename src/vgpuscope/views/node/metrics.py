@@ -29,6 +29,7 @@ from vgpuscope.catalog.metric import Metric
 from vgpuscope.knowledge.mig import instance_profile
 from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
+from vgpuscope.model.serving import QUANTILES, ServedScrapes
 from vgpuscope.model.usage import (
     MODES,
     STATES,
@@ -46,6 +47,7 @@ from vgpuscope.views.node.activity_metrics import container_certainty, gpu_activ
 from vgpuscope.views.node.host_metrics import host_samples, node_host_samples
 
 FREE = "free"
+MICROSECONDS = 1e6  # prometheus-cpp counts in them
 
 
 class SelfUse(Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ class SelfUse(Struct, frozen=True, kw_only=True):
     open_fds: int | None = None
     start_time: float | None = None
     loop_restarts: dict[str, int] = {}
+    served: ServedScrapes | None = None
 
 
 def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> Iterator[Sample]:
@@ -240,6 +243,13 @@ def _node(
     yield Sample(m.PROCESS_RSS, row, self_use.resident_bytes)
     yield Sample(m.PROCESS_FDS, row, self_use.open_fds)
     yield Sample(m.PROCESS_START, row, self_use.start_time)
+    if (served := self_use.served) is not None:
+        yield Sample(m.EXPOSER_BYTES, row, served.bytes)
+        yield Sample(m.EXPOSER_SCRAPES, row, served.count)
+        for share, seconds in zip(QUANTILES, served.quantiles, strict=False):
+            yield Sample(m.EXPOSER_LATENCIES, row, seconds * MICROSECONDS, (f"{share:g}",))
+        yield Sample(m.EXPOSER_LATENCY_SUM, row, served.seconds * MICROSECONDS)
+        yield Sample(m.EXPOSER_LATENCY_COUNT, row, served.count)
 
 
 def _counts(metric: Metric, row: NodeLabels, counts: dict[str, int]) -> Iterator[Sample]:
