@@ -22,7 +22,7 @@ import { WorkloadsPage } from "./pages/workloads";
 import { TipLayer } from "./parts/figures";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
-import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
+import { Boundary, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
 import { PleaseLogIn, SessionEnded } from "./parts/usermenu";
