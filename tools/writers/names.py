@@ -34,7 +34,7 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (  # family, title, what it is
         "dcgm-exporter, parts of pods",
         "Published by the agent with `--families all,dcgm-pods`: the part of each pod that shares a GPU or MIG "
         "instance, with the pod's labels. A sum or mean over one of these names then counts a GPU and its parts; "
-        'select `pod!=""`, or use `vgpuscope_container_…`.',
+        'select `pod!=""`, or use the agent\'s metrics of containers.',
     ),
     ("gpu-oour", "gpu-oour", "Published by the analyzer."),
 )
