@@ -58,12 +58,13 @@ def document(
     description: str,
     protected: bool = False,
     guarded: bool = False,
+    known: bool = False,
     notes: Callable[[str, str], dict[str, Any]] = lambda _struct, _field: {},
 ) -> bytes:
     """The OpenAPI document of a whole table and of the common paths, as JSON.
 
-    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens; `notes`: what to
-    add to a field of a struct.
+    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens; `known`: the
+    service knows callers by other credentials, so that changes need them; `notes`: what to add to a field of a struct.
     """
     shown = [operation for operation in (*operations, *COMMON) if not operation.hidden]
     secured = {"open": False, "guarded": guarded, "role": protected or guarded}
@@ -85,7 +86,7 @@ def document(
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
             operation,
             by_type,
-            security=_security(operation, required=secured[operation.access], closed=protected or guarded),
+            security=_security(operation, required=secured[operation.access], closed=protected or guarded or known),
         )
     made = {
         "openapi": "3.1.0",
