@@ -87,6 +87,7 @@ programs: $(STAMP)
 	@tools/need chromium-headless-shell chromium-headless-shell
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
+	@tools/clients/build >/dev/null
 
 test: programs $(CONSOLE)  ## everything that proves the product, but for the long soaks; installs what it needs
 	tools/console/run test

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.catalog.metric import ALL_FAMILIES, FAMILIES
 from vgpuscope.config import SETTINGS, load, loading, pods_source, settings_of
 from vgpuscope.model.errors import ConfigInvalid, RatioInvalid
 from vgpuscope.runtime import duration
@@ -220,7 +220,9 @@ def test_of_ratio_and_ratio_file_in_two_places_the_heavier_counts(file):
 def test_families_come_as_list_text_or_all(file):
     assert agent(file=file("agent: {families: [dcgm, native, dcgm]}")).families == ("dcgm", "native")
     assert agent(flags={"agent.families": "pod, native"}).families == ("pod", "native")
-    assert agent(flags={"agent.families": "all"}).families == FAMILIES
+    assert agent(flags={"agent.families": "all"}).families == ALL_FAMILIES
+    assert agent(flags={"agent.families": "all,dcgm-pods"}).families == FAMILIES
+    assert "dcgm-pods" not in ALL_FAMILIES
     assert "dcgm" not in agent().families
 
 

@@ -90,6 +90,7 @@ def test_a_page_has_no_errors_no_codes_and_no_serious_findings_of_axe(opened: Op
     watched = opened(PAGES[name].format(**names))
     shown = texts(watched.page)
     assert len(shown) >= 2
+    assert watched.page.locator("h1").count() >= 1
     codes = [text for text in shown if RAW.search(text)]
     assert codes == [], codes
     assert watched.axe() == []

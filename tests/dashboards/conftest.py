@@ -34,6 +34,7 @@ def _targets(job: str, urls: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         for replica in ("a", "b"):
             own = {"instance": f"{job}-{at}-{replica}", "pod": f"vgpuscope-{job}-{at}-{replica}", "namespace": OURS}
             own |= {"container": job, "service": f"vgpuscope-{job}", "endpoint": "metrics", "replica": replica}
+            own |= {"node_name": f"node-{at}"}  # as HAMi's scrape configuration names the node of a target
             yield {"targets": [url.removeprefix("http://")], "labels": own}
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 from typing import Annotated, Literal
+from urllib.parse import urljoin
 
 import httpx2
 import msgspec
@@ -305,6 +306,29 @@ async def test_only_a_get_is_answered_from_what_the_client_has(kept):
 # ── the document ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_the_document_of_a_service_with_credentials_asks_for_them():
+    made = json.loads(document(TABLE, title="t", description="d", guarded=True))
+    assert made["paths"]["/things/{name}"]["put"]["security"] == [{"token": []}]
+
+
+def test_paths_of_the_document_are_relative_to_the_document():
+    """Behind a path prefix, /docs calls the operations beside itself."""
+    (server,) = json.loads(document(TABLE, title="t", description="d"))["servers"]
+    assert urljoin("https://host/prefix/openapi.json", server["url"] + "/things") == "https://host/prefix/things"
+
+
+class Pair(Struct):
+    both: tuple[int, str]
+
+
+def test_a_tuple_is_described_as_common_generators_read_it():
+    row = Operation(method="GET", path="/pair", summary="s", handler=lambda _: NotImplemented, answer=Pair)
+    schema = json.loads(document((row,), title="t", description="d"))["components"]["schemas"]["Pair"]
+    both = schema["properties"]["both"]
+    assert "items" not in both
+    assert (both["minItems"], both["maxItems"], len(both["prefixItems"])) == (2, 2, 2)
+
+
 def test_the_document_describes_every_operation_that_is_not_hidden():
     made = json.loads(document(TABLE, title="t", description="d"))
     assert made["openapi"] == "3.1.0"
@@ -319,7 +343,7 @@ def test_the_document_describes_every_operation_that_is_not_hidden():
     assert get["parameters"][1]["schema"] == {"type": "integer", "minimum": 0, "maximum": 10, "default": 3}
     assert get["responses"]["200"]["headers"].keys() == {"x-n"}
     assert "security" not in get
-    assert change["security"] == [{"token": []}]
+    assert change["security"] == [{"token": []}, {}]  # a program on the same machine needs none
     assert "`operate`" in change["description"]
     assert {"201", "403", "422"} <= change["responses"].keys()
     assert change["requestBody"] == {

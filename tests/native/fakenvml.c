@@ -31,7 +31,7 @@ enum {
     X(nvmlDeviceGetPciInfo_v3) X(nvmlDeviceGetMemoryInfo) X(nvmlDeviceGetMemoryInfo_v2) \
     X(nvmlDeviceGetBAR1MemoryInfo) X(nvmlDeviceGetUtilizationRates) X(nvmlDeviceGetEncoderUtilization) \
     X(nvmlDeviceGetDecoderUtilization) X(nvmlDeviceGetJpgUtilization) X(nvmlDeviceGetOfaUtilization) \
-    X(nvmlDeviceGetPowerUsage) X(nvmlDeviceGetEnforcedPowerLimit) X(nvmlDeviceGetPowerManagementLimit) \
+    X(nvmlDeviceGetPowerUsage) X(nvmlDeviceGetEnforcedPowerLimit) X(nvmlDeviceGetPowerManagementLimit) X(nvmlDeviceGetPowerManagementLimitConstraints) \
     X(nvmlDeviceGetTotalEnergyConsumption) X(nvmlDeviceGetTemperatureV) X(nvmlDeviceGetTemperature) \
     X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetMaxClockInfo) X(nvmlDeviceGetCurrentClocksEventReasons) \
     X(nvmlDeviceGetCurrentClocksThrottleReasons) X(nvmlDeviceGetPcieThroughput) X(nvmlDeviceGetFieldValues) \
@@ -71,7 +71,7 @@ static const char *const call_names[N_CALLS] = {
     X(minor, "minor") X(memory_total, "memory.total") X(memory_used, "memory.used") X(memory_free, "memory.free") \
     X(memory_reserved, "memory.reserved") X(util_gpu, "utilization.gpu") X(util_memory, "utilization.memory") \
     X(encoder, "encoder") X(decoder, "decoder") X(jpeg, "jpeg") X(ofa, "ofa") X(power, "power") \
-    X(power_limit, "power.limit") X(energy, "energy") X(temperature, "temperature") \
+    X(power_limit, "power.limit") X(power_limit_max, "power.limit.max") X(pcie_replays, "pcie.replays") X(energy, "energy") X(temperature, "temperature") \
     X(memory_temperature, "temperature.memory") X(clock_graphics, "clock.graphics") X(clock_sm, "clock.sm") \
     X(clock_memory, "clock.memory") X(clock_video, "clock.video") X(max_graphics, "clock.max.graphics") \
     X(max_sm, "clock.max.sm") X(max_memory, "clock.max.memory") X(max_video, "clock.max.video") \
@@ -536,6 +536,13 @@ CONSTANT(nvmlDeviceGetDisplayMode, unsigned, 1)
 CONSTANT(nvmlDeviceGetVirtualizationMode, unsigned, 0)
 CONSTANT(nvmlDeviceGetSupportedEventTypes, uint64_t, 8)
 
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most) {
+    PHYSICAL(nvmlDeviceGetPowerManagementLimitConstraints);
+    NEED(power_limit_max);
+    *least = 100000; *most = (unsigned)GET(power_limit_max);
+    LEAVE(OK);
+}
+
 /* known to the library, never supported on these cards */
 int nvmlDeviceGetDriverModel_v2(void *device, unsigned *a, unsigned *b) { (void)a; (void)b; ENTER(nvmlDeviceGetDriverModel_v2); LEAVE(NOT_SUPPORTED); }
 int nvmlDeviceGetConfComputeMemSizeInfo(void *device, void *info) { (void)info; ENTER(nvmlDeviceGetConfComputeMemSizeInfo); LEAVE(NOT_SUPPORTED); }
@@ -648,10 +655,10 @@ typedef struct {
 } FieldValue;
 static void field_fill(const Entity *e, FieldValue *v) {
     int field = v->field == 82 ? F_memory_temperature : v->field == 83 ? F_energy : v->field == 197 ? F_pcie_tx
-              : v->field == 198 ? F_pcie_rx : v->field == 185 || v->field == 186 ? F_power : -1;
+              : v->field == 198 ? F_pcie_rx : v->field == 94 ? F_pcie_replays : v->field == 185 || v->field == 186 ? F_power : -1;
     v->timestamp = 0; v->latency = 0; v->value.ull = UINT64_MAX; /* junk where the code says error */
     v->code = field >= 0 && e->has[field] ? OK : e->has[F_field_code] ? (int)GET(field_code) : NOT_SUPPORTED;
-    v->type = v->field == 82 || v->field == 185 || v->field == 186 ? 1 : 3;
+    v->type = v->field == 82 || v->field == 94 || v->field == 185 || v->field == 186 ? 1 : 3;
     if (v->code) return;
     if (v->type == 1) v->value.u = (unsigned)e->value[field]; else v->value.ull = e->value[field];
 }

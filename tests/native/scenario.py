@@ -49,6 +49,8 @@ GPU: dict[str, tuple[str, object]] = {
     "ofa": ("ofa", 8),
     "power": ("power", 250_000),
     "power_limit": ("power.limit", 400_000),
+    "power_limit_max": ("power.limit.max", 450_000),
+    "pcie_replays": ("pcie.replays", 3),
     "energy": ("energy", 5_000_000),
     "temperature": ("temperature", 55),
     "memory_temperature": ("temperature.memory", 62),

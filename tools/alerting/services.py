@@ -2,9 +2,19 @@
 
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import per
+from vgpuscope.catalog.agent import BUILD_INFO
 from vgpuscope.model.service import AGENT_PORT
 
-_SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-metrics|-analyzer|-api|-extender|-decisions|-plugin|-devices)?|hami-scheduler|hami-webui)"
+_OWN_JOBS = "(.*[-/])?vgpuscope(-cluster|-metrics|-analyzer|-api|-extender|-decisions|-plugin|-devices)?"
+# Names that the chart gives our services with compatibility.handbookNames, and that HAMi's own services have otherwise.
+_HANDBOOK_JOBS = "(.*[-/])?(hami-scheduler|hami-webui)"
+_DOWN = " or ".join(
+    (
+        f'max by (cluster, job, instance) (up{{job=~"{_OWN_JOBS}"}}) == 0',
+        f'max by (cluster, job, instance) (up{{job=~"{_HANDBOOK_JOBS}"}}) == 0 and on (cluster, job, instance) '
+        f"last_over_time({BUILD_INFO.name}[1d])",
+    )
+)
 _ANALYZER = "cluster, job"  # replicas of one analyzer have one job; analyzers of different fleets have one each
 
 FILE = AlertFile(
@@ -304,7 +314,7 @@ FILE = AlertFile(
         ),
         Alert(
             name="VgpuscopeDown",
-            expr=f'max by (cluster, job, instance) (up{{job=~"{_SERVICE_JOBS}"}}) == 0',
+            expr=_DOWN,
             wait="5m",
             severity="warning",
             summary=Text(

@@ -22,7 +22,20 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (  # family, title, what it is
     ("hami-legacy", "HAMi before v2.9", "The same programs, before HAMi renamed its metrics."),
     ("handbook", "The HAMi handbook", "Names of the handbook's monitoring chapter."),
     ("pod", "k8s-vgpu-monitor", "Published by the agent; `namespace` is added."),
-    ("dcgm", "dcgm-exporter", "Published by the agent with `--families all`, for nodes without a dcgm-exporter."),
+    (
+        "dcgm",
+        "dcgm-exporter",
+        "Published by the agent with `--families all`, for nodes without a dcgm-exporter: one series for each GPU or "
+        "MIG instance. Values of a whole MIG GPU (power, temperature, clocks) are on the GPU's series and not repeated "
+        "for each instance. The labels of the pod are set if one pod has all of the GPU or instance.",
+    ),
+    (
+        "dcgm-pods",
+        "dcgm-exporter, parts of pods",
+        "Published by the agent with `--families all,dcgm-pods`: the part of each pod that shares a GPU or MIG "
+        "instance, with the pod's labels. A sum or mean over one of these names then counts a GPU and its parts; "
+        'select `pod!=""`, or use the agent\'s metrics of containers.',
+    ),
     ("gpu-oour", "gpu-oour", "Published by the analyzer."),
 )
 

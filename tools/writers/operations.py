@@ -44,7 +44,7 @@ class _Table(NamedTuple):
     rows: Sequence[Operation]
 
 
-def _tables() -> tuple[_Table, ...]:
+def service_tables() -> tuple[_Table, ...]:
     absent: Any = None  # only the types of handlers are read
     fit = FitApi(absent, absent, policies=absent, idle=absent, completion=absent)
     made = (
@@ -73,14 +73,14 @@ def _tables() -> tuple[_Table, ...]:
 
 def service_operations() -> dict[str, Sequence[Operation]]:
     """The operations of each service."""
-    return {table.service: table.rows for table in _tables()}
+    return {table.service: table.rows for table in service_tables()}
 
 
 def operations_page() -> str:
     """docs/api-reference.md: one section for each service, one table row for each operation."""
     lines = [
         line
-        for table in _tables()
+        for table in service_tables()
         for line in _service(f"{table.service.capitalize()} (port {table.port})", table.about, table.rows)
     ]
     return _HEAD + "\n".join(lines).rstrip() + "\n"
@@ -95,7 +95,7 @@ def page_with_roles(page: Path) -> str:
 
 
 def _roles() -> Iterator[str]:
-    tables = _tables()
+    tables = service_tables()
     yield from ("| role | may | operations |", "|---|---|---|")
     public = [(table.service, [_call(row) for row in table.rows if row.public]) for table in tables]
     yield f"| none | – | {_listed([*public, ('extender, for the API server', [f'`POST {WEBHOOK}`'])])} |"

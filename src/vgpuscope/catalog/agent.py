@@ -17,6 +17,7 @@ from vgpuscope.catalog.metric import (
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
+from vgpuscope.model.serving import QUANTILES
 from vgpuscope.model.usage import MODES, STATES
 
 GPU = same("node", "gpu_uuid")
@@ -56,7 +57,7 @@ DCGM_DEVICE = (
     ("pod", "pod"),
     ("pod_uid", "pod_uid"),
 )
-DCGM_INSTANCE = (("GPU_I_PROFILE", "profile"), ("GPU_I_ID", "gpu_instance"), *DCGM_DEVICE)
+DCGM_INSTANCE = (("GPU_I_PROFILE", "instance_profile"), ("GPU_I_ID", "gpu_instance"), *DCGM_DEVICE)
 
 
 def _dcgm(
@@ -69,6 +70,10 @@ def _dcgm(
     type: Type | None = None,
 ) -> Alias:
     return Alias(family="dcgm", name=name, labels=labels, scale=scale, when=when, help=help, type=type)
+
+
+def _dcgm_pods(name: str, *, when: str, help: str, scale: float = 1.0) -> Alias:
+    return Alias(family="dcgm-pods", name=name, labels=DCGM_INSTANCE, scale=scale, when=when, help=help)
 
 
 def _gpu(name: str, help: str, unit: str, *aliases: Alias, **more: Unpack[MetricOptions]) -> Metric:
@@ -253,6 +258,12 @@ GPU_POWER_LIMIT = _gpu(
     "watts",
     _dcgm("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", help="Enforced power limit (in W)."),
 )
+GPU_POWER_LIMIT_MAX = _gpu(
+    "power_limit_max_watts",
+    "The highest power limit that can be set on the GPU.",
+    "watts",
+    _dcgm("DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", help="Maximum power management limit (in W)."),
+)
 GPU_ENERGY = _gpu(
     "energy_joules_total",
     "Energy since the agent first saw the GPU; a driver reload does not reset it.",
@@ -290,10 +301,25 @@ GPU_MEMORY_CLOCK = _gpu(
     "hertz",
     _dcgm("DCGM_FI_DEV_MEM_CLOCK", scale=1e-6, help="Memory clock frequency (in MHz)."),
 )
-GPU_SM_CLOCK_LIMIT = _gpu("sm_clock_limit_hertz", "Maximum SM clock of the GPU.", "hertz")
-GPU_MEMORY_CLOCK_LIMIT = _gpu("memory_clock_limit_hertz", "Maximum memory clock of the GPU.", "hertz")
+GPU_SM_CLOCK_LIMIT = _gpu(
+    "sm_clock_limit_hertz",
+    "Maximum SM clock of the GPU.",
+    "hertz",
+    _dcgm("DCGM_FI_DEV_MAX_SM_CLOCK", scale=1e-6, help="Maximum supported SM clock (in MHz)."),
+)
+GPU_MEMORY_CLOCK_LIMIT = _gpu(
+    "memory_clock_limit_hertz",
+    "Maximum memory clock of the GPU.",
+    "hertz",
+    _dcgm("DCGM_FI_DEV_MAX_MEM_CLOCK", scale=1e-6, help="Maximum supported memory clock (in MHz)."),
+)
 GPU_SM_CLOCK_MEAN = _gpu("sm_clock_mean_hertz", "Mean SM clock over the last window.", "hertz")
-GPU_FAN = _gpu("fan_speed_ratio", "Intended fan speed, 0-1; can be above 1.", "ratio")
+GPU_FAN = _gpu(
+    "fan_speed_ratio",
+    "Intended fan speed, 0-1; can be above 1.",
+    "ratio",
+    _dcgm("DCGM_FI_DEV_FAN_SPEED", scale=100, help="Fan speed (in %)."),
+)
 GPU_THROTTLE = _gpu(
     "throttle_active",
     "1 while this reason lowers the clocks. The reason idle is not a fault.",
@@ -303,6 +329,12 @@ GPU_THROTTLE = _gpu(
 )
 GPU_PCIE_SENT = _gpu("pcie_sent_bytes_total", "Bytes sent over PCIe since the driver was loaded.", "bytes")
 GPU_PCIE_RECEIVED = _gpu("pcie_received_bytes_total", "Bytes received over PCIe since the driver was loaded.", "bytes")
+GPU_PCIE_REPLAYS = _gpu(
+    "pcie_replays_total",
+    "PCIe packets that were sent again since the driver was loaded.",
+    "",
+    _dcgm("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", help="Total number of PCIe retries."),
+)
 GPU_ECC_CORRECTED = _gpu(
     "ecc_corrected_errors_total",
     "Corrected ECC errors since the driver was loaded.",
@@ -453,6 +485,17 @@ GPU_NVLINK_SENT_RATE = _gpu_prof(
 GPU_NVLINK_RECEIVED_RATE = _gpu_prof(
     "nvlink_received_bytes_per_second", "NVLINK_RX_BYTES", "Traffic over all NVLinks to the GPU.", "bytes_per_second"
 )
+# DCGM's value is a rate in MB/s over all links and both directions, although dcgm-exporter calls it a counter.
+GPU_NVLINK_BANDWIDTH = described(
+    "gpu",
+    DCGM_DEVICE,
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+    "Total number of NVLink bandwidth counters for all lanes.",
+    "",
+    type="counter",
+    family="dcgm",
+    when="whole",
+)
 GPU_PROFILING_INFO = _gpu(
     "profiling_info",
     "Where profiling values of the GPU and its MIG instances come from (source: gpm, dcgm or none), and why the driver "
@@ -589,13 +632,7 @@ CONTAINER_MEMORY_USED = _container(
     "Physical memory of the GPU that the container uses: a row of the ledger.",
     "bytes",
     _handbook("hami_vgpu_memory_usage_bytes", HANDBOOK_CONTAINER, 1, "GPU memory used by the container", "pod"),
-    _dcgm(
-        "DCGM_FI_DEV_FB_USED",
-        DCGM_INSTANCE,
-        scale=1 / MIB,
-        when="shared",
-        help="Framebuffer memory used (in MiB).",
-    ),
+    _dcgm_pods("DCGM_FI_DEV_FB_USED", scale=1 / MIB, when="shared", help="Framebuffer memory used (in MiB)."),
 )
 CONTAINER_MEMORY_TOTAL = _container(
     "memory_total_bytes",
@@ -607,7 +644,7 @@ CONTAINER_SM = _container(
     "The container's part of the GPU's busy time, 0-1 of the whole GPU: a row of the ledger.",
     "ratio",
     _handbook("hami_vgpu_utilization_percent", HANDBOOK_CONTAINER, 100, "GPU compute used by the container", "pod"),
-    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="sharing", help="GPU utilization (in %)."),
+    _dcgm_pods("DCGM_FI_DEV_GPU_UTIL", scale=100, when="sharing", help="GPU utilization (in %)."),
 )
 CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean of sm_ratio over the last window, 0-1 of the whole GPU.", "ratio")
 CONTAINER_SM_MAX = _container(
@@ -629,9 +666,8 @@ CONTAINER_ENERGY = _container(
     "energy_joules_total",
     "The container's part of the GPU's energy, divided by SM time, then by memory.",
     "joules",
-    _dcgm(
+    _dcgm_pods(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        DCGM_INSTANCE,
         scale=1000,
         when="apart",
         help="Total energy consumption since boot (in mJ).",
@@ -641,7 +677,7 @@ CONTAINER_POWER = _container(
     "power_watts",
     "The container's part of the GPU's power in the last sample.",
     "watts",
-    _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="apart", help="Power draw (in W)."),
+    _dcgm_pods("DCGM_FI_DEV_POWER_USAGE", when="apart", help="Power draw (in W)."),
 )
 
 CONTAINER_CPU = _container(
@@ -825,6 +861,7 @@ MIG_HOLDING = described(
         ("profile", "profile"),
         ("gpu_instance_id", "gpu_instance"),
         ("compute_instance_id", "compute_instance"),
+        ("instance_id", "gpu_instance"),  # only in HAMi v2.9
     ),
     "hami_mig_device_info",
     "MIG runtime identity for a container allocation",
@@ -921,5 +958,44 @@ PROCESS_CPU = described("node", (), "process_cpu_seconds_total", "CPU time of th
 PROCESS_RSS = described("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
 PROCESS_FDS = described("node", (), "process_open_fds", "Open file descriptors of the agent.", "")
 PROCESS_START = described("node", (), "process_start_time_seconds", "When the agent was started.", "seconds")
+
+# prometheus-cpp, on which k8s-vgpu-monitor is built, reports these of its listener; latencies are in microseconds there
+EXPOSER_BYTES = described(
+    "node", (), "exposer_transferred_bytes_total", "Transferred bytes to metrics services", "bytes", family="pod"
+)
+EXPOSER_SCRAPES = described(
+    "node", (), "exposer_scrapes_total", "Number of times metrics were scraped", "", family="pod"
+)
+EXPOSER_LATENCIES = described(
+    "node",
+    (),
+    "exposer_request_latencies",
+    "Latencies of serving metrics requests, in microseconds. Quantiles are those of the last minute.",
+    "",
+    type="summary",
+    family="pod",
+    extra=("quantile",),
+    each=len(QUANTILES),
+)
+EXPOSER_LATENCY_SUM = described(
+    "node",
+    (),
+    "exposer_request_latencies_sum",
+    "Latencies of serving metrics requests, added up, in microseconds.",
+    "",
+    type="counter",
+    family="pod",
+    part_of=EXPOSER_LATENCIES.name,
+)
+EXPOSER_LATENCY_COUNT = described(
+    "node",
+    (),
+    "exposer_request_latencies_count",
+    "Metrics requests whose latencies were added up.",
+    "",
+    type="counter",
+    family="pod",
+    part_of=EXPOSER_LATENCIES.name,
+)
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -30,6 +30,8 @@ LEGACY_DEVICE = renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_ind
 # HAMi v2.10 adds up the device use of a pod's containers and reports it as container 0.
 HAMI_HOLDER = renamed(namespace="namespace", node="node", pod="pod", device_uuid="gpu_uuid")
 LEGACY_HOLDER = renamed(podnamespace="namespace", nodename="node", podname="pod", deviceuuid="gpu_uuid")
+# v2.6 and v2.7 said with a label when the name would go
+UNTIL_V2_7 = (("containeridx", "0"), ("deprecated_version", "v2.8.0"), *ZONE)
 
 
 def _native(
@@ -67,6 +69,19 @@ def _held(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Al
             const=(("containeridx", "0"), *ZONE),
             when="as_pod",
         ),
+    )
+
+
+def _until_v2_7(name: str, *, scale: float, help: str) -> Alias:
+    """A name of a pod's part of a device that HAMi removed in v2.8."""
+    return Alias(
+        family="hami-legacy",
+        name=name,
+        labels=LEGACY_HOLDER,
+        scale=scale,
+        help=help,
+        const=UNTIL_V2_7,
+        when="as_pod",
     )
 
 
@@ -201,6 +216,7 @@ MIG_INSTANCE = described(
         ("compute_instance_id", "compute_instance"),
         ("placement_start", "start"),
         ("placement_size", "size"),
+        ("mig_name", "mig_name"),  # only in HAMi v2.9
     ),
     "hami_node_gpu_mig_instance_info",
     "A MIG instance that a container holds",
@@ -244,7 +260,29 @@ HOLDER_CORES = _native(
         scale=100,
         help="vGPU core allocated to a pod from a GPU (percent); container_index is always 0",
     ),
+    _until_v2_7("vGPUCorePercentage", scale=100, help="vGPU core allocated to a pod from a GPU (percent)"),
     when="as_container",
+)
+LEGACY_HOLDER_MEMORY = described(
+    "holder",
+    LEGACY_HOLDER,
+    "vGPUPodsDeviceAllocated",
+    "vGPU memory allocated to a pod from a GPU, in bytes",
+    "bytes",
+    family="hami-legacy",
+    extra=("deviceusedcore",),
+    const=UNTIL_V2_7,
+    when="as_pod",
+)
+LEGACY_HOLDER_SHARE = described(
+    "holder",
+    LEGACY_HOLDER,
+    "vGPUMemoryPercentage",
+    "vGPU memory allocated to a pod from a GPU, as a share of the GPU's memory (0-1)",
+    "ratio",
+    family="hami-legacy",
+    const=UNTIL_V2_7,
+    when="as_pod",
 )
 
 # ── GPUs of nodes without HAMi, which the kubelet only counts ────────────────────────────────────────────────────

@@ -125,6 +125,7 @@ Condition: TypeAlias = Literal[  # which of the population
     "expected",
     "corrected",
     "uncorrected",
+    "pcie",
     "idle_windows",
     "turned_idle",
     "false_alarm",

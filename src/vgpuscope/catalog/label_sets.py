@@ -53,7 +53,8 @@ class MigLabels(NamedTuple):
     pci_bus_id: str = ""
     driver_version: str = ""
     device: str = ""
-    namespace: str = ""  # of the one container that has the instance
+    instance_profile: str = ""  # of the GPU instance, without the part that a compute instance is of it
+    namespace: str = ""  # of the one container that has the GPU instance
     pod: str = ""
     pod_uid: str = ""
     container: str = ""
@@ -74,7 +75,7 @@ class ContainerLabels(NamedTuple):
     pci_bus_id: str = ""
     driver_version: str = ""
     device: str = ""
-    profile: str = ""
+    instance_profile: str = ""
     gpu_instance: str = ""
     shared: str = ""  # set if neither the GPU's nor the MIG instance's own series has this pod's name
     apart: str = ""  # set if the GPU's own series does not have this pod's name

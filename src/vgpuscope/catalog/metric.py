@@ -4,10 +4,12 @@ from typing import Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
-FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")  # can be switched on
+FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm", "dcgm-pods")
+# dcgm-pods repeats names of dcgm with parts of the same GPUs, a sum over a name would count them twice
+ALL_FAMILIES: tuple[str, ...] = tuple(family for family in FAMILIES if family != "dcgm-pods")
 DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
 
-Type = Literal["gauge", "counter", "histogram"]
+Type = Literal["gauge", "counter", "histogram", "summary"]
 NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "host", "source", "node"]
 ClusterScope = Literal[
     "device",
@@ -64,6 +66,7 @@ class Metric(Struct, frozen=True, kw_only=True):
     volatile: bool = False  # extra labels hold numbers (as the original metric defines): never cached
     when: str = ""
     const: tuple[tuple[str, str], ...] = ()
+    part_of: str = ""  # the summary that this is the sum or count of: it has no HELP and TYPE of its own
     aliases: tuple[Alias, ...] = ()
 
     def exposed(self, families: frozenset[str]) -> tuple["ExposedName", ...]:
@@ -88,6 +91,7 @@ class Metric(Struct, frozen=True, kw_only=True):
             when=alias.when,
             volatile=self.volatile,
             merge=self.merge,
+            part_of=self.part_of,
         )
 
 
@@ -102,6 +106,7 @@ class MetricOptions(TypedDict, total=False):
     volatile: bool
     when: str
     const: tuple[tuple[str, str], ...]
+    part_of: str
 
 
 def described(
@@ -126,6 +131,7 @@ class ExposedName(Struct, frozen=True, kw_only=True):
     when: str = ""
     volatile: bool = False
     merge: Merge = "max"
+    part_of: str = ""
 
 
 def same(*names: str) -> Labels:

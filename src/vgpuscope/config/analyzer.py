@@ -41,7 +41,7 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     time_window_min: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.1,
             le=10080,
             description="Length of the analysed window, in minutes.",
             extra={"flag": "--window-minutes", "placeholder": "MINUTES", "aliases": ("TIME_WINDOW_MIN",)},
@@ -148,7 +148,7 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Seconds,
         Meta(
             ge=1,
-            le=86400,
+            le=3600,
             description="Time from the start of one analysis to the start of the next.",
             extra={"form": "duration", "flag": "--interval", "placeholder": "SECONDS", "aliases": ("INTERVAL",)},
         ),
@@ -168,7 +168,7 @@ class GpuDefaultsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Values assumed for a GPU that does not report them."""
 
     memory_mb: Annotated[
-        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        Annotated[float, Meta(ge=1, le=1e9)] | None,
         Meta(
             description=f"Memory of a GPU that does not report it, {_MIB}.",
             extra={"flag": None, "unset": "none: the memory term is excluded from the score"},
@@ -177,7 +177,7 @@ class GpuDefaultsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     power_w: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=1,
             le=1e5,
             description="Power limit of a GPU that does not report it and whose model is unknown, in watts.",
             extra={"flag": None},
@@ -191,7 +191,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_coverage: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.1,
             le=1,
             description="Minimum share of the expected samples, 0-1; with fewer samples the verdict is unknown.",
             extra={"flag": None},
@@ -258,7 +258,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     power_contradiction: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.01,
             le=1,
             description="Without compute activity, a power draw above this share of the limit means unknown, 0-1.",
             extra={"flag": None},
@@ -285,7 +285,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     preparing_cpu: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.01,
             le=100_000,
             description="Minimum CPU use of the class idle-preparing, in cores: the GPU is idle, its tenant's CPUs are "
             "not. The highest value in the window counts. Without CPU metrics of the agent no tenant has this class.",

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.catalog.metric import ALL_FAMILIES, FAMILIES
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.config.analyzer import (
@@ -448,8 +448,7 @@ def _ratio(value: Any) -> Any:
 def _families(value: Any) -> Any:
     names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     names = msgspec.convert(names, list[str])
-    if "all" in names:
-        return list(FAMILIES)
+    names = [family for name in names for family in (ALL_FAMILIES if name == "all" else (name,))]
     if not names or names == [""]:
         raise ValueError(f"expected at least one of {', '.join(FAMILIES)}")
     for name in names:

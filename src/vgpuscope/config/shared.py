@@ -10,7 +10,8 @@ from vgpuscope.model.quantity import Seconds
 Families = Annotated[
     tuple[str, ...],
     Meta(
-        description=f"Metric families to publish, separated by commas, or all. Allowed: {', '.join(FAMILIES)}.",
+        description=f"Metric families to publish, separated by commas; all: every family but dcgm-pods. "
+        f"Allowed: {', '.join(FAMILIES)}.",
         extra={"form": "families", "placeholder": "LIST"},
     ),
 ]

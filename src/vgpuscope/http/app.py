@@ -6,6 +6,7 @@ A scrape sends bytes that are ready: nothing is computed, and no middleware runs
 import asyncio
 import html
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import COMMON, METRICS, ReadyBody
 from vgpuscope.http.operations import check_scope
+from vgpuscope.http.scrapes import ScrapeTally
 from vgpuscope.http.sending import (
     JSON,
     NO_STORE,
@@ -121,6 +123,7 @@ class App:
         self.stopping = False
         self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
         self.streams = Streams()
+        self.scrapes = ScrapeTally()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -171,17 +174,17 @@ class App:
                 accept = accept + b"," + value if accept else value
             elif name == b"accept-encoding":
                 encoding = encoding + b"," + value if encoding else value
-        page = self._metrics()
+        began, page = time.perf_counter(), self._metrics()
         openmetrics, gzipped = bool(accept) and wants_openmetrics(accept), bool(encoding) and wants_gzip(encoding)
         headers = [(b"content-type", OPENMETRICS if openmetrics else TEXT), (b"vary", b"accept, accept-encoding")]
         if gzipped:
             headers.append((b"content-encoding", b"gzip"))
         if isinstance(page, LargePage):
             await send_chunks(send, headers, *page.chunks(openmetrics=openmetrics, gzipped=gzipped))
-        elif gzipped:
-            await send_whole(send, 200, headers, page.gzipped(openmetrics))
-        else:
-            await send_whole(send, 200, headers, page.openmetrics() if openmetrics else page.text())
+            return
+        body = page.gzipped(openmetrics) if gzipped else page.openmetrics() if openmetrics else page.text()
+        await send_whole(send, 200, headers, body)
+        self.scrapes.add(len(body), time.perf_counter() - began)
 
     async def _serve_health(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
         state = self._health() if self._health else Readiness()

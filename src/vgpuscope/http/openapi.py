@@ -58,12 +58,13 @@ def document(
     description: str,
     protected: bool = False,
     guarded: bool = False,
+    known: bool = False,
     notes: Callable[[str, str], dict[str, Any]] = lambda _struct, _field: {},
 ) -> bytes:
     """The OpenAPI document of a whole table and of the common paths, as JSON.
 
-    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens; `notes`: what to
-    add to a field of a struct.
+    `protected`: reading needs credentials, too; `guarded`: the web configuration has users or tokens; `known`: the
+    service knows callers by other credentials, so that changes need them; `notes`: what to add to a field of a struct.
     """
     shown = [operation for operation in (*operations, *COMMON) if not operation.hidden]
     secured = {"open": False, "guarded": guarded, "role": protected or guarded}
@@ -77,19 +78,39 @@ def document(
             if added := notes(name, field):
                 own = property_.get("description", "")
                 property_.update(added | {"description": f"{own} {added['description']}".strip()})
+    for schema in (*schemas, *components.values()):
+        _without_false_items(schema)
     by_type = {str(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
     paths: dict[str, Any] = {}
     for operation in shown:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
-            operation, by_type, secured=operation.changes or secured[operation.access]
+            operation,
+            by_type,
+            security=_security(operation, required=secured[operation.access], closed=protected or guarded or known),
         )
     made = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__, "description": description},
+        "servers": [{"url": "."}],  # where the document is, also behind a path prefix
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
     return json.dumps(made, ensure_ascii=False).encode()
+
+
+def _security(operation: Operation, *, required: bool, closed: bool) -> list[dict[str, list[str]]]:
+    """What a client has to send. Programs on the same machine change something without credentials unless `closed`."""
+    if required or (operation.changes and closed):
+        return [{"token": []}]
+    return [{"token": []}, {}] if operation.changes else []
+
+
+def _without_false_items(schema: Any) -> None:
+    """Generators of clients do not read `items: false` of a tuple; its minItems and maxItems say the same."""
+    for child in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _without_false_items(child)
+    if isinstance(schema, dict) and schema.get("items") is False and "prefixItems" in schema:
+        del schema["items"]
 
 
 def _require(components: dict[str, Any], *, besides: Sequence[Any]) -> None:
@@ -120,7 +141,9 @@ def _body(operation: Operation) -> Any:
     return operation.body_shown or operation.body
 
 
-def _operation(operation: Operation, by_type: Mapping[str, Any], *, secured: bool) -> dict[str, Any]:
+def _operation(
+    operation: Operation, by_type: Mapping[str, Any], *, security: list[dict[str, list[str]]]
+) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": operation.summary,
         "tags": [_tag(operation.path)],
@@ -130,8 +153,8 @@ def _operation(operation: Operation, by_type: Mapping[str, Any], *, secured: boo
     }
     if words := _ROLE_WORDS[operation.role]:
         made["description"] = words
-    if secured:
-        made["security"] = [{"token": []}]
+    if security:
+        made["security"] = security
     if (body := _body(operation)) is not None:
         content = {JSON: {"schema": by_type[str(body)]}}
         made["requestBody"] = {"content": content, "required": operation.body_required}

@@ -250,6 +250,26 @@ class _Endpoint:
             return None
         check_json(request.headers)
         try:
-            return msgspec.json.decode(content, type=self._body_type)
+            return _decoded(content, self._body_type)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
             raise BodyInvalid(f"the body: {e}") from e
+
+
+def _decoded(content: bytes, to: Any) -> Any:
+    """A body as its type. For JSON Schema 307.0 is an integer, and some clients write whole numbers like this."""
+    try:
+        return msgspec.json.decode(content, type=to)
+    except msgspec.ValidationError:
+        return msgspec.convert(_with_integers(msgspec.json.decode(content)), to)
+
+
+def _with_integers(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _with_integers(one) for key, one in value.items()}
+        case list():
+            return [_with_integers(one) for one in value]
+        case _:
+            return value

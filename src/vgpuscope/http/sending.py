@@ -11,7 +11,11 @@ from vgpuscope.model.wording import nearest, sentences
 JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     400: ("REQUEST_MALFORMED", "the request is not valid HTTP/1.1", "Check the method, the path and the headers."),
-    401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
+    401: (
+        "UNAUTHORIZED",
+        "credentials are missing or wrong",
+        "Send a token, or a user and password, that this service knows; docs/security.md lists all ways.",
+    ),
     404: ("NOT_FOUND", "nothing is served under this path", "/docs or /openapi.json lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
     421: (

@@ -6,11 +6,17 @@ from typing import Final
 from vgpuscope.model.quantity import Ratio
 
 _SLICES: Final = re.compile(r"(?:^|\.)([1-7])g\.")  # "3g.40gb"; "2c.4g.40gb" is a part of an instance with four
+_PART: Final = re.compile(r"^[1-7]c\.")
 _FOUR: Final = re.compile(r"\bA30\b|\bRTX PRO\b")  # GPUs with four slices
 _MOST = 7
 
 # An instance's part of the SMs is not exactly its part of the slices: 64 of an H100's 132 SMs are four of seven slices.
 SLICE_ERROR: Final[Ratio] = 0.18
+
+
+def instance_profile(profile: str) -> str:
+    """The profile of the GPU instance that a compute instance is a part of: 4g.40gb of 2c.4g.40gb."""
+    return _PART.sub("", profile)
 
 
 def instance_share(profile: str | None, model: str, *, slices: int | None = None) -> Ratio | None:

@@ -83,6 +83,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     ofa: Ratio | None = None
     power: Watts | None = None
     power_limit: Watts | None = None  # the enforced limit
+    power_limit_max: Watts | None = None  # the highest limit that can be set
     energy: Joules | None = None  # since the driver was loaded
     temperature: Celsius | None = None
     memory_temperature: Celsius | None = None
@@ -94,6 +95,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     throttle: frozenset[ThrottleReason] | None = None
     pcie_sent: Bytes | None = None  # counters since the driver was loaded, if the driver has them
     pcie_received: Bytes | None = None
+    pcie_replays: int | None = None  # since the driver was loaded
     ecc_corrected: int | None = None  # since the driver was loaded
     ecc_uncorrected: int | None = None
     remapped_corrected: int | None = None

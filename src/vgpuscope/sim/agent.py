@@ -27,6 +27,7 @@ def main(argv: list[str]) -> int:
 
 
 def _flags(node: Path, listen: str, dcgm: str) -> dict[str, object]:
+    file = node / "gpu_allocation.txt"
     return {
         "agent.dcgm": dcgm,
         "agent.listen": listen,
@@ -37,7 +38,8 @@ def _flags(node: Path, listen: str, dcgm: str) -> dict[str, object]:
         "agent.pods": f"file:{node / 'pods.json'}",
         "agent.podresources_socket": str(node / "pod-resources" / "kubelet.sock"),
         "agent.families": "all",
-        "agent.ratio": 1.0,  # 1.0, so that a gpu_allocation.txt in the working directory is not read
+        # never one of the working directory
+        **({"agent.ratio_file": str(file)} if file.exists() else {"agent.ratio": 1.0}),
     }
 
 

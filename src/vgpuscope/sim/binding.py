@@ -303,6 +303,10 @@ class Binding:
 
     nvmlDeviceGetCurrentClocksThrottleReasons = nvmlDeviceGetCurrentClocksEventReasons
 
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, handle: _Handle) -> list[int]:
+        limit = self._gpu(handle).limit_mw
+        return [limit // 4, limit]
+
     def nvmlDeviceGetFanSpeed(self, handle: _Handle) -> int:
         return _said(self._gpu(handle).fan)
 
@@ -317,6 +321,7 @@ class Binding:
         known = {
             82: gpu.memory_temperature if gpu.remapped else None,  # reported only by boards with HBM or new GDDR
             83: gpu.energy_mj,
+            94: 0,
             185: gpu.power_mw,
             186: gpu.power_mw,
             197: gpu.sent,

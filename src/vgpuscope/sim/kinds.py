@@ -54,6 +54,7 @@ class KindPlan(NamedTuple):
     cuda: int = 13000  # in the driver's format: 1000 × major + 10 × minor
     slices: tuple[Slice, ...] = ()
     faults: tuple[FaultKind, ...] = ()
+    ratio: int | None = None  # of its gpu_allocation.txt; None: it has no such file
     past: tuple[Job, ...] = ()  # pods that existed on the day before the demo, and are gone
 
 
@@ -351,6 +352,7 @@ SLICED = KindPlan(
     kind="T4 time-sliced, L4 MPS, A30 MIG",
     gpus=(T4, L4, A30),
     slices=(Slice(2, 0, 1, "2g.12gb", 11968, 2), Slice(2, 1, 2, "2g.12gb", 11968, 2)),
+    ratio=4,
     runtime="docker-cgroupfs",
     driver="570.172.08",
     cuda=12080,

@@ -6,6 +6,7 @@ cgroup/…                                       CPU, memory and I/O of the cont
 vgpu/containers/<podUID>_<container>/*.cache   HAMi regions
 pods.json                                      the pods of the node
 pod-resources/kubelet.sock                     the kubelet's PodResources
+gpu_allocation.txt                             into how many vGPUs a GPU is divided, where HAMi sets no limit
 """
 
 import os
@@ -42,6 +43,8 @@ class Node:
         self._orphans: list[tuple[float, Path]] = []
         self._pods = b""
         (directory / "pod-resources").mkdir(parents=True)
+        if plan.ratio is not None:
+            (directory / "gpu_allocation.txt").write_text(f"{plan.ratio}\n")
         self.hook_path.joinpath("containers").mkdir(parents=True)
         self._proc = ProcTree(directory / "proc", runtime=plan.runtime, began=now)
         self._cgroups = CgroupTree(directory / "cgroup", runtime=plan.runtime)

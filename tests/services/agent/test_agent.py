@@ -111,6 +111,9 @@ def test_a_device_value_is_never_copied_to_several_pods(node):
     node.process(12, node.pod("other"))
     page = Samples.of(node.once("--families", "all"))
     values = {labels.get("pod"): value for labels, value in page.named("DCGM_FI_DEV_GPU_UTIL", UUID=A)}
+    assert values == {None: 50.0}
+    parts = Samples.of(node.once("--families", "dcgm,dcgm-pods"))
+    values = {labels.get("pod"): value for labels, value in parts.named("DCGM_FI_DEV_GPU_UTIL", UUID=A)}
     assert values == {None: 50.0, "train": 45.0, "other": 5.0}
 
 

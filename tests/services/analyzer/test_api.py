@@ -519,6 +519,16 @@ async def test_reading_can_need_the_token_too():
         assert document["paths"]["/results"]["get"]["security"] == [{"token": []}]  # so that /docs sends it
 
 
+@pytest.mark.parametrize(
+    ("settings", "security"),
+    [({"analyzer.api_token": TOKEN}, [{"token": []}]), ({}, [{"token": []}, {}])],
+)
+async def test_the_document_asks_for_credentials_of_a_change_if_there_are_any(settings, security):
+    async with running(**HOURLY, **settings) as analyzer:
+        document = await analyzer.json("/openapi.json")
+    assert document["paths"]["/analyze"]["post"]["security"] == security
+
+
 async def test_without_a_token_only_a_loopback_listener_takes_changes():
     async with running(**HOURLY, listen="0.0.0.0:0") as analyzer:
         refused(await analyzer.client.post("/analyze"), 403, "READ_ONLY")

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,8 @@ from vgpuscope.model.analysis import Reading
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster import Finding, FindingCount
 from vgpuscope.model.pending import PendingPod
-from vgpuscope.services.analyzer.settings.settings import without_credentials
+from vgpuscope.services.analyzer.settings.rows import setting_list
+from vgpuscope.services.analyzer.settings.settings import TRIABLE, Settings, without_credentials
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 
 LISTS = ("gpus", "nodes", "workloads", "namespaces")
@@ -382,7 +384,9 @@ async def test_settings_have_bounds_and_origins_and_no_secrets(tmp_path):
         False,
     )
     assert (token["secret"], token["is_set"], token["value"]) == (True, True, None)
-    assert rows["prometheus.time_window_min"]["exclusive_minimum"] is True
+    window, rate = rows["prometheus.time_window_min"], rows["analyzer.rate_limit"]
+    assert (window["minimum"], window["maximum"], window["exclusive_minimum"]) == (0.1, 10080, False)
+    assert rate["exclusive_minimum"] is True
 
 
 @pytest.mark.parametrize(
@@ -417,6 +421,74 @@ async def test_a_preview_says_what_the_change_then_does_and_changes_nothing():
     assert changed == {gpu: status for gpu, status in after.items() if status != before[gpu]} != {}
     assert preview["gpus_changed"] == len(changed)
     assert sum(preview["by_status_after"].values()) == preview["gpus"] == len(after)
+
+
+class OnePodEnded(StubSource):
+    """The pod of the last GPU ended 200 s before the end of the window."""
+
+    async def read(self, *, end, seconds):
+        found = await super().read(end=end, seconds=seconds)
+        *others, last = found.tracks
+        return replace(found, tracks=(*others, replace(last, last=end - 200)))
+
+
+async def test_a_preview_shows_a_pod_that_only_one_set_of_rules_still_counts():
+    """With a larger maximum age, a pod that ended before the end of the window is still there."""
+    async with running(OnePodEnded(reading(track(0), track(1))), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        change = {"verdict": {"max_age_intervals": 1000}}
+        answer = await analyzer.client.post("/api/v1/settings/preview", json=change)
+    assert answer.status_code == 200, answer.text
+    preview = answer.json()
+    rows = {(row["gpu_id"], row["pod"]): row for row in preview["rows"]}
+    assert set(rows) == {(uuid(1), None), (uuid(1), "train-1")}
+    assert all(row["before"] is None and row["after"]["status"] == "high" for row in rows.values())
+    assert (preview["gpus_changed"], preview["tenants_changed"]) == (1, 1)
+
+
+RISING = re.compile(r"is above|not in ascending order")  # a bound of one alone can be refused
+BOUNDED = [
+    row
+    for row in setting_list(Settings(flags={}, environ={}, file=None)).rows
+    if row.editable and row.type in {"number", "integer", "duration"}
+]
+
+
+@pytest.mark.parametrize("setting", BOUNDED, ids=lambda setting: setting.path)
+def test_every_number_that_can_be_changed_while_running_has_bounds_that_are_allowed(setting):
+    assert setting.maximum is not None
+    assert setting.minimum is not None
+    assert setting.maximum < 1e10
+
+
+@pytest.mark.parametrize("path", [row.path for row in BOUNDED if row.section in TRIABLE])
+async def test_no_allowed_value_of_a_setting_makes_gpus_disappear(fleet, path):
+    """Thresholds have to rise, so a bound of one of them alone can be refused."""
+    setting = next(one for one in BOUNDED if one.path == path)
+    section, name = path.split(".")
+    for value in (setting.minimum, setting.maximum):
+        answer = await fleet.client.post("/api/v1/settings/preview", json={section: {name: value}})
+        if answer.status_code == 422:
+            assert RISING.search(answer.json()["error"]["message"]), answer.text
+            continue
+        preview = answer.json()
+        assert sum(preview["by_status_after"].values()) == preview["gpus"] == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prometheus": {"time_window_min": 1e-58}},
+        {"verdict": {"min_coverage": 1e-99}},
+        {"scheduler": {"interval": 49437}},
+        {"gpu_defaults": {"power_w": 1e-9}},
+    ],
+)
+async def test_a_value_that_would_make_the_fleet_vanish_is_refused(fleet, change):
+    before = await fleet.json("/config")
+    answer = await fleet.client.post("/config/update", json=change)
+    assert answer.status_code == 422
+    assert await fleet.json("/config") == before
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def tried(api, operation, mode) -> None:
     Which ones depends on all code that is loaded: a change anywhere, or another order of tests, makes it others.
     """
     # that thresholds must rise, and that no language model can be asked, is nothing that a schema can say; of what is
-    # made to be refused some is by chance allowed; for a schema 68.0 is a whole number, for a body it is not
+    # made to be refused some is by chance allowed
     beyond = [checks.positive_data_acceptance] if operation.path in ORDERED else []
 
     named = api.raw_schema["paths"][operation.path][operation.method.lower()]["responses"].keys()

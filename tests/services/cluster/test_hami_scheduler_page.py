@@ -39,6 +39,7 @@ _HOLDER = {
     "container_index": "containeridx",
     "device_uuid": "deviceuuid",
 }
+UNTIL_V2_7 = {"vGPUPodsDeviceAllocated", "vGPUMemoryPercentage", "vGPUCorePercentage"}
 # The legacy name of each metric in HAMi v2.10 and what its labels are called there.
 LEGACY = {
     "hami_gpu_memory_limit_bytes": ("GPUDeviceMemoryLimit", _DEVICE),
@@ -153,13 +154,25 @@ def without(page, label):
 
 def test_every_series_and_value_of_hamis_scheduler_is_ours_under_the_new_names(ours):
     assert len(PAGE) == 156
-    assert {key: value for key, value in ours.items() if key[0].startswith("hami_")} == dict(PAGE)
+    found = {key: value for key, value in ours.items() if key[0].startswith("hami_")}
+    assert without(found, "mig_name") == dict(PAGE)  # a label of v2.9
 
 
 def test_every_series_and_value_of_hamis_scheduler_is_ours_under_the_legacy_names(ours):
-    legacy = {key: value for key, value in ours.items() if not key[0].startswith("hami_")}
+    legacy = {key: value for key, value in ours.items() if not key[0].startswith("hami_") and key[0] not in UNTIL_V2_7}
     assert len(legacy) == 154
     assert without(legacy, "sharedcontainers") == under_legacy_names(PAGE)  # a label of releases before v2.10
+
+
+def test_names_that_went_with_v2_8_have_the_values_of_those_that_replaced_them(ours):
+    """vGPUMemoryPercentage is the share of the GPU's memory, 0-1; vGPUCorePercentage is 0-100."""
+    memory = {labels["device_uuid"]: value for labels, value in PAGE.named("hami_gpu_memory_limit_bytes")}
+    for labels, value in PAGE.named("hami_vgpu_memory_allocated_bytes"):
+        at = {_HOLDER[name]: labels[name] for name in _HOLDER}
+        assert ours.one("vGPUPodsDeviceAllocated", **at) == value
+        assert ours.one("vGPUMemoryPercentage", **at) == pytest.approx(value / memory[labels["device_uuid"]])
+        assert ours.one("vGPUCorePercentage", **at) == PAGE.one("hami_vgpu_core_allocated_ratio", **labels)
+    assert len(ours.named("vGPUCorePercentage")) == len(PAGE.named("hami_vgpu_core_allocated_ratio")) > 0
 
 
 def test_the_legacy_overview_goes_on_saying_how_many_share_a_gpu(ours):

@@ -131,6 +131,12 @@ async def test_the_replicas_of_a_deployment_are_those_of_its_manifest():
         assert (await posted(client, {"pod": body, "replicas": 2}))["replicas"] == 2
 
 
+async def test_a_whole_number_may_have_a_point():
+    """For JSON Schema 2.0 is an integer, and some clients write numbers like this."""
+    async with serving(api(books())) as client:
+        assert (await posted(client, {"pod": manifest(), "replicas": 2.0}))["replicas"] == 2
+
+
 async def test_an_idle_workload_that_would_free_the_room_is_named():
     idle = IdleNow(
         state="ok", workloads=(IdleWorkload(namespace="other", pod="holds-2", pod_uid="uid-other-holds-2"),), age=1.0
@@ -173,6 +179,8 @@ async def test_a_pod_of_the_log_is_explained_by_its_name():
         ({"kind": "Service", "spec": {}}, "BODY_INVALID"),
         ({"pod": {}, "replicas": 1}, "BODY_INVALID"),
         ({"pod": manifest(), "replicas": 0}, "BODY_INVALID"),
+        ({"pod": manifest(), "replicas": 1.5}, "BODY_INVALID"),
+        ({"items": []}, "BODY_INVALID"),
         ({"pod": manifest(), "replicas": 10**18}, "BODY_INVALID"),
         ({"kind": "List", "items": [manifest(), manifest()]}, "BODY_INVALID"),
         (manifest(memory="1e18"), "SCHED_REQUEST_INVALID"),

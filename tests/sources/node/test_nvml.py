@@ -149,6 +149,7 @@ def test_every_value_comes_in_base_units(node, nvml):
         ofa=0.08,
         power=250.0,
         power_limit=400.0,
+        power_limit_max=450.0,
         energy=5000.0,
         temperature=55.0,
         memory_temperature=62.0,
@@ -160,6 +161,7 @@ def test_every_value_comes_in_base_units(node, nvml):
         throttle=frozenset({"sw-power-cap", "sw-thermal"}),
         pcie_sent=1_000_000,
         pcie_received=2_000_000,
+        pcie_replays=3,
         ecc_corrected=3,
         ecc_uncorrected=1,
         remapped_corrected=2,
@@ -203,9 +205,12 @@ def test_an_unknown_error_costs_one_value_of_one_sample(node, nvml, calls):
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID_ARGUMENT])
 def test_field_values_that_the_driver_lacks_are_not_asked_for_again(node, nvml, clock, calls, code):
-    node.gpu(0, memory_temperature=None, pcie_sent=None, pcie_received=None, field_code=code).remove(1).write()
+    node.gpu(0, memory_temperature=None, pcie_sent=None, pcie_received=None, pcie_replays=None, field_code=code).remove(
+        1
+    ).write()
     one_gpu = nvml.read().gpus[0]
     assert (one_gpu.memory_temperature, one_gpu.pcie_sent, one_gpu.pcie_received) == (None, None, None)
+    assert one_gpu.pcie_replays is None
     before = calls("nvmlDeviceGetFieldValues")
     clock.forward(1)
     nvml.read()

@@ -130,7 +130,10 @@ holdings = st.builds(
 
 @st.composite
 def all_gpus(draw, uuid):
-    instances = [instance(mig, gi=draw(st.integers(1, 2)), ci=ci, index=ci) for ci, mig in enumerate((M1, M2))]
+    instances = [
+        instance(mig, gi=draw(st.integers(1, 2)), ci=ci, index=ci, profile=f"{ci + 1}c.3g.40gb")
+        for ci, mig in enumerate((M1, M2))
+    ]
     mig = draw(st.booleans())
     gpu = make_gpu(
         uuid, draw(st.integers(0, 1)), mig_enabled=mig, energy=7.0, power=9.0, instances=instances if mig else ()
@@ -156,6 +159,13 @@ snapshots = st.builds(
 def test_no_page_ever_holds_the_same_series_twice(snapshot):
     found = [(name, labels) for name, labels, _ in series(text(snapshot))]
     assert len(found) == len(set(found)), sorted({one for one in found if found.count(one) > 1})
+
+
+@given(snapshots)
+def test_dcgm_has_one_series_of_each_gpu_or_mig_instance_whoever_shares_it(snapshot):
+    found = [(name, dict(labels)) for name, labels, _ in series(text(snapshot, ["dcgm"]))]
+    places = [(name, labels["UUID"], labels.get("GPU_I_ID")) for name, labels in found]
+    assert len(places) == len(set(places)), sorted({one for one in places if places.count(one) > 1}, key=str)
 
 
 # ── what a merged series says ────────────────────────────────────────────────────────────────────────────────────
@@ -205,6 +215,25 @@ def test_compute_instances_of_one_gpu_instance_show_its_memory_once_in_dcgm_name
     assert values(sample(mig_gpu(one, two)), "DCGM_FI_DEV_FB_USED", GPU_I_ID="1") == [5 * GIB / MIB]
 
 
+def test_two_pods_in_one_gpu_instance_do_not_make_two_series_of_it():
+    one = instance(M1, gi=1, ci=0, used=5 * GIB, processes=(process(1, GIB),), profile="1c.3g.40gb")
+    two = instance(M2, gi=1, ci=1, used=5 * GIB, processes=(process(2, GIB),), profile="2c.3g.40gb", index=1)
+    snapshot = sample(
+        mig_gpu(one, two),
+        owners=[owner(1, "a"), owner(2, "b")],
+        pods=[pod("a"), pod("b")],
+        grants=[grant("a", M1), grant("b", M2)],
+    )
+    assert dcgm(snapshot, "DCGM_FI_DEV_FB_USED") == [{"GPU_I_ID": "1", "GPU_I_PROFILE": "3g.40gb"}]
+
+
+def dcgm(snapshot, name):
+    """The labels of a name of dcgm-exporter that differ between the series of a GPU."""
+    differ = ("GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container")
+    found = [dict(labels) for have, labels, _ in series(text(snapshot, ["dcgm"])) if have == name]
+    return [{key: labels[key] for key in differ if key in labels} for labels in found]
+
+
 def replaced_pod():
     """A pod that was deleted by force and still runs, beside the one of the same name that replaced it."""
     old = pod("web-0", shares=[share(memory=4 * GIB)])
@@ -241,10 +270,15 @@ MEASURED = {
     "energy": 5.0,
     "power": 100.0,
     "power_limit": 300.0,
+    "power_limit_max": 350.0,
     "temperature": 40.0,
     "memory_temperature": 50.0,
     "sm_clock": 1e9,
     "memory_clock": 1e9,
+    "sm_clock_max": 2e9,
+    "memory_clock_max": 1.6e9,
+    "fan": 0.3,
+    "pcie_replays": 2,
     "encoder": 0.1,
     "decoder": 0.1,
     "memory_controller": 0.2,
@@ -267,11 +301,16 @@ DEVICE_WIDE = {
     *OF_ENGINES,
     "DCGM_FI_DEV_POWER_USAGE",
     "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX",
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
     "DCGM_FI_DEV_GPU_TEMP",
     "DCGM_FI_DEV_MEMORY_TEMP",
     "DCGM_FI_DEV_SM_CLOCK",
     "DCGM_FI_DEV_MEM_CLOCK",
+    "DCGM_FI_DEV_MAX_SM_CLOCK",
+    "DCGM_FI_DEV_MAX_MEM_CLOCK",
+    "DCGM_FI_DEV_FAN_SPEED",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
     "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
@@ -315,6 +354,12 @@ def test_every_gpu_has_every_device_wide_dcgm_field_with_or_without_a_pod(snapsh
 def test_a_gpu_in_mig_mode_lacks_only_what_the_driver_does_not_report_there(snapshot):
     assert shown(snapshot) == DEVICE_WIDE - OF_ENGINES
     assert 5000.0 in values(snapshot, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", UUID=A)
+
+
+def test_dcgm_fields_have_the_units_of_dcgm_exporter():
+    names = ("FAN_SPEED", "MAX_SM_CLOCK", "MAX_MEM_CLOCK", "POWER_MGMT_LIMIT_MAX", "PCIE_REPLAY_COUNTER_total")
+    found = [values(WHOLE_GPUS["free"], f"DCGM_FI_DEV_{name}") for name in names]
+    assert found == [[30.0], [2000.0], [1600.0], [350.0], [2.0]]
 
 
 def test_all_names_of_hami_for_the_memory_in_use_on_a_gpu_count_what_the_driver_reserves():

@@ -2878,8 +2878,8 @@ export interface components {
          * @description A GPU or a tenant that would be judged differently.
          */
         PreviewRow: {
-            after: components["schemas"]["Judgement"];
-            before: components["schemas"]["Judgement"];
+            after: components["schemas"]["Judgement"] | null;
+            before: components["schemas"]["Judgement"] | null;
             container: string | null;
             gpu_id: string;
             mig: string | null;

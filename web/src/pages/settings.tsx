@@ -376,6 +376,7 @@ function PreviewTable({ preview }: { preview: Preview }) {
 }
 
 function Judged({ of }: { of: Preview["rows"][number]["before"] }) {
+  if (of === null) return <span class="muted">{t("settings.not_counted")}</span>;
   return (
     <>
       <ClassBadge name={of.use_class} /> <ScoreOf of={of} figure="judged.score" />

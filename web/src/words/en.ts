@@ -882,6 +882,7 @@ export const en = {
   "settings.apply": "Apply",
   "settings.confirm": "These settings take effect at once, for everyone:",
   "settings.preview_result": "{gpus} of {all} GPUs and {tenants} of {all_tenants} tenants would be judged differently.",
+  "settings.not_counted": "not counted",
   "settings.before": "Now",
   "settings.after": "Then",
   "settings.search": "Search settings",

@@ -867,6 +867,7 @@ export const zh: typeof en = {
   "settings.apply": "应用",
   "settings.confirm": "以下设置将立即对所有人生效：",
   "settings.preview_result": "{gpus} / {all} 个 GPU 与 {tenants} / {all_tenants} 个租户的判定会改变。",
+  "settings.not_counted": "不计入",
   "settings.before": "现在",
   "settings.after": "之后",
   "settings.search": "搜索设置",

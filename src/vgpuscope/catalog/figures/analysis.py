@@ -669,7 +669,10 @@ TENANT: tuple[Figure, ...] = (
         "now",
         "bytes",
         fields="TenantRow.memory_allocated HolderRow.memory Holder.memory",
-        metrics="vgpuscope_cluster_container_memory_allocated_bytes",
+        metrics="vgpuscope_cluster_container_memory_allocated_bytes vGPUPodsDeviceAllocated",
+    ),
+    row(
+        "tenant.memory_allocated_ratio", "one", "memory_allocated_share", "now", "ratio", metrics="vGPUMemoryPercentage"
     ),
     row(
         "tenant.cores_allocated",

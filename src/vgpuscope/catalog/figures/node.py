@@ -209,6 +209,15 @@ GPU: tuple[Figure, ...] = (
         metrics="vgpuscope_gpu_power_limit_watts",
     ),
     row(
+        "gpu.power_limit_max",
+        "one",
+        "power_limit_max",
+        "now",
+        "watts",
+        fields="Gpu.power_limit_max",
+        metrics="vgpuscope_gpu_power_limit_max_watts",
+    ),
+    row(
         "gpu.energy",
         "one",
         "energy",
@@ -392,6 +401,15 @@ GPU: tuple[Figure, ...] = (
         condition="corrected",
         fields="Gpu.ecc_corrected Hardware.ecc_corrected",
         metrics="vgpuscope_gpu_ecc_corrected_errors_total",
+    ),
+    row(
+        "gpu.pcie_replays",
+        "errors",
+        "count",
+        "since_boot",
+        condition="pcie",
+        fields="Gpu.pcie_replays",
+        metrics="vgpuscope_gpu_pcie_replays_total",
     ),
     row(
         "gpu.ecc_uncorrected",

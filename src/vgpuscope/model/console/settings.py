@@ -59,8 +59,8 @@ class PreviewRow(Struct, frozen=True, kw_only=True):
     namespace: str | None  # null: the GPU itself
     pod: str | None
     container: str | None
-    before: Judgement
-    after: Judgement
+    before: Judgement | None  # null: a tenant or GPU that only the other settings count, such as a pod that has ended
+    after: Judgement | None
 
 
 class Preview(Struct, frozen=True, kw_only=True):

@@ -210,7 +210,7 @@ class Agent(Service):
     def app(self, guard: "Guard | None") -> App:
         """The agent's HTTP application."""
         table = operations(self._node, guarded=lambda: guard is not None and guard.guarded)
-        return App(
+        app = App(
             title=TITLE,
             service=self.name,
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
@@ -219,6 +219,8 @@ class Agent(Service):
             routes=routes(table),
             links=links(table),
         )
+        self.sampler.served = app.scrapes.served
+        return app
 
     def readiness(self) -> Readiness:
         """Ready once a sample was taken and every source is up, known to be absent, or has a substitute."""

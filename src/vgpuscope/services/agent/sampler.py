@@ -25,6 +25,7 @@ from vgpuscope.model.host import HostSide
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.region import RegionReading, RejectedRegion
+from vgpuscope.model.serving import ServedScrapes
 from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
@@ -163,6 +164,7 @@ class Sampler:
         self._renderer = Renderer(catalog.METRICS, families)
         self._build = this_build()
         self._started = selfstat.start_time()
+        self.served: Callable[[], ServedScrapes | None] = lambda: None  # what the listener has sent
         self._fds: int | None = None
         self._count = 0
         self._tell = OnChange(log)
@@ -302,6 +304,7 @@ class Sampler:
             open_fds=self._fds,
             start_time=self._started,
             loop_restarts=dict(self.counters.restarts),
+            served=self.served(),
         )
 
     def _report(self, snapshot: NodeSnapshot, regions: RegionReading | None) -> None:

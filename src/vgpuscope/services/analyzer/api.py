@@ -195,12 +195,16 @@ class AnalyzerApi:
         self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
-        described = docs.operations(
-            title=TITLE, document=lambda: made(self._state.config().analyzer.protect_reads, guarded())
-        )
+
+        def described_now() -> bytes:
+            settings = self._state.config().analyzer
+            known = bool(settings.api_token or settings.proxy_user_header)
+            return made(settings.protect_reads, guarded(), known)
+
+        described = docs.operations(title=TITLE, document=described_now)
         self.operations: tuple[Operation, ...] = (*own, *described)
 
-    def document(self, protected: bool = False, guarded: bool = False) -> bytes:
+    def document(self, protected: bool = False, guarded: bool = False, known: bool = False) -> bytes:
         """The OpenAPI document."""
         return document(
             self.operations,
@@ -208,6 +212,7 @@ class AnalyzerApi:
             description=ABOUT,
             protected=protected,
             guarded=guarded,
+            known=known,
             notes=field_notes,
         )
 

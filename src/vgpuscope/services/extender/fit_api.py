@@ -49,7 +49,7 @@ class FitRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str | None = None  # null: Pod
     metadata: Free | None = None
     spec: Free | UnsetType = UNSET
-    items: list[Free] | UnsetType = UNSET  # of a list with one manifest
+    items: Annotated[list[Free], Meta(min_length=1)] | UnsetType = UNSET  # of a list with one manifest
 
 
 FitBody = Annotated[

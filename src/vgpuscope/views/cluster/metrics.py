@@ -55,14 +55,15 @@ class NodeSamples:
                 known = _Told(device, list(_device(node.name, device)))
             after[device.device.id] = known
         single = len({(one.pod_uid, one.container_index, one.device) for one in node.holders}) == len(node.holders)
-        shared = _shared(node)
+        shared, memory = _shared(node), _device_memory(node)
         for held in node.holders if single else ():
             as_pod = (held.pod_uid, held.device) not in shared
             key = (held.pod_uid, held.container_index, held.device, as_pod)
             known = before.get(key)
-            if known is None or (known.of is not held and known.of != held):
+            total = memory.get(held.device, 0)
+            if known is None or known.of != (held, total):
                 row = _holder_row(node.name, held, as_pod=as_pod)
-                known = _Told(held, list(_holder(row, held.memory, held.cores)))
+                known = _Told((held, total), list(_holder(row, held.memory, held.cores, total)))
             after[key] = known
         self._known[node.name] = after
         rows = {told.row: told.samples for told in after.values()}
@@ -137,12 +138,14 @@ def _instance_rows(node: str, device: DeviceLedger) -> dict[HeldInstanceLabels, 
 
 
 def _holders(node: NodeLedger) -> Iterator[Sample]:
+    totals = _device_memory(node)
     for row, (memory, cores) in _held(node).items():
-        yield from _holder(row, memory, cores)
+        yield from _holder(row, memory, cores, totals.get(row.gpu_uuid, 0))
 
 
 def _shares(node: NodeLedger) -> Iterator[Sample]:
     """Samples under HAMi's names for pods that hold a device more than once."""
+    totals = _device_memory(node)
     for share in node.shares:
         row = HolderLabels(
             node=node.name,
@@ -154,7 +157,7 @@ def _shares(node: NodeLedger) -> Iterator[Sample]:
             gpu_uuid=share.device,
             as_container="",
         )
-        yield from _holder(row, share.memory, share.cores)
+        yield from _holder(row, share.memory, share.cores, totals.get(share.device, 0))
 
 
 def _offers(node: NodeLedger) -> Iterator[Sample]:
@@ -171,13 +174,20 @@ def _offers(node: NodeLedger) -> Iterator[Sample]:
         yield Sample(m.OFFER_MEMORY, row, offer.memory)
 
 
+def _device_memory(node: NodeLedger) -> dict[DeviceUUID, Bytes]:
+    return {one.device.id: one.device.memory for one in node.devices}
+
+
 def _shared(node: NodeLedger) -> set[tuple[PodUID, DeviceUUID]]:
     return {(share.pod_uid, share.device) for share in node.shares}
 
 
-def _holder(row: HolderLabels, memory: Bytes, cores: int) -> Iterator[Sample]:
+def _holder(row: HolderLabels, memory: Bytes, cores: int, total: Bytes) -> Iterator[Sample]:
+    """`total`: the memory of the device that can be allocated, 0 if it is not known."""
     yield Sample(m.HOLDER_MEMORY, row, memory)
     yield Sample(m.HOLDER_CORES, row, cores / 100)
+    yield Sample(m.LEGACY_HOLDER_MEMORY, row, memory, (str(cores),))
+    yield Sample(m.LEGACY_HOLDER_SHARE, row, memory / total if total else None)
 
 
 def namespace_samples(namespace: NamespaceLedger) -> Iterator[Sample]:

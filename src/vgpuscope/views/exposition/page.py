@@ -226,7 +226,7 @@ class Renderer:
         on = frozenset(families)
         self._plans = {metric.name: metric.exposed(on) for metric in metrics}
         self._names: dict[str, ExposedName] = {}
-        for exposed in (e for plan in self._plans.values() for e in plan):
+        for exposed in (e for plan in self._plans.values() for e in plan if not e.part_of):
             self._names.setdefault(exposed.name, exposed)
         self._last = _Last(_Shape([], [], [], []), _Layout([], 0), {})
         self._habits: dict[Form, _ScrapeRhythm] = {}
@@ -300,7 +300,9 @@ class Renderer:
 
 def _lines(plan: Iterable[ExposedName], row: Any, extra: tuple[str, ...]) -> list[_Line]:
     """The lines of one sample: one for each name that applies to its row."""
-    return [_Line(e.name, _line(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row)]
+    return [
+        _Line(e.part_of or e.name, _line(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row)
+    ]
 
 
 def _line(exposed: ExposedName, row: Any, extra: tuple[str, ...]) -> str | tuple[str, ...]:

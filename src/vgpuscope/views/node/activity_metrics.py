@@ -42,7 +42,12 @@ def _of_gpu(activity: Activity, engine: Burst | None, sm: Burst | None) -> _Valu
         (m.GPU_PCIE_RECEIVED_RATE, activity.pcie_received),
         (m.GPU_NVLINK_SENT_RATE, activity.nvlink_sent),
         (m.GPU_NVLINK_RECEIVED_RATE, activity.nvlink_received),
+        (m.GPU_NVLINK_BANDWIDTH, _megabytes(activity.nvlink_sent, activity.nvlink_received)),
     )
+
+
+def _megabytes(sent: float | None, received: float | None) -> float | None:
+    return None if sent is None or received is None else (sent + received) / 1e6
 
 
 def mig_activity(row: MigLabels, usage: MigUsage | None) -> Iterator[Sample]:

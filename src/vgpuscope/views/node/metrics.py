@@ -26,8 +26,10 @@ from vgpuscope.catalog.limits import (
     NodeOmission,
 )
 from vgpuscope.catalog.metric import Metric
+from vgpuscope.knowledge.mig import instance_profile
 from vgpuscope.knowledge.xid import advice
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
+from vgpuscope.model.serving import QUANTILES, ServedScrapes
 from vgpuscope.model.usage import (
     MODES,
     STATES,
@@ -45,6 +47,7 @@ from vgpuscope.views.node.activity_metrics import container_certainty, gpu_activ
 from vgpuscope.views.node.host_metrics import host_samples, node_host_samples
 
 FREE = "free"
+MICROSECONDS = 1e6  # prometheus-cpp counts in them
 
 
 class SelfUse(Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class SelfUse(Struct, frozen=True, kw_only=True):
     open_fds: int | None = None
     start_time: float | None = None
     loop_restarts: dict[str, int] = {}
+    served: ServedScrapes | None = None
 
 
 def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> Iterator[Sample]:
@@ -74,15 +78,15 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
         yield from _xids(gpu_row, snapshot)
         yield from gpu_activity(gpu_row, gpu_usage, instances.get(gpu_usage.gpu.uuid, ()))
         for instance in gpu_usage.gpu.instances:
-            mig_row = _mig_row(gpu_row, instance, snapshot)
+            mig_row = _mig_row(gpu_row, instance, gpu_usage.gpu, snapshot)
             yield from _mig(mig_row, instance, ledgers.get((gpu_usage.gpu.uuid, instance.uuid)))
             yield from mig_activity(mig_row, used.get(instance.uuid))
     shown = {gpu_usage.gpu.uuid: gpu_usage for gpu_usage in snapshot.gpus}
-    tenants = Counter(usage.mig for usage in snapshot.containers)
+    tenants = Counter(_gpu_instance(usage, shown.get(usage.gpu)) for usage in snapshot.containers)
     cpu = {use.key: use.cpu_cores for use in snapshot.host.containers}
     for usage in snapshot.containers:
         row = _container_row(snapshot.node, usage, gpu_rows.get(usage.gpu), shown.get(usage.gpu))
-        if usage.mig is not None and tenants[usage.mig] == 1:
+        if (place := _gpu_instance(usage, shown.get(usage.gpu))) is not None and tenants[place] == 1:
             row = row._replace(shared="")
         yield from _container(row, usage)
         if (cores := cpu.get(usage.key)) is not None:
@@ -148,8 +152,10 @@ def _gpu_row(snapshot: NodeSnapshot, gpu_usage: GpuUsage) -> GpuLabels:
     )
 
 
-def _mig_row(gpu: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> MigLabels:
-    holders = [u.key for u in snapshot.containers if u.mig == instance.uuid]
+def _mig_row(gpu: GpuLabels, instance: MigInstance, whole: Gpu, snapshot: NodeSnapshot) -> MigLabels:
+    # dcgm-exporter has one series for a GPU instance, so it bears a pod's name only if one pod has all of it
+    beside = {one.uuid for one in whole.instances if one.gpu_instance == instance.gpu_instance}
+    holders = [u.key for u in snapshot.containers if u.mig in beside]
     holder = holders[0] if len(holders) == 1 else None
     return MigLabels(
         node=gpu.node,
@@ -164,6 +170,7 @@ def _mig_row(gpu: GpuLabels, instance: MigInstance, snapshot: NodeSnapshot) -> M
         pci_bus_id=gpu.pci_bus_id,
         driver_version=gpu.driver_version,
         device=gpu.device,
+        instance_profile=instance_profile(_text(instance.profile)),
         namespace=holder.namespace if holder else "",
         pod=holder.pod if holder else "",
         pod_uid=holder.pod_uid if holder else "",
@@ -187,12 +194,17 @@ def _container_row(node: str, usage: ContainerUsage, gpu: GpuLabels | None, show
         pci_bus_id=gpu.pci_bus_id if gpu else "",
         driver_version=gpu.driver_version if gpu else "",
         device=gpu.device if gpu else "",
-        profile=_text(instance.profile) if instance else "",
+        instance_profile=instance_profile(_text(instance.profile)) if instance else "",
         gpu_instance=str(instance.gpu_instance) if instance else "",
         shared=apart,
         apart=apart,
         sharing="" if usage.mig else apart,
     )
+
+
+def _gpu_instance(usage: ContainerUsage, gpu_usage: GpuUsage | None) -> tuple[str, int] | None:
+    instance = _instance(usage, gpu_usage)
+    return None if instance is None else (usage.gpu, instance.gpu_instance)
 
 
 def _instance(usage: ContainerUsage, gpu_usage: GpuUsage | None) -> MigInstance | None:
@@ -231,6 +243,13 @@ def _node(
     yield Sample(m.PROCESS_RSS, row, self_use.resident_bytes)
     yield Sample(m.PROCESS_FDS, row, self_use.open_fds)
     yield Sample(m.PROCESS_START, row, self_use.start_time)
+    if (served := self_use.served) is not None:
+        yield Sample(m.EXPOSER_BYTES, row, served.bytes)
+        yield Sample(m.EXPOSER_SCRAPES, row, served.count)
+        for share, seconds in zip(QUANTILES, served.quantiles, strict=False):
+            yield Sample(m.EXPOSER_LATENCIES, row, seconds * MICROSECONDS, (f"{share:g}",))
+        yield Sample(m.EXPOSER_LATENCY_SUM, row, served.seconds * MICROSECONDS)
+        yield Sample(m.EXPOSER_LATENCY_COUNT, row, served.count)
 
 
 def _counts(metric: Metric, row: NodeLabels, counts: dict[str, int]) -> Iterator[Sample]:
@@ -294,6 +313,7 @@ def _measured(gpu_usage: GpuUsage) -> Iterable[tuple[Metric, float | int | None]
         (m.GPU_POWER_MEAN, gpu_usage.power_burst.mean if gpu_usage.power_burst else None),
         (m.GPU_POWER_MAX, gpu_usage.power_burst.max if gpu_usage.power_burst else None),
         (m.GPU_POWER_LIMIT, gpu.power_limit),
+        (m.GPU_POWER_LIMIT_MAX, gpu.power_limit_max),
         (m.GPU_ENERGY, gpu_usage.energy),
         (m.GPU_TOTAL_ENERGY, None if gpu.energy is None else gpu.energy * 1000),
         (m.GPU_TEMPERATURE, gpu.temperature),
@@ -306,6 +326,7 @@ def _measured(gpu_usage: GpuUsage) -> Iterable[tuple[Metric, float | int | None]
         (m.GPU_FAN, gpu.fan),
         (m.GPU_PCIE_SENT, gpu.pcie_sent),
         (m.GPU_PCIE_RECEIVED, gpu.pcie_received),
+        (m.GPU_PCIE_REPLAYS, gpu.pcie_replays),
         (m.GPU_ECC_CORRECTED, gpu.ecc_corrected),
         (m.GPU_ECC_UNCORRECTED, gpu.ecc_uncorrected),
         (m.GPU_REMAPPED_CORRECTED, gpu.remapped_corrected),

@@ -1,7 +1,7 @@
 """One GPU, read once: NVML's units and names are converted to ours, and impossible values are dropped."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -71,6 +71,12 @@ def _throttle(mask: int) -> frozenset[ThrottleReason]:
 _THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
 
 _watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no GPU draws 100 kW
+
+
+def _highest_watts(constraints: Sequence[int]) -> Any:
+    return _watts(constraints[1])
+
+
 _celsius = _bounded("temperature-implausible", 250, least=-100)
 _hertz = _bounded("clock-implausible", 100_000, times=1e6)  # MHz
 _fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may exceed 100 %
@@ -106,6 +112,7 @@ _ENGINES: tuple[tuple[str, NvmlQuery, Convert], ...] = (
 _STATIC: tuple[tuple[str, NvmlQuery, Convert], ...] = (
     ("sm_clock_max", NvmlQuery("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
     ("memory_clock_max", NvmlQuery("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
+    ("power_limit_max", NvmlQuery("nvmlDeviceGetPowerManagementLimitConstraints"), _highest_watts),
 )
 # rare changes, and costly for the driver; read every SLOW seconds, with the remapped rows
 _SLOW: tuple[tuple[str, NvmlQuery, Convert], ...] = (
@@ -120,8 +127,10 @@ _FIELDS = NvmlQuery("nvmlDeviceGetFieldValues")
 _MIG_MODE = NvmlQuery("nvmlDeviceGetMigMode")
 _MIG_COUNT = NvmlQuery("nvmlDeviceGetMaxMigDeviceCount")
 _MIG_HANDLE = NvmlQuery("nvmlDeviceGetMigDeviceHandleByIndex")
-_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
-_FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
+_MEMORY_TEMPERATURE, _PCIE_REPLAYS, _PCIE_SENT, _PCIE_RECEIVED = 82, 94, 197, 198
+_FIELD_IDS = tuple(
+    (field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_REPLAYS, _PCIE_SENT, _PCIE_RECEIVED)
+)
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
 
 _RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: physical maxima
@@ -288,6 +297,9 @@ def _field(calls: Calls, gpu: GpuHandle, field: int, value: Any, values: dict[st
     if field == _MEMORY_TEMPERATURE:
         # boards without the sensor answer 0 °C
         _put(calls, values, "memory_temperature", value or None, _celsius)
+        return
+    if field == _PCIE_REPLAYS:
+        _put(calls, values, "pcie_replays", int(value), _count)
         return
     name = "pcie_sent" if field == _PCIE_SENT else "pcie_received"
     if _counts(calls, gpu, name, int(value)):
