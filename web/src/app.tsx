@@ -22,7 +22,8 @@ import { WorkloadsPage } from "./pages/workloads";
 import { TipLayer } from "./parts/figures";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
-import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
+import { PageHead } from "./parts/pagehead";
+import { Boundary, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
 import { PleaseLogIn, SessionEnded } from "./parts/usermenu";
@@ -121,9 +122,10 @@ function pageOf(entry: Entry | undefined, names: string[]) {
   if (entry && names.length === 0) return <entry.page />;
   if (entry?.detail && names.length === entry.detail.parts) return <entry.detail.page names={names} />;
   return (
-    <Empty title={t("missing.title")} why={t("missing.why", { path: path.value })}>
+    <>
+      <PageHead title={t("missing.title")} about={t("missing.why", { path: path.value })} />
       <Link to="">{t("missing.home")}</Link>
-    </Empty>
+    </>
   );
 }
 

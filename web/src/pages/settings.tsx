@@ -6,7 +6,7 @@ import { Said } from "../parts/figures";
 import { number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { ClassBadge, Dialog, Empty, errorText, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { ClassBadge, Dialog, Empty, errorText, Fold, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { LogIn } from "../parts/usermenu";
 import { language } from "../state/preferences";
 import { may, restricted, session } from "../state/session";
@@ -116,6 +116,7 @@ function All({ data }: { data: SettingList }) {
           rows={rows.filter((row) => row.section === section)}
           changes={changes}
           set={set}
+          searched={typed.trim() !== ""}
         />
       ))}
     </div>
@@ -132,12 +133,23 @@ interface SectionProps {
   readonly rows: readonly SettingRow[];
   readonly changes: Readonly<Record<string, string>>;
   readonly set: (path: string, value: string) => void;
+  readonly searched: boolean;
 }
 
-function Section({ name, rows, changes, set }: SectionProps) {
+/** Open if something in it was set, can be changed here, or was searched for. */
+function Section({ name, rows, changes, set, searched }: SectionProps) {
   const editable = (row: SettingRow): boolean => row.editable && TRIED.has(name) && may("operate");
+  const given = rows.filter((row) => row.source !== "default").length;
   return (
-    <Panel title={word(`section.${name}`, name)} note={<span class="mono">{name}</span>}>
+    <Fold
+      title={word(`section.${name}`, name)}
+      note={
+        <>
+          <span class="mono">{name}</span> · {t("settings.in_section", { n: rows.length, set: given })}
+        </>
+      }
+      open={searched || given > 0 || rows.some(editable)}
+    >
       <Scroll all>
         <table class="setting-table">
           <thead>
@@ -174,7 +186,7 @@ function Section({ name, rows, changes, set }: SectionProps) {
           </tbody>
         </table>
       </Scroll>
-    </Panel>
+    </Fold>
   );
 }
 
