@@ -211,6 +211,8 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     title: "col.change",
     value: (row) => `${row.before} → ${row.after}`,
     show: (row) => changeText(row) || NOTHING,
+    wrap: true,
+    width: 140,
   },
   {
     key: "reason",
@@ -218,7 +220,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     value: (row) => row.reason,
     show: (row) => (row.reason ? <span title={row.reason}>{whyText(row)}</span> : NOTHING),
     wrap: true,
-    width: 220,
+    width: 350,
   },
   {
     key: "detail",

@@ -211,34 +211,39 @@ interface QuietProps {
 function Quiet({ name, title, findings }: QuietProps) {
   if (findings.length === 0) return null;
   return (
-    <Fold title={title} note={<Said text="doctor.quiet_note" numbers={{ n: ["list.rows", findings.length] }} />}>
-      <Scroll all name={name} rows={findings.length}>
-        <table class="sentence-table">
-          <thead>
-            <tr>
-              <th scope="col">{t("doctor.state")}</th>
-              <th scope="col">{t("doctor.check")}</th>
-              <th scope="col">{t("doctor.code")}</th>
-              <th scope="col">{t("doctor.why")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {findings.map((one) => (
-              <tr key={one.code}>
-                <td>
-                  <State status={one.status} />
-                </td>
-                <th scope="row">{said(one.title)}</th>
-                <td>
-                  <code class="small">{one.code}</code>
-                </td>
-                <td>{one.cause ? said(one.cause) : "–"}</td>
+    <section class="panel">
+      <Fold
+        title={<h2>{title}</h2>}
+        note={<Said text="doctor.quiet_note" numbers={{ n: ["list.rows", findings.length] }} />}
+      >
+        <Scroll all name={name} rows={findings.length}>
+          <table class="sentence-table">
+            <thead>
+              <tr>
+                <th scope="col">{t("doctor.state")}</th>
+                <th scope="col">{t("doctor.check")}</th>
+                <th scope="col">{t("doctor.code")}</th>
+                <th scope="col">{t("doctor.why")}</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-    </Fold>
+            </thead>
+            <tbody>
+              {findings.map((one) => (
+                <tr key={one.code}>
+                  <td>
+                    <State status={one.status} />
+                  </td>
+                  <th scope="row">{said(one.title)}</th>
+                  <td>
+                    <code class="small">{one.code}</code>
+                  </td>
+                  <td>{one.cause ? said(one.cause) : "–"}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      </Fold>
+    </section>
   );
 }
 

@@ -136,57 +136,54 @@ interface SectionProps {
   readonly searched: boolean;
 }
 
-/** Open if something in it was set, can be changed here, or was searched for. */
+/** What was set, can be changed here, or was searched for; the rest is as released, and closed. */
 function Section({ name, rows, changes, set, searched }: SectionProps) {
   const editable = (row: SettingRow): boolean => row.editable && TRIED.has(name) && may("operate");
-  const given = rows.filter((row) => row.source !== "default").length;
-  return (
-    <Fold
-      title={word(`section.${name}`, name)}
-      note={
-        <>
-          <span class="mono">{name}</span> · {t("settings.in_section", { n: rows.length, set: given })}
-        </>
-      }
-      open={searched || given > 0 || rows.some(editable)}
-    >
-      <Scroll all>
-        <table class="setting-table">
-          <thead>
-            <tr>
-              <th scope="col">{t("col.setting")}</th>
-              <th scope="col">{t("col.value")}</th>
-              <th scope="col">{t("col.default")}</th>
-              <th scope="col">{t("col.from")}</th>
+  const shown = rows.filter((row) => searched || row.source !== "default" || editable(row));
+  const defaults = rows.filter((row) => !shown.includes(row));
+  const table = (some: readonly SettingRow[]) => (
+    <Scroll all>
+      <table class="setting-table">
+        <thead>
+          <tr>
+            <th scope="col">{t("col.setting")}</th>
+            <th scope="col">{t("col.value")}</th>
+            <th scope="col">{t("col.default")}</th>
+            <th scope="col">{t("col.from")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {some.map((row) => (
+            <tr key={row.path}>
+              <th scope="row">
+                <span class="mono">{row.path.replace(`${name}.`, "")}</span>
+                <span class="description">{describe(row)}</span>
+              </th>
+              <td>
+                {editable(row) ? (
+                  <Field row={row} value={changes[row.path]} set={(value) => set(row.path, value)} />
+                ) : (
+                  <Value row={row} />
+                )}
+              </td>
+              <td class="muted">
+                {language.value === "zh" ? (DEFAULTS_ZH[row.default_text] ?? row.default_text) : row.default_text}
+              </td>
+              <td>
+                <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>{" "}
+                {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {rows.map((row) => (
-              <tr key={row.path}>
-                <th scope="row">
-                  <span class="mono">{row.path.replace(`${name}.`, "")}</span>
-                  <span class="description">{describe(row)}</span>
-                </th>
-                <td>
-                  {editable(row) ? (
-                    <Field row={row} value={changes[row.path]} set={(value) => set(row.path, value)} />
-                  ) : (
-                    <Value row={row} />
-                  )}
-                </td>
-                <td class="muted">
-                  {language.value === "zh" ? (DEFAULTS_ZH[row.default_text] ?? row.default_text) : row.default_text}
-                </td>
-                <td>
-                  <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>{" "}
-                  {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-    </Fold>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+  return (
+    <Panel title={word(`section.${name}`, name)} note={<span class="mono">{name}</span>}>
+      {shown.length > 0 && table(shown)}
+      {defaults.length > 0 && <Fold title={t("settings.defaults", { n: defaults.length })}>{table(defaults)}</Fold>}
+    </Panel>
   );
 }
 
@@ -198,8 +195,10 @@ function Value({ row }: { row: SettingRow }) {
       {value === null || value === undefined || (Array.isArray(value) && value.length === 0)
         ? "–"
         : Array.isArray(value)
-          ? value.join(", ")
-          : String(value)}
+          ? value.map((one) => (typeof one === "object" ? JSON.stringify(one) : String(one))).join(", ")
+          : typeof value === "object"
+            ? JSON.stringify(value)
+            : String(value)}
     </span>
   );
 }

@@ -99,28 +99,33 @@ export function shortMoment(at: Maybe<string | number>): string {
 
 /** From one moment to another, to the minute, with the zone once. */
 export function shortPeriod(from: number, to: number): string {
-  return `${timeText(from, TO_THE_MINUTE)} – ${shortMoment(to)}`;
+  return `${timeText(from, TO_THE_MINUTE)} – ${timeText(to, TO_THE_MINUTE)} ${zoneAt(to)}`;
 }
 
 /** The time from one moment to another, to the minute: 14:00–15:00 UTC, with the day if it is not today. */
 export function stretch(from: number, to: number, today: number): string {
   const day = (at: number): string =>
     new Date(at * 1000).toLocaleDateString(locale(), { month: "short", day: "numeric" });
-  const clock = (at: number, zone: Intl.DateTimeFormatOptions = {}): string =>
+  const clock = (at: number): string =>
     new Date(at * 1000).toLocaleTimeString(locale(), {
       hour: "2-digit",
       minute: "2-digit",
       ...(to - from < 60 ? { second: "2-digit" } : {}),
-      ...zone,
     });
   if (to - from >= 86_400) return day(from) === day(to - 1) ? day(from) : `${day(from)} – ${day(to - 1)}`;
-  const times = `${clock(from)}–${clock(to, { timeZoneName: "short" })}`;
+  const times = `${clock(from)}–${clock(to)} ${zoneAt(to)}`;
   return day(from) === day(today) ? times : `${day(from)}, ${times}`;
 }
 
 /** A moment to the second, without its year: for logs. */
 export function logMoment(at: Maybe<string | number>): string {
   return timeText(at, { ...TO_THE_SECOND, timeZoneName: "short" });
+}
+
+/** The browser's time zone at a moment: UTC, GMT+8, CET. */
+function zoneAt(at: number): string {
+  const parts = new Intl.DateTimeFormat(locale(), { timeZoneName: "short" }).formatToParts(at * 1000);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
 }
 
 function timeText(at: Maybe<string | number>, parts: Intl.DateTimeFormatOptions): string {

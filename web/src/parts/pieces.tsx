@@ -197,28 +197,24 @@ export function Panel({ title, note, actions, children, stale, of }: PanelProps)
   );
 }
 
-/** A panel that shows its title only, until it is opened. */
+/** What shows its title only, until it is opened. */
 export function Fold({
   title,
   note,
-  open = false,
   children,
 }: {
   title: ComponentChildren;
   note?: ComponentChildren;
-  open?: boolean;
   children: ComponentChildren;
 }) {
   return (
-    <section class="panel">
-      <details class="fold" open={open}>
-        <summary>
-          <h2>{title}</h2>
-          {note && <span class="muted small">{note}</span>}
-        </summary>
-        {children}
-      </details>
-    </section>
+    <details class="fold">
+      <summary>
+        {title}
+        {note && <span class="muted small">{note}</span>}
+      </summary>
+      {children}
+    </details>
   );
 }
 

@@ -25,7 +25,7 @@ interface ColumnOf<R> extends Readable<R> {
   readonly filter?: (value: string) => string; // makes the column filterable; returns the name of a value
   readonly optional?: boolean; // hidden until it is chosen
   readonly width?: number; // in px
-  readonly wrap?: boolean; // long text, shown in two lines in a tall table
+  readonly wrap?: boolean; // long text, shown in two lines, in a tall table in four
   readonly part?: Part["name"]; // where the values come from; greyed while that part is not current
   readonly promql?: string; // the metric behind the values, on hover
   readonly oldestFirst?: boolean; // moments that are shown as ages: the first click puts the longest first
@@ -50,13 +50,13 @@ interface Props<R> {
   readonly open?: (row: R) => void;
   readonly empty: ComponentChildren;
   readonly plain?: boolean; // a short table without a toolbar
-  readonly tall?: boolean; // rows of two lines
+  readonly tall?: boolean; // rows of four lines
   readonly parts?: readonly Part[];
   readonly source?: string; // the request that the rows come from
 }
 
 const ROW = 38; // px
-const TALL = 58; // px
+const TALL = 76; // px
 const BURST = 100; // ms; letters that follow each other faster are searched for together
 const PAUSE = 40; // ms after the last letter of a burst
 

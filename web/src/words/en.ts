@@ -874,7 +874,7 @@ export const en = {
   "settings.licences": "Licences of the software in this console",
   "settings.none": "No setting matches.",
   "settings.told": "The analysis has started.",
-  "settings.in_section": "{n} {n:setting|settings}, {set} not from the default",
+  "settings.defaults": "{n} {n:setting|settings} with the default value",
   "setting_source.default": "default",
   "setting_source.file": "file",
   "setting_source.env": "environment",

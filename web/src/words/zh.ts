@@ -859,7 +859,7 @@ export const zh: typeof en = {
   "settings.licences": "本控制台所含软件的许可证",
   "settings.none": "没有匹配的设置。",
   "settings.told": "分析已开始。",
-  "settings.in_section": "{n} 项设置，其中 {set} 项不是默认来源",
+  "settings.defaults": "{n} 项设置为默认值",
   "setting_source.default": "默认值",
   "setting_source.file": "文件",
   "setting_source.env": "环境变量",
