@@ -1,12 +1,13 @@
 """The part of a Kubernetes API server that clients need to watch, schedule and lead in a simulation.
 
 Objects   all objects, with versions and the latest changes; the simulation's own, and what clients changed in them
-KubeApi   the HTTP server: lists in pages, watches with bookmarks, patches, bindings, leases and events; 401 without the
-          token, 409 for a version that is not the current one, 410 for old versions
+KubeApi   the HTTP server: lists in pages, watches with bookmarks, patches, bindings, evictions, leases and events; 401
+          without the token, 409 for a version that is not the current one, 410 for old versions
 """
 
 import asyncio
 import contextlib
+import re
 import secrets
 import uuid
 from collections import deque
@@ -27,8 +28,17 @@ KINDS = {
     "resourcequotas": "ResourceQuota",
     "events": "Event",
     "leases": "Lease",
+    "statefulsets": "StatefulSet",
+    "namespaces": "Namespace",
+    "horizontalpodautoscalers": "HorizontalPodAutoscaler",
 }  # by the plural in the path
 _LEASES, _NEW_EVENTS = "coordination.k8s.io/v1", "events.k8s.io/v1"
+_VERSIONS = {
+    "leases": _LEASES,
+    "statefulsets": "apps/v1",
+    "horizontalpodautoscalers": "autoscaling/v2",
+}  # of kinds that are not in the core group
+_CLUSTER_SCOPED = {"nodes", "namespaces"}
 _GROUPS = {name.partition("/")[0] for name in (_LEASES, _NEW_EVENTS)}
 _REMEMBERED = 1000  # changes; a client that needs older ones must list again
 _EVENTS_KEPT = 500  # of clients; a real server deletes an event after an hour
@@ -36,6 +46,7 @@ _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
 _LONGEST_REQUEST = 16 * 1024  # bytes of its head
 _LARGEST_BODY = 4 * 1024 * 1024
+_EQUAL = r"[\w./-]+=[\w.-]*(,[\w./-]+=[\w.-]*)*"  # a label selector without sets and negations
 _ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # all events are about pods here
 
 
@@ -81,6 +92,7 @@ class Objects:
         self._given: dict[str, set[ObjectKey]] = {plural: set() for plural in KINDS}
         self._overlays: dict[tuple[str, ObjectKey], tuple[str, Json]] = {}  # uid, and what clients changed
         self._changes: deque[Change] = deque(maxlen=_REMEMBERED)
+        self.evicted: set[ObjectKey] = set()  # pods without a controller: nobody makes them again
 
     def replace(self, plural: str, objects: Iterable[Json]) -> None:
         """Sets all objects of the simulation of a kind, and records the differences as changes."""
@@ -140,6 +152,13 @@ class Objects:
             raise Gone
         return [change for change in self._changes if change.version > version]
 
+    def evict(self, key: ObjectKey, *, uid: str) -> None:
+        """Has the simulation end this pod."""
+        found = _uid_of(self._found("pods", key).content)
+        if uid not in {"", found}:
+            raise Refusal(409, f"pods {key[1]!r}: the UID in the precondition does not match: {found}")
+        self.evicted.add(key)
+
     def _found(self, plural: str, key: ObjectKey) -> _Kept:
         known = self._kept[plural].get(key)
         if known is None:
@@ -166,7 +185,7 @@ class Objects:
     def _record(self, plural: str, key: ObjectKey, word: str, one: Json) -> bytes:
         self.version += 1
         metadata = {**one["metadata"], "resourceVersion": str(self.version)}
-        version = _LEASES if plural == "leases" else "v1"
+        version = _VERSIONS.get(plural, "v1")
         encoded = msgspec.json.encode({**one, "apiVersion": version, "kind": KINDS[plural], "metadata": metadata})
         self._changes.append(Change(self.version, plural, *key, event_line(word, encoded)))
         self.changed.set()
@@ -242,6 +261,12 @@ class _Request(NamedTuple):
         """The one name that is selected; "": all names."""
         label, _, name = self.query.get("fieldSelector", "").partition("=")
         return name if label == "metadata.name" and "labelSelector" not in self.query else ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that selected pods have: of label selectors only those of this form are known, a=b,c=d."""
+        wanted = self.query.get("labelSelector", "") if self.plural == "pods" else ""
+        return dict(part.split("=", 1) for part in wanted.split(",")) if re.fullmatch(_EQUAL, wanted) else {}
 
 
 class KubeApi:
@@ -321,7 +346,8 @@ class KubeApi:
         if request.length > _LARGEST_BODY:
             raise Refusal(413, "the body is too large")
         selectors = {name: request.query[name] for name in ("fieldSelector", "labelSelector") if name in request.query}
-        if selectors and not request.chosen and (request.plural, selectors) != _ALL_EVENTS:
+        known = request.chosen or request.labels or (request.plural, selectors) == _ALL_EVENTS
+        if selectors and not known:
             raise Refusal(400, "selectors are not supported here")
         return request
 
@@ -344,6 +370,9 @@ class KubeApi:
         match request.method, place.part:
             case "POST", "binding" if place.plural == "pods":
                 self._bind(key, sent)
+                return 201, _success()
+            case "POST", "eviction" if place.plural == "pods":
+                self._objects.evict(key, uid=_precondition(sent))
                 return 201, _success()
             case "POST", "" if not place.name and place.plural in {"events", "leases"}:
                 return 201, self._objects.create(place.plural, _new_object(place, sent))
@@ -371,6 +400,8 @@ class KubeApi:
         the differences.
         """
         found = [one for one in self._objects.listed(request.plural, request.namespace) if _selects(request, one[0])]
+        if request.labels:
+            found = [one for one in found if request.labels.items() <= _labels_of(one[1]).items()]
         version, after = self._objects.version, ("", "")
         if "continue" in request.query:
             version, after = self._continued(request.query["continue"])
@@ -433,6 +464,15 @@ class KubeApi:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._bookmark_every):
                     await changed.wait()
+
+
+def _labels_of(encoded: bytes) -> dict[str, str]:
+    return msgspec.json.decode(encoded)["metadata"].get("labels") or {}
+
+
+def _precondition(eviction: Json) -> str:
+    options = eviction.get("deleteOptions") or {}
+    return str((options.get("preconditions") or {}).get("uid") or "")
 
 
 def _selects(request: _Request, key: ObjectKey) -> bool:
@@ -535,10 +575,10 @@ def _place(parts: list[str]) -> _Place:
     if len(rest) > 2 and rest[0] == "namespaces" and rest[1]:
         namespace, rest = rest[1], rest[2:]
     plural, name, part, *more = (*rest, "", "", "")[: max(3, len(rest))]
-    wanted = {"leases": {_LEASES}, "events": {"v1", _NEW_EVENTS}}.get(plural, {"v1"})
-    if plural not in KINDS or any(more) or group not in wanted or (plural == "nodes" and namespace):
+    wanted = {"v1", _NEW_EVENTS} if plural == "events" else {_VERSIONS.get(plural, "v1")}
+    if plural not in KINDS or any(more) or group not in wanted or (plural in _CLUSTER_SCOPED and namespace):
         return _Place()
-    if plural != "nodes" and name and not namespace:
+    if plural not in _CLUSTER_SCOPED and name and not namespace:
         return _Place()
     return _Place(plural, namespace, name, part, group)
 
