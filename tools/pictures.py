@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -95,9 +96,17 @@ def draw_table(table: RenderableType, title: str, path: Path) -> None:
     save(console, title, path)
 
 
+class RunningDemo(NamedTuple):
+    """The addresses of a demo's cluster exporter and analyzer, and the page that it printed."""
+
+    exporter: str
+    analyzer: str
+    page: str
+
+
 @contextmanager
-def demo() -> Iterator[tuple[str, str]]:
-    """The addresses of a running demo's cluster exporter and analyzer, once there are verdicts."""
+def demo() -> Iterator[RunningDemo]:
+    """A demo with verdicts."""
     command = [sys.executable, "-m", "vgpuscope", "demo", "--port", "23394", "--window-minutes", "0.5"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -108,7 +117,7 @@ def demo() -> Iterator[tuple[str, str]]:
         exporter, analyzer = places["cluster"], places["analyzer"]
         while not any(row.use_class == "idle-held" for row in results(analyzer)):
             time.sleep(1)
-        yield exporter, analyzer
+        yield RunningDemo(exporter, analyzer, printed)
         process.send_signal(signal.SIGTERM)
 
 
@@ -131,7 +140,7 @@ def main() -> None:
     for kind in ("hami-a", "mig-c", "sick-e"):
         with tempfile.TemporaryDirectory() as directory:
             draw(asyncio.run(snapshot_of(kind, Path(directory))), IMAGES / f"top-{kind}.svg")
-    with demo() as (exporter, analyzer):
+    with demo() as (exporter, analyzer, _):
         draw_table(results_table(results(analyzer), WIDTH), "vgpuscope results", IMAGES / "results.svg")
         waiting = msgspec.json.decode(fetched(f"{exporter}/api/v1/pending"), type=PendingList)
         draw_table(pending_table(waiting, WIDTH, outcomes=False), "vgpuscope pending", IMAGES / "pending.svg")

@@ -116,9 +116,11 @@ def test_colour_is_off_where_the_environment_says_so(called, monkeypatch):
 
 def test_the_demo_gets_port_seed_window_and_mode(called):
     cli.main(["demo", "--port", "20000", "--seed", "7", "--window-minutes", "0.5"])
-    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None, "window": 0.5, "live": False}
+    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None, "window": 0.5, "live": None}
     cli.main(["demo", "--live-reclaim"])
-    assert called[1][1]["live"] is True
+    assert called[1][1]["live"] == "control"
+    cli.main(["demo", "--live-reclaim", "scale"])
+    assert called[2][1]["live"] == "scale"
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_an_action_asks_first_takes_effect_and_is_in_the_audit_log(opened: Opene
     assert state_of(fleet, real["id"]) == "snoozed"
     watched.go(f"audit?case={real['id']}")
     first = watched.page.locator("main .table-frame tbody tr").first
-    expect(first).to_contain_text("loopback")
+    expect(first).to_contain_text("this machine")
     expect(first).to_contain_text("snoozed")
 
 
@@ -289,7 +289,7 @@ def test_the_switch_stops_everything_names_who_did_it_and_starts_again(opened: O
     watched.page.get_by_role("button", name="Stop", exact=True).click()
     watched.page.get_by_role("dialog").get_by_role("button", name="Stop taking GPUs back").click()
     banner = watched.page.locator(".reclaim-mode")
-    expect(banner).to_contain_text("Stopped by loopback")
+    expect(banner).to_contain_text("Stopped by this machine")
     policy = answer(f"{fleet.analyzer}/api/v1/reclaim/policy")
     assert policy is not None
     assert policy["stopped_by"] == "loopback"

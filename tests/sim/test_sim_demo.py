@@ -19,6 +19,7 @@ from tests.audit.known import unknown
 from tests.needed import needed
 from tests.ports import free_port
 from tests.sim.demorun import END, alive, eventually, page, short, started
+from vgpuscope import cli
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.news import NewsEvent
 from vgpuscope.sources.clients.agent import AGENT
@@ -78,7 +79,7 @@ def test_an_idle_pod_is_only_recorded_in_a_dry_run_and_loses_its_gpu_once_that_e
     assert not stopped.exists()
 
     settle(settings, dry_run="false")
-    running.until("research/notebook-carol loses its GPU: the control service is called", 300)
+    running.until("research/notebook-carol loses its GPU", 300)
     running.until("research/notebook-carol is gone, and its GPU is free", 300)
     names = stopped.read_text().split()
     assert "research/notebook-carol" in names
@@ -86,6 +87,24 @@ def test_an_idle_pod_is_only_recorded_in_a_dry_run_and_loses_its_gpu_once_that_e
     log = json.loads(page(f"{running.analyzer}/api/v1/audit?limit=1000"))["entries"]
     calls = [entry for entry in log if entry["what"] == "call_delivered" and entry["pod"] == "notebook-carol"]
     assert len(calls) == 1
+
+
+def test_what_the_analyzer_scaled_is_restored_by_the_command_and_each_notice_is_shown(started, short):
+    running = started("--directory", str(short / "demo"), "--window-minutes", "0.5", "--live-reclaim", "scale")
+    running.until(END)
+    settle(short / "demo" / "settings.yaml", grace="5s", min_pod_age="1s", confirmations="1")
+    running.until("Idle GPUs will be taken back", 300)
+    running.until("research/hami-mig-0 is gone, and its GPU is free", 300)
+    assert "research/hami-mig-0" not in held(running)
+    assert cli.main(["reclaim", "restore", "research/hami-mig-0", "--url", running.analyzer]) == 0
+    running.until("research/hami-mig-0 was put back", 300)
+    eventually(lambda: "research/hami-mig-0" in held(running), 300)
+
+
+def held(running) -> set[str]:
+    """The pods that have a GPU, as the cluster exporter sees them."""
+    workloads = json.loads(page(f"{running.analyzer}/api/v1/workloads"))["rows"]
+    return {f"{row['namespace']}/{row['pod']}" for row in workloads if row["gpus"]}
 
 
 def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address(monkeypatch):

@@ -268,7 +268,7 @@ async def test_an_event_of_the_new_kind_is_listed_as_one_of_the_old(tmp_path):
     [
         ("POST", "/api/v1/namespaces/a/pods", 405),
         ("DELETE", "/api/v1/namespaces/a/pods/one", 405),
-        ("POST", "/api/v1/namespaces/a/pods/one/eviction", 405),
+        ("POST", "/api/v1/namespaces/a/pods/one/ephemeralcontainers", 405),
         ("PATCH", "/api/v1/pods/one", 404),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/a/pods", 404),
     ],
@@ -405,3 +405,30 @@ async def test_one_quota_is_nearly_used_up_and_one_is_not(tmp_path):
                 share[name] = use.used / use.limit
     assert 0.9 < share["ml-team"] < 1
     assert share["serving"] < 0.7
+
+
+async def test_pods_are_selected_by_equal_labels_and_by_nothing_else(tmp_path):
+    objects = Objects()
+    labels = {"one": {"app": "a", "tier": "x"}, "two": {"app": "a"}, "three": {}}
+    pods = [pod("ml", name) for name in labels]
+    for one in pods:
+        one["metadata"]["labels"] = labels[one["metadata"]["name"]]
+    objects.replace("pods", pods)
+    async with served(tmp_path, objects) as client:
+        path = "/api/v1/namespaces/ml/pods"
+        assert (await names(client, path, labelSelector="app=a"))[0] == ["one", "two"]
+        assert (await names(client, path, labelSelector="app=a,tier=x"))[0] == ["one"]
+        assert (await names(client, path, labelSelector="app=b"))[0] == []
+        assert (await client.get(path, params={"labelSelector": "app in (a)"})).status_code == 400
+
+
+async def test_an_evicted_pod_is_told_to_the_simulation_unless_another_one_has_its_name(tmp_path):
+    objects = Objects()
+    objects.replace("pods", [pod("ml", "one")])
+    async with served(tmp_path, objects) as client:
+        path = "/api/v1/namespaces/ml/pods/one/eviction"
+        other = await client.post(path, json={"deleteOptions": {"preconditions": {"uid": "other"}}})
+        assert (other.status_code, objects.evicted) == (409, set())
+        same = await client.post(path, json={"deleteOptions": {"preconditions": {"uid": "ml-one"}}})
+        assert (same.status_code, objects.evicted) == (201, {("ml", "one")})
+        assert (await client.post(path.replace("one", "none"), json={})).status_code == 404

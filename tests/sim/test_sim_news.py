@@ -167,7 +167,7 @@ def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
         "research/lab is confirmed idle: its grace period runs",
         "research/lab would lose its GPU now (dry run)",
         "research/lab is idle: a case is opened",
-        "research/lab loses its GPU: the control service is called",
+        "research/lab loses its GPU",
         "research/lab is gone, and its GPU is free",
     ]
 

@@ -22,6 +22,7 @@ import { WorkloadsPage } from "./pages/workloads";
 import { TipLayer } from "./parts/figures";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
+import { PageHead } from "./parts/pagehead";
 import { Boundary, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
@@ -121,11 +122,10 @@ function pageOf(entry: Entry | undefined, names: string[]) {
   if (entry && names.length === 0) return <entry.page />;
   if (entry?.detail && names.length === entry.detail.parts) return <entry.detail.page names={names} />;
   return (
-    <div class="empty">
-      <h1>{t("missing.title")}</h1>
-      <p class="muted">{t("missing.why", { path: path.value })}</p>
+    <>
+      <PageHead title={t("missing.title")} about={t("missing.why", { path: path.value })} />
       <Link to="">{t("missing.home")}</Link>
-    </div>
+    </>
   );
 }
 

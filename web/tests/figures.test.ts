@@ -61,6 +61,7 @@ describe("a page is read by a program", () => {
         label: "Nodes",
         rows,
         columns,
+        main: ["name"],
         sort: "name",
         rowKey: (row) => row.name,
         empty: null,

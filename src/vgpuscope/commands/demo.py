@@ -35,8 +35,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--live-reclaim",
-        action="store_true",
-        help="Take GPUs of idle pods back: a simulated control service deletes them. [default: a dry run]",
+        nargs="?",
+        const="control",
+        choices=("control", "scale"),
+        metavar="HOW",
+        help="Take GPUs of idle pods back. control: a simulated control service deletes the pods. scale: the analyzer "
+        "scales their owners at the simulated Kubernetes API, which `vgpuscope reclaim restore` undoes. "
+        "[default: a dry run; without HOW: control]",
     )
 
 
@@ -78,6 +83,7 @@ COMMAND = Command(
         ("vgpuscope demo", "the default ports where they are free"),
         ("vgpuscope demo --port 20000 --seed 7", "other ports, other workloads"),
         ("vgpuscope demo --live-reclaim", "idle pods lose their GPUs after two minutes"),
+        ("vgpuscope demo --live-reclaim scale", "the same, and it can be undone"),
     ),
     arguments=_arguments,
     run=_run,

@@ -38,6 +38,7 @@ def publish(objects: Objects, worlds: Sequence[World]) -> None:
     objects.replace("pods", pods)
     objects.replace("resourcequotas", [_created(quota, created) for quota in _QUOTAS])
     names = {one["metadata"]["namespace"] for one in (*pods, *_QUOTAS)} | {"default", "kube-system"}
+    names |= {job.namespace for world in worlds for job in world.plan.jobs}  # also without a pod at this moment
     objects.replace("namespaces", [_created(_namespace(name), created) for name in sorted(names)])
 
 

@@ -16,9 +16,10 @@ from rich.console import Console
 from vgpuscope.model.doctor import ServiceCode
 from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.services.doctor.demos import DemoService, announced
-from vgpuscope.sim import cluster, dcgm, model, policy, posts, screen
+from vgpuscope.sim import cluster, controllers, dcgm, model, policy, posts, screen
 from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.control_service import ControlService, new_secret
+from vgpuscope.sim.inbox import Inbox
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.news import NewsAnswers, NewsEvent, Reporter, findings
@@ -59,11 +60,11 @@ def main(
     seed: int = 1,
     directory: str | None = None,
     window: float = WINDOW_MINUTES,
-    live: bool = False,
+    live: policy.Hand | None = None,
 ) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start.
 
-    `live`: GPUs of idle pods are really taken back, by the simulated control service.
+    `live`: who really takes GPUs of idle pods back; None: nobody, it is a dry run.
     """
     console = screen.console()
     try:
@@ -74,7 +75,9 @@ def main(
         return 1
 
 
-async def _demo(console: Console, root: Path, *, base_port: int, seed: int, window: float, live: bool) -> int:
+async def _demo(
+    console: Console, root: Path, *, base_port: int, seed: int, window: float, live: policy.Hand | None
+) -> int:
     stop, began = _stop_on_signal(), time.time()
     nodes = [Node(root / plan.name, plan, seed=seed, now=began) for plan in PLANS]
     objects = Objects()
@@ -84,7 +87,7 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
         world.scheduled = True
     (root / POD_FILE).write_text(_POD)
     ticking = _ticking(nodes, objects, root / STOPPED, stop)
-    async with _kubelets(nodes), api.serve(), ticking, _settings(root, worlds, live=live):
+    async with _kubelets(nodes), api.serve(), ticking, _settings(console, root, worlds, live=live):
         api.write_kubeconfig(root / "kubeconfig")
         ports = Ports.found(len(nodes), base_port)  # after the servers above, which take any port that is free
         past = ProcessPast(seed, began, window)
@@ -165,12 +168,19 @@ def _addresses(children: list[Child]) -> tuple[DemoService, ...]:
 
 
 @contextlib.asynccontextmanager
-async def _settings(root: Path, worlds: list[World], *, live: bool) -> AsyncIterator[None]:
-    """Runs the control service and the stand-in model, and writes the analyzer's settings with their addresses."""
+async def _settings(
+    console: Console, root: Path, worlds: list[World], *, live: policy.Hand | None
+) -> AsyncIterator[None]:
+    """Runs what the analyzer calls (control service, model, channel of notices), and writes its settings."""
     secret = new_secret()
     service = ControlService(worlds, root / STOPPED, secret=secret)
-    async with posts.serve(service.answer) as control, posts.serve(model.answer) as asked:
-        policy.write(root, control=control, secret=secret, model=asked, live=live)
+    inbox = Inbox(lambda title: screen.print_event(console, NewsEvent("notice", title)))
+    async with (
+        posts.serve(service.answer) as control,
+        posts.serve(model.answer) as asked,
+        posts.serve(inbox.answer) as notices,
+    ):
+        policy.write(root, policy.Places(control=control, model=asked, notices=notices), secret=secret, live=live)
         yield
 
 
@@ -190,7 +200,9 @@ async def _scheduling(objects: Objects, port: int, stop: asyncio.Event) -> Async
 @contextlib.asynccontextmanager
 async def _ticking(nodes: list[Node], objects: Objects, stopped: Path, stop: asyncio.Event) -> AsyncIterator[None]:
     """Advances the nodes regularly; if that fails, the demo stops and prints the reason."""
-    cluster.publish(objects, [node.world for node in nodes])
+    worlds = [node.world for node in nodes]
+    cluster.publish(objects, worlds)
+    controllers.publish(objects, worlds)
     task = asyncio.create_task(_tick(nodes, objects, stopped), name="world")
     task.add_done_callback(lambda _: stop.set())
     try:
@@ -208,12 +220,13 @@ async def _ticking(nodes: list[Node], objects: Objects, stopped: Path, stop: asy
 async def _tick(nodes: list[Node], objects: Objects, stopped: Path) -> None:
     while True:
         try:
-            names = _names(stopped)
+            worlds = [node.world for node in nodes]
+            names = _names(stopped) | controllers.ended(objects, worlds)
             for node in nodes:
                 node.world.stopped = names
                 node.tick(time.time())
-            allocate(objects, [node.world for node in nodes])
-            cluster.publish(objects, [node.world for node in nodes])
+            allocate(objects, worlds)
+            cluster.publish(objects, worlds)
         except OSError as e:
             raise CannotStart(f"the nodes' files cannot be written: {e}") from e
         await asyncio.sleep(_TICK)

@@ -2,7 +2,8 @@
 
 Objects   all objects, with versions and the latest changes; the simulation's own, and what clients changed in them
 KubeApi   the HTTP server: discovery, lists in pages, watches with bookmarks, both also as tables, patches, bindings,
-          leases and events; 401 without the token, 409 for a version that is not the current one, 410 for old versions
+          evictions, leases and events; 401 without the token, 409 for a version that is not the current one, 410 for
+          old versions
 
 The token is the first part of the path, and so part of the server's address in the kubeconfig: without TLS, kubectl and
 client-go send no token in a header, and a certificate would need a library that nothing else needs.
@@ -83,6 +84,7 @@ class Objects:
         self._given: dict[str, set[ObjectKey]] = {plural: set() for plural in KINDS}
         self._overlays: dict[tuple[str, ObjectKey], tuple[str, Json]] = {}  # uid, and what clients changed
         self._changes: deque[Change] = deque(maxlen=_REMEMBERED)
+        self.evicted: set[ObjectKey] = set()  # pods without a controller: nobody makes them again
 
     def replace(self, plural: str, objects: Iterable[Json]) -> None:
         """Sets all objects of the simulation of a kind, and records the differences as changes."""
@@ -145,6 +147,13 @@ class Objects:
         if version < forgotten:
             raise Gone
         return [change for change in self._changes if change.version > version]
+
+    def evict(self, key: ObjectKey, *, uid: str) -> None:
+        """Has the simulation end this pod."""
+        found = _uid_of(self._found("pods", key).content)
+        if uid not in {"", found}:
+            raise Refusal(409, f"pods {key[1]!r}: the UID in the precondition does not match: {found}")
+        self.evicted.add(key)
 
     def _found(self, plural: str, key: ObjectKey) -> _Kept:
         known = self._kept[plural].get(key)
@@ -364,6 +373,10 @@ class KubeApi:
         match request.method, place.part:
             case "POST", "binding" if place.plural == "pods":
                 self._bind(key, sent)
+                return 201, _success()
+            case "POST", "eviction" if place.plural == "pods":
+                options = sent.get("deleteOptions") or {}
+                self._objects.evict(key, uid=str((options.get("preconditions") or {}).get("uid") or ""))
                 return 201, _success()
             case "POST", "" if not place.name and place.plural in {"events", "leases"}:
                 return 201, self._objects.create(place.plural, _new_object(place, sent))

@@ -7,6 +7,7 @@ import msgspec
 Json = dict[str, Any]
 
 CORE, LEASES, EVENTS, REVIEWS = "v1", "coordination.k8s.io/v1", "events.k8s.io/v1", "authorization.k8s.io/v1"
+APPS, AUTOSCALING = "apps/v1", "autoscaling/v2"
 REVIEW_PATH = f"/apis/{REVIEWS}/selfsubjectaccessreviews"
 _VERSION = {"major": "1", "minor": "35", "gitVersion": "v1.35.8+vgpuscope-demo", "platform": "linux/amd64"}
 _READ = ("get", "list", "watch")
@@ -35,7 +36,7 @@ KINDS: dict[str, Resource] = {  # by the plural in the path
     "pods": Resource(
         "Pod",
         short=("po",),
-        verbs=(*_READ, "patch"),
+        verbs=(*_READ, "patch"),  # bound and evicted by their subresources
         fields=frozenset({"spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase", "status.podIP"}),
     ),
     "resourcequotas": Resource("ResourceQuota", short=("quota",)),
@@ -47,8 +48,10 @@ KINDS: dict[str, Resource] = {  # by the plural in the path
         | {f"involvedObject.{name}" for name in ("apiVersion", "fieldPath", "kind", "name", "namespace", "uid")},
     ),
     "leases": Resource("Lease", LEASES, verbs=(*_READ, "create", "patch", "update")),
+    "statefulsets": Resource("StatefulSet", APPS, short=("sts",), verbs=(*_READ, "patch")),
+    "horizontalpodautoscalers": Resource("HorizontalPodAutoscaler", AUTOSCALING, short=("hpa",)),
 }
-GROUPS = (LEASES, EVENTS, REVIEWS)
+GROUPS = (APPS, AUTOSCALING, LEASES, EVENTS, REVIEWS)
 
 
 def _resource(plural: str, one: Resource) -> Json:

@@ -105,7 +105,7 @@ class NewsAnswers(NamedTuple):
 
 
 EventKind: TypeAlias = Literal[
-    "GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back", "reclaim"
+    "GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back", "reclaim", "notice"
 ]
 
 
@@ -368,7 +368,7 @@ _CASE_WORDS = {
     "notified": "is confirmed idle: its owner is notified",
     "grace": "is confirmed idle: its grace period runs",
     "awaiting_approval": "waits for an operator to approve",
-    "acting": "loses its GPU: the control service is called",
+    "acting": "loses its GPU",
     "would_act": "would lose its GPU now (dry run)",
     "verified": "is gone, and its GPU is free",
     "restored": "was put back",
@@ -407,4 +407,5 @@ STYLES: Mapping[EventKind, str] = {
     "tenant idle": "yellow",
     "tenant back": "green",
     "reclaim": "magenta",
+    "notice": "cyan",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from vgpuscope.sim.jobs import Life
+from vgpuscope.sim.jobs import Job, Life
 from vgpuscope.sim.podresources import Granted
 from vgpuscope.sim.world import World
 
@@ -83,7 +83,7 @@ def _grant(world: World, life: Life, shares: dict[int, int]) -> Granted:
 def _pod(world: World, life: Life) -> Json:
     job, phase = life.job, life.phase(world.elapsed)
     created = stamp(world.began + life.born)
-    containers = [_container(life)] + ([{"name": job.sidecar, "image": "busybox:1.37"}] if job.sidecar else [])
+    containers = [container(job)] + ([{"name": job.sidecar, "image": "busybox:1.37"}] if job.sidecar else [])
     statuses = [_status(world, life, job.container, life.container_id)]
     if job.sidecar:
         statuses.append(_status(world, life, job.sidecar, life.sidecar_id))
@@ -93,12 +93,12 @@ def _pod(world: World, life: Life) -> Json:
             "namespace": job.namespace,
             "uid": life.uid,
             "creationTimestamp": created,
-            "labels": {"app": job.name}
+            "labels": {"app": stateful_set(life.name) or job.name}
             | ({"hami.io/vgpu-node": world.plan.name} if job.hami and not life.waits else {})
             | ({"pod-template-hash": match[2]} if (match := _REPLICA.fullmatch(life.name)) else {}),
             "annotations": _annotations(world, life),
         }
-        | (_mirrored(world) if life.job.static else _owned(life.name)),
+        | (_mirrored(world) if life.job.static else _owned(job.namespace, life.name)),
         "spec": {
             "schedulerName": SCHEDULER if job.hami else "default-scheduler",
             "containers": containers,
@@ -127,34 +127,44 @@ def owner(name: str) -> str:
     """The owner of the pod, derived from its name: a Deployment, a StatefulSet, or none ("")."""
     if match := _REPLICA.fullmatch(name):
         return f"Deployment/{match[1].removesuffix(f'-{match[2]}')}"
-    match = re.fullmatch(r"(.+)-\d+", name)
-    return f"StatefulSet/{match[1]}" if match else ""
+    made_by = stateful_set(name)
+    return f"StatefulSet/{made_by}" if made_by else ""
+
+
+def stateful_set(name: str) -> str:
+    """The StatefulSet of the pod, derived from its name; "": none."""
+    match = None if _REPLICA.fullmatch(name) else re.fullmatch(r"(.+)-\d+", name)
+    return match[1] if match else ""
+
+
+def uid_of(kind: str, namespace: str, name: str) -> str:
+    """The UID of an object that lives as long as the demo."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}/{namespace}/{name}"))
 
 
 def _mirrored(world: World) -> Json:
     """The kubelet makes mirror pods, and their Node owns them."""
-    return _controlled("v1", "Node", world.plan.name)
+    return _controlled("v1", "Node", world.plan.name, uid_of("Node", "", world.plan.name))
 
 
-def _owned(name: str) -> Json:
+def _owned(namespace: str, name: str) -> Json:
     """The pod's controller, derived from its name: the ReplicaSet of a Deployment, a StatefulSet, or none."""
     if match := _REPLICA.fullmatch(name):
         kind, maker = "ReplicaSet", match[1]
-    elif match := re.fullmatch(r"(.+)-\d+", name):
-        kind, maker = "StatefulSet", match[1]
+    elif maker := stateful_set(name):
+        kind = "StatefulSet"
     else:
         return {}
-    return _controlled("apps/v1", kind, maker)
+    return _controlled("apps/v1", kind, maker, uid_of(kind, namespace, maker))
 
 
-def _controlled(version: str, kind: str, name: str) -> Json:
-    uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}/{name}"))
+def _controlled(version: str, kind: str, name: str, uid: str) -> Json:
     owner = {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
     return {"ownerReferences": [owner]}
 
 
-def _container(life: Life) -> Json:
-    job = life.job
+def container(job: Job) -> Json:
+    """The container of a job, as its pod's spec has it."""
     limits: dict[str, str] = {}
     if job.hami:
         limits = hami_limits(gpus=len(job.gpus), memory=job.hami.memory, cores=job.hami.cores)
@@ -164,10 +174,10 @@ def _container(life: Life) -> Json:
     resources: Json = {"limits": limits, "requests": limits} if limits else {}
     if job.claim:
         resources["claims"] = [{"name": "gpu"}]
-    container: Json = {"name": job.container, "image": f"registry.example/{job.name}:1", "resources": resources}
+    spec: Json = {"name": job.container, "image": f"registry.example/{job.name}:1", "resources": resources}
     if not (limits or job.claim):
-        container["securityContext"] = {"privileged": True}
-    return container
+        spec["securityContext"] = {"privileged": True}
+    return spec
 
 
 def _status(world: World, life: Life, name: str, id_: str) -> Json:

@@ -2,9 +2,10 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from vgpuscope.config import SETTINGS
-
+Hand: TypeAlias = Literal["control", "scale"]  # who takes GPUs back: the control service, or the analyzer itself
+HANDS: tuple[Hand, ...] = get_args(Hand)
 SETTINGS_FILE = "settings.yaml"  # in the demo's directory; the analyzer reads it again when it changes
 
 DIFFERS = (
@@ -16,10 +17,13 @@ _TEXT = """\
 # Every setting under `reclaim` differs from its default; `vgpuscope reclaim` lists them with their defaults.
 control:
   enabled: true
-  dry_run: {dry_run} # false: the demo's control service is called, and it deletes the pod
+  dry_run: {dry_run} # false: `reclaim.action` decides what is done
   api_url: {control}
   secret: {secret}
+analyzer:
+  kubeconfig: {kubeconfig}
 reclaim:
+  action: {action} # control: the demo's control service deletes the pod. scale: its owner is scaled, or it is evicted
   confirmations: 2 # windows in a row; a window of the demo is one minute
   grace: 30s
   min_pod_age: 30s
@@ -28,6 +32,13 @@ reclaim:
   max_per_hour: 20 # so that no case of the demo waits for an hour
   max_per_namespace: 20
   max_fleet_share: 1.0
+"""
+_NOTICES = """\
+notify:
+  channels:
+    - name: demo # the demo prints what this channel gets, and GET shows it in full
+      url: {notices}
+      operators: true
 """
 _MODEL = """\
 ai:
@@ -39,16 +50,33 @@ ai:
 """
 
 
-def write(root: Path, *, control: str, secret: str, model: str, live: bool) -> Path:
+class Places(NamedTuple):
+    """URLs of what the demo runs for its analyzer."""
+
+    control: str
+    model: str
+    notices: str
+
+
+def write(root: Path, places: Places, *, secret: str, live: Hand | None) -> Path:
     """Writes the file, readable only by its owner; returns its path."""
     file = root / SETTINGS_FILE
     file.touch(mode=0o600)
-    text = _TEXT.format(dry_run=str(not live).lower(), control=control, secret=secret)
-    file.write_text(text + (_MODEL.format(model=model) if _asks_models() else ""))
+    text = _TEXT.format(
+        dry_run=str(live is None).lower(),
+        action=live or "control",
+        control=places.control,
+        secret=secret,
+        kubeconfig=root / "kubeconfig",
+    )
+    if _installed("apprise"):
+        text += _NOTICES.format(notices=places.notices)
+    if _installed("openai"):
+        text += _MODEL.format(model=places.model)
+    file.write_text(text)
     return file
 
 
-def _asks_models() -> bool:
-    """Whether this release asks language models, and the SDK that it needs is installed."""
-    known = {setting.path for setting in SETTINGS}
-    return "ai.provider" in known and importlib.util.find_spec("openai") is not None
+def _installed(package: str) -> bool:
+    """Whether the package of an extra is there."""
+    return importlib.util.find_spec(package) is not None

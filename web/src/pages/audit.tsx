@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { get, useApi, withQuery } from "../api/client";
 import type { AuditEntry, CaseRow, AuditPage as Entries } from "../api/shapes";
-import { brakeText, reasonName, settingOf } from "../parts/cases";
+import { actorName, brakeText, reasonName, settingOf } from "../parts/cases";
 import { download } from "../parts/csv";
 import { ageOf, duration, logMoment, moment, momentWithZone, number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
@@ -130,6 +130,7 @@ export function AuditTable({
       label={t("nav.audit")}
       rows={entries}
       columns={plain ? OF_ONE_CASE : COLUMNS}
+      main={MAIN}
       sort="-number"
       rowKey={(row) => String(row.number)}
       empty={<Empty title={t("empty.audit")} why={t("empty.audit_why")} />}
@@ -170,6 +171,7 @@ const Moment = ({ at }: { at: number }) => (
 );
 const NOTHING = <span class="muted">–</span>;
 
+const MAIN = ["number", "actor", "what", "pod", "change", "reason"];
 const COLUMNS: readonly Column<AuditEntry>[] = [
   {
     key: "number",
@@ -177,7 +179,13 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     value: (row) => row.number,
     show: (row) => <Moment at={row.at} />,
   },
-  { key: "actor", title: "col.actor", value: (row) => row.actor, filter: (one) => one },
+  {
+    key: "actor",
+    title: "col.actor",
+    value: (row) => row.actor,
+    show: (row) => actorName(row.actor),
+    filter: actorName,
+  },
   {
     key: "what",
     title: "col.step",
@@ -203,12 +211,16 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     title: "col.change",
     value: (row) => `${row.before} → ${row.after}`,
     show: (row) => changeText(row) || NOTHING,
+    wrap: true,
+    width: 140,
   },
   {
     key: "reason",
     title: "col.reason",
     value: (row) => row.reason,
     show: (row) => (row.reason ? <span title={row.reason}>{whyText(row)}</span> : NOTHING),
+    wrap: true,
+    width: 350,
   },
   {
     key: "detail",

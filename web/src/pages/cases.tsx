@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { isForbidden, isMissing, type Loaded, useApi, withQuery } from "../api/client";
 import type { AuditPage, CaseRow, NoticesBody, PolicyBody, ReclaimList } from "../api/shapes";
 import {
+  actorName,
   brakeText,
   type Fault,
   faultOf,
@@ -76,6 +77,7 @@ function Cases({ data, policy, wanted }: CasesProps) {
         label={t("idle_view.cases")}
         rows={rows}
         columns={columns}
+        main={MAIN}
         sort="open"
         rowKey={(row) => row.id}
         open={(row) => go(pathOf("idle", row.id), carried())}
@@ -86,6 +88,7 @@ function Cases({ data, policy, wanted }: CasesProps) {
   );
 }
 
+const MAIN = ["pod", "state", "next", "held_by", "actions"];
 const NONE = <span class="muted">–</span>;
 
 function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonly Column<CaseRow>[] {
@@ -128,6 +131,8 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       about: "about.held_by",
       value: (row) => [...row.held_by],
       show: (row) => <Brakes row={row} />,
+      wrap: true,
+      width: 240,
       filter: (one) => (one ? brakeText(one) : t("value.none")),
     },
     ...(acts ? [actions] : []),
@@ -150,7 +155,7 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       names: "moment",
       oldestFirst: true,
     },
-    { key: "by", title: "case.by", value: (row) => row.by, show: (row) => row.by ?? NONE },
+    { key: "by", title: "case.by", value: (row) => row.by, show: (row) => (row.by ? actorName(row.by) : NONE) },
     ownerColumn((row) => row.owner, { optional: true }),
     namespaceColumn((row) => row.namespace),
     // open cases first, then the newest change
@@ -239,7 +244,7 @@ function OneCase({ row, needed, dry, fault }: OneCaseProps) {
                 ["col.next", <Countdown key="next" row={row} needed={needed} dry={dry} />],
                 ["case.since", <Age key="since" at={row.since} />],
                 ["col.reason", row.reason ? reasonName(row.reason) : null],
-                ["case.by", row.by],
+                ["case.by", row.by && actorName(row.by)],
                 [
                   "case.confirmations",
                   <Said

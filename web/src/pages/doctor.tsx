@@ -6,7 +6,7 @@ import type { AskedService, DoctorFinding, DoctorReport, DoctorStage } from "../
 import { Said } from "../parts/figures";
 import { number } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { Command, Panel, Prose, Scroll, Shown, Tag } from "../parts/pieces";
+import { Command, Fold, Panel, Prose, Scroll, Shown, Tag } from "../parts/pieces";
 import { language } from "../state/preferences";
 import { type Key, t } from "../words";
 
@@ -30,7 +30,6 @@ export function DoctorPage() {
 
 function Report({ data }: { data: DoctorReport }) {
   const bad = data.findings.filter((one) => one.status === "fail" || one.status === "warn");
-  const quiet = data.findings.filter((one) => one.status === "pass" || one.status === "skipped");
   return (
     <div class="stack">
       <p role="status">
@@ -59,7 +58,8 @@ function Report({ data }: { data: DoctorReport }) {
           </Panel>
         );
       })}
-      <Quiet findings={quiet} />
+      <Quiet name="checks-passed" title={t("doctor.passed")} findings={withStatus(data, "pass")} />
+      <Quiet name="checks-skipped" title={t("doctor.skipped")} findings={withStatus(data, "skipped")} />
       <Panel title={t("doctor.elsewhere")}>
         <p class="muted">{t("doctor.elsewhere_why")}</p>
         <Command text="vgpuscope doctor --all" />
@@ -68,6 +68,9 @@ function Report({ data }: { data: DoctorReport }) {
     </div>
   );
 }
+
+const withStatus = (data: DoctorReport, status: Status): DoctorFinding[] =>
+  data.findings.filter((one) => one.status === status);
 
 /** "2 failed": how many checks ended so. */
 function Count({ of, status, name }: { of: DoctorReport["counts"]; status: Status; name: string }) {
@@ -198,40 +201,49 @@ function Found({ finding }: { finding: DoctorFinding }) {
   );
 }
 
-/** What passed, and what could not be looked at: never mistaken for each other. */
-function Quiet({ findings }: { findings: readonly DoctorFinding[] }) {
+interface QuietProps {
+  readonly name: string; // of the table
+  readonly title: string;
+  readonly findings: readonly DoctorFinding[];
+}
+
+/** What needs nobody, closed: what passed, and what could not be looked at, are never mistaken for each other. */
+function Quiet({ name, title, findings }: QuietProps) {
+  if (findings.length === 0) return null;
   return (
-    <Panel
-      title={t("doctor.quiet")}
-      note={<Said text="doctor.quiet_note" numbers={{ n: ["list.rows", findings.length] }} />}
-    >
-      <Scroll all name="checks" rows={findings.length}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t("doctor.state")}</th>
-              <th scope="col">{t("doctor.check")}</th>
-              <th scope="col">{t("doctor.code")}</th>
-              <th scope="col">{t("doctor.why")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {findings.map((one) => (
-              <tr key={one.code}>
-                <td>
-                  <State status={one.status} />
-                </td>
-                <th scope="row">{said(one.title)}</th>
-                <td>
-                  <code class="small">{one.code}</code>
-                </td>
-                <td>{one.cause ? said(one.cause) : "–"}</td>
+    <section class="panel">
+      <Fold
+        title={<h2>{title}</h2>}
+        note={<Said text="doctor.quiet_note" numbers={{ n: ["list.rows", findings.length] }} />}
+      >
+        <Scroll all name={name} rows={findings.length}>
+          <table class="sentence-table">
+            <thead>
+              <tr>
+                <th scope="col">{t("doctor.state")}</th>
+                <th scope="col">{t("doctor.check")}</th>
+                <th scope="col">{t("doctor.code")}</th>
+                <th scope="col">{t("doctor.why")}</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
-    </Panel>
+            </thead>
+            <tbody>
+              {findings.map((one) => (
+                <tr key={one.code}>
+                  <td>
+                    <State status={one.status} />
+                  </td>
+                  <th scope="row">{said(one.title)}</th>
+                  <td>
+                    <code class="small">{one.code}</code>
+                  </td>
+                  <td>{one.cause ? said(one.cause) : "–"}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      </Fold>
+    </section>
   );
 }
 

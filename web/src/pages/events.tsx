@@ -32,6 +32,7 @@ export function EventsPage() {
               label={t("nav.events")}
               rows={data.rows}
               columns={COLUMNS}
+              main={MAIN}
               sort="-at"
               rowKey={(row) => row.id}
               source={withQuery("/api/v1/timeline", query)}
@@ -47,6 +48,7 @@ export function EventsPage() {
 const subjectOf = (row: TimelineEvent): string =>
   [row.namespace && row.pod ? `${row.namespace}/${row.pod}` : "", row.gpu_id ?? ""].filter(Boolean).join(" ");
 
+const MAIN = ["at", "kind", "change", "subject"];
 const COLUMNS: readonly Column<TimelineEvent>[] = [
   { key: "at", title: "col.when", value: (row) => row.at, show: (row) => <Age at={row.at} ago />, width: 110 },
   {
@@ -61,6 +63,8 @@ const COLUMNS: readonly Column<TimelineEvent>[] = [
     title: "col.change",
     value: eventText,
     show: (row) => <span title={eventText(row)}>{eventText(row)}</span>,
+    wrap: true,
+    width: 300,
   },
   { key: "subject", title: "col.what", value: subjectOf, show: (row) => <Subject row={row} node={false} /> },
   {

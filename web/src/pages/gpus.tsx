@@ -59,6 +59,7 @@ export function GpuTable({ rows, name, parts, plain = false, source, without = [
       label={t("nav.gpus")}
       rows={rows}
       columns={columnsWithout(without)}
+      main={MAIN}
       sort={plain ? "index" : "node"}
       rowKey={keyOf}
       open={(row) => go(pathOf("gpus", row.gpu_id), queryOf(row))}
@@ -146,6 +147,7 @@ function TenantChip({ tenant }: { tenant: TenantRow }) {
   );
 }
 
+const MAIN = ["gpu_id", "node", "index", "use_class", "tenants", "use", "memory_used"];
 const COLUMNS: readonly Column<GpuRow>[] = [
   { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu_id, show: (row) => <GpuLink row={row} /> },
   nodeColumn((row) => row.node),
@@ -193,6 +195,15 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     numeric: true,
   },
   {
+    key: "health",
+    title: "col.health",
+    about: "about.health",
+    promql: PROMQL.gpu_health,
+    value: (row) => row.health,
+    show: (row) => <Health row={row} />,
+    filter: (one) => (one ? named("health", one) : t("value.unknown")),
+  },
+  {
     key: "allocated",
     figure: "gpu.memory_allocated_ratio",
     title: "col.allocated",
@@ -225,15 +236,6 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     value: (row) => row.temperature,
     show: (row) => degrees(row.temperature),
     numeric: true,
-  },
-  {
-    key: "health",
-    title: "col.health",
-    about: "about.health",
-    promql: PROMQL.gpu_health,
-    value: (row) => row.health,
-    show: (row) => <Health row={row} />,
-    filter: (one) => (one ? named("health", one) : t("value.unknown")),
   },
   {
     key: "model",

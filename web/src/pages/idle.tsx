@@ -178,6 +178,7 @@ function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[
         label={t("nav.idle")}
         rows={rows}
         columns={COLUMNS}
+        main={MAIN}
         sort="idle_since"
         rowKey={(row) => [row.gpu.gpu_id, row.gpu.mig, row.tenant.pod_uid, row.tenant.container].join("/")}
         open={(row) => go(pathOf("workloads", row.tenant.namespace, row.tenant.pod), carried())}
@@ -282,6 +283,7 @@ function evidence({ gpu, tenant }: IdleRow): string {
   return t("idle.evidence", { max: percent(tenant.use.max, 1), coverage: percent(tenant.coverage) });
 }
 
+const MAIN = ["pod", "idle_since", "case", "use_class", "memory_used", "held_by"];
 const COLUMNS: readonly Column<IdleRow>[] = [
   {
     key: "pod",
@@ -332,6 +334,8 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     about: "about.held_by",
     value: (row) => [...(row.case?.held_by ?? [])],
     show: (row) => (row.case ? <Brakes row={row.case} /> : <span class="muted">–</span>),
+    wrap: true,
+    width: 240,
     filter: (one) => (one ? brakeText(one) : t("value.none")),
   },
   {

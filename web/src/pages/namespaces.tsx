@@ -27,6 +27,7 @@ export function NamespacesPage() {
               label={t("nav.namespaces")}
               rows={data.rows}
               columns={COLUMNS}
+              main={MAIN}
               sort="-gpus"
               rowKey={(row) => row.name}
               parts={data.parts}
@@ -46,6 +47,7 @@ export function tightest(row: NamespaceRow): NamespaceRow["quotas"][number] | nu
   return row.quotas.filter((one) => one.ratio !== null).sort((a, b) => b.ratio! - a.ratio!)[0] ?? null;
 }
 
+const MAIN = ["name", "gpus", "use", "memory_allocated", "quota", "idle_gpu_hours", "pending"];
 const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "name",

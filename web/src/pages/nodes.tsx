@@ -30,6 +30,7 @@ export function NodesPage() {
               label={t("nav.nodes")}
               rows={data.rows}
               columns={COLUMNS}
+              main={MAIN}
               sort="name"
               rowKey={(row) => row.name}
               parts={data.parts}
@@ -98,6 +99,7 @@ function Share({ part, all }: { part: number | null; all: number | null }) {
 const classesOf = (row: NodeRow): string[] =>
   Object.entries(row.by_class).flatMap(([name, count]) => (count ? [name] : []));
 
+const MAIN = ["name", "state", "gpus", "use", "allocated", "memory_used", "largest_memory", "findings"];
 const COLUMNS: readonly Column<NodeRow>[] = [
   {
     key: "name",

@@ -131,22 +131,19 @@ function All({ data }: { data: Scheduling }) {
         tall
         parts={data.parts}
         source={withQuery("/api/v1/scheduling", { namespace: scope.value })}
+        main={MAIN}
         sort="-waited"
         rowKey={(row) => row.pod_uid}
         open={(row) => go(pathOf("scheduling", row.namespace, row.pod), carried())}
         empty={<Empty title={t("empty.pending")} why={t("empty.pending_why")} />}
       />
       <div class="columns">
-        <div class="half">
-          <Panel title={t("scheduling.stages")}>
-            <Stages data={data} />
-          </Panel>
-        </div>
-        <div class="half">
-          <Panel title={t("scheduling.codes")}>
-            <Codes data={data} />
-          </Panel>
-        </div>
+        <Panel title={t("scheduling.stages")}>
+          <Stages data={data} />
+        </Panel>
+        <Panel title={t("scheduling.codes")}>
+          <Codes data={data} />
+        </Panel>
         <Panel title={t("node.fits")}>
           <Fits types={data.types} counted={data.counted} />
         </Panel>
@@ -160,6 +157,7 @@ function All({ data }: { data: Scheduling }) {
 
 const meaningOf = (row: PendingRow): string => row.meaning?.[language.value] ?? named("scheduling", row.code);
 
+const MAIN = ["pod", "waited", "code", "fact", "requests"];
 const COLUMNS: readonly Column<PendingRow>[] = [
   {
     key: "pod",

@@ -6,7 +6,7 @@ import { Said } from "../parts/figures";
 import { number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { ClassBadge, Dialog, Empty, errorText, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { ClassBadge, Dialog, Empty, errorText, Fold, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { LogIn } from "../parts/usermenu";
 import { language } from "../state/preferences";
 import { may, restricted, session } from "../state/session";
@@ -116,6 +116,7 @@ function All({ data }: { data: SettingList }) {
           rows={rows.filter((row) => row.section === section)}
           changes={changes}
           set={set}
+          searched={typed.trim() !== ""}
         />
       ))}
     </div>
@@ -132,48 +133,56 @@ interface SectionProps {
   readonly rows: readonly SettingRow[];
   readonly changes: Readonly<Record<string, string>>;
   readonly set: (path: string, value: string) => void;
+  readonly searched: boolean;
 }
 
-function Section({ name, rows, changes, set }: SectionProps) {
+/** What was set, can be changed here, or was searched for; the rest is as released, and closed. */
+function Section({ name, rows, changes, set, searched }: SectionProps) {
   const editable = (row: SettingRow): boolean => row.editable && TRIED.has(name) && may("operate");
+  const shown = rows.filter((row) => searched || row.source !== "default" || editable(row));
+  const defaults = rows.filter((row) => !shown.includes(row));
+  const table = (some: readonly SettingRow[]) => (
+    <Scroll all>
+      <table class="setting-table">
+        <thead>
+          <tr>
+            <th scope="col">{t("col.setting")}</th>
+            <th scope="col">{t("col.value")}</th>
+            <th scope="col">{t("col.default")}</th>
+            <th scope="col">{t("col.from")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {some.map((row) => (
+            <tr key={row.path}>
+              <th scope="row">
+                <span class="mono">{row.path.replace(`${name}.`, "")}</span>
+                <span class="description">{describe(row)}</span>
+              </th>
+              <td>
+                {editable(row) ? (
+                  <Field row={row} value={changes[row.path]} set={(value) => set(row.path, value)} />
+                ) : (
+                  <Value row={row} />
+                )}
+              </td>
+              <td class="muted">
+                {language.value === "zh" ? (DEFAULTS_ZH[row.default_text] ?? row.default_text) : row.default_text}
+              </td>
+              <td>
+                <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>{" "}
+                {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
   return (
     <Panel title={word(`section.${name}`, name)} note={<span class="mono">{name}</span>}>
-      <Scroll all>
-        <table class="setting-table">
-          <thead>
-            <tr>
-              <th scope="col">{t("col.setting")}</th>
-              <th scope="col">{t("col.value")}</th>
-              <th scope="col">{t("col.default")}</th>
-              <th scope="col">{t("col.from")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row) => (
-              <tr key={row.path}>
-                <th scope="row">
-                  <span class="mono">{row.path.replace(`${name}.`, "")}</span>
-                  <span class="description">{describe(row)}</span>
-                </th>
-                <td>
-                  {editable(row) ? (
-                    <Field row={row} value={changes[row.path]} set={(value) => set(row.path, value)} />
-                  ) : (
-                    <Value row={row} />
-                  )}
-                </td>
-                <td class="muted">
-                  {language.value === "zh" ? (DEFAULTS_ZH[row.default_text] ?? row.default_text) : row.default_text}
-                </td>
-                <td>
-                  <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>{" "}
-                  {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      {shown.length > 0 && table(shown)}
+      {defaults.length > 0 && <Fold title={t("settings.defaults", { n: defaults.length })}>{table(defaults)}</Fold>}
     </Panel>
   );
 }
@@ -186,8 +195,10 @@ function Value({ row }: { row: SettingRow }) {
       {value === null || value === undefined || (Array.isArray(value) && value.length === 0)
         ? "–"
         : Array.isArray(value)
-          ? value.join(", ")
-          : String(value)}
+          ? value.map((one) => (typeof one === "object" ? JSON.stringify(one) : String(one))).join(", ")
+          : typeof value === "object"
+            ? JSON.stringify(value)
+            : String(value)}
     </span>
   );
 }

@@ -1,10 +1,10 @@
 /** One pod: what it asked for, how near its limits it is, whether it works, and why we think so. */
 import { useApi } from "../api/client";
-import type { Timeline, WorkloadDetail } from "../api/shapes";
+import type { GpuDetail, TenantRow, Timeline, WorkloadDetail } from "../api/shapes";
 import { certainty, PodBesidePanel, ProcessesPanel } from "../parts/beside";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
-import { Said } from "../parts/figures";
+import { Said, Value } from "../parts/figures";
 import { bytes, number, percent, watts } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { realOwner } from "../parts/owner";
@@ -13,6 +13,8 @@ import { About, Age, ClassBadge, Facts, Figure, Link, Meter, type Origin, Panel,
 import { PodPage, Sentences } from "../parts/podpage";
 import { PROMQL } from "../parts/promql";
 import { Trends } from "../parts/trend";
+import { language } from "../state/preferences";
+import { scope } from "../state/scope";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
 import { Highest, Questions, ScoreOf } from "./gpu";
@@ -132,6 +134,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
             )}
             {!one.detail.tenant.own_numbers && <About>{t("about.no_own_numbers")}</About>}
           </div>
+          <Neighbours gpu_id={one.gpu_id} mig={one.mig} own={one.detail.tenant} />
           <div class="columns">
             <div class="half">
               <h3>{t("gpu.why", { verdict: t(`verdict.${one.detail.tenant.verdict}`) })}</h3>
@@ -196,6 +199,44 @@ function Workload({ data }: { data: WorkloadDetail }) {
           </Panel>
         </div>
       </div>
+    </div>
+  );
+}
+
+interface NeighboursProps {
+  readonly gpu_id: string;
+  readonly mig: string | null;
+  readonly own: TenantRow;
+}
+
+/** Who else is on the same GPU or MIG instance, and what each of them does there. */
+function Neighbours({ gpu_id, mig, own }: NeighboursProps) {
+  const query = { mig, namespace: scope.value, lang: language.value };
+  const found = useApi<GpuDetail>(`/api/v1/gpus/${encodeURIComponent(gpu_id)}`, query);
+  const others = found.data?.tenants
+    .map((one) => one.tenant)
+    .filter((one) => one.pod_uid !== own.pod_uid || one.container !== own.container);
+  const hidden = found.data?.gpu.others?.tenants ?? 0; // of namespaces that the caller may not see
+  if (!others?.length && !hidden) return null;
+  return (
+    <div class="neighbours">
+      <h3>{t("workload.neighbours")}</h3>
+      <ul>
+        {others?.map((one) => (
+          <li key={`${one.pod_uid}${one.container}`} data-key={[gpu_id, mig, one.pod_uid, one.container].join("/")}>
+            <ClassBadge name={one.use_class} />{" "}
+            <Link to={pathOf("workloads", one.namespace, one.pod)}>
+              {one.namespace}/{one.pod}
+            </Link>{" "}
+            <Value figure="tenant.memory_used">{bytes(one.memory_used)}</Value>
+          </li>
+        ))}
+        {hidden > 0 && (
+          <li>
+            <Tag>{t("others", { n: hidden })}</Tag>
+          </li>
+        )}
+      </ul>
     </div>
   );
 }

@@ -85,6 +85,7 @@ export function WorkloadTable({ rows, name, parts, plain = false, group = "pod",
       label={t("nav.workloads")}
       rows={rows}
       columns={columns}
+      main={MAIN}
       sort="name"
       rowKey={(row) => `${row.namespace}/${row.pod ?? row.owner ?? ""}/${row.pod_uid ?? ""}`}
       open={(row) => go(pathTo(row), queryTo(row))}
@@ -185,6 +186,7 @@ function Lasts({ row }: { row: WorkloadRow }) {
   );
 }
 
+const MAIN = ["name", "use_class", "use", "memory_used", "memory_limit", "idle_since"];
 const ALL: readonly Column<WorkloadRow>[] = [
   { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} /> },
   classColumn(classText, PROMQL.tenant_class, { show: (row) => <Class row={row} />, filter: classNamed }),

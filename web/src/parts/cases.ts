@@ -80,6 +80,9 @@ export function actionsOf(row: CaseRow): CaseAction[] {
   return ACTIONS.filter((action) => fits[action]);
 }
 
+/** Who took a step: a user, or one of those that have no name of their own. */
+export const actorName = (actor: string): string => word(`actor.${actor}`, actor);
+
 /** What happens next: the words, and the moment (Unix seconds) that a countdown goes to. */
 export interface Next {
   readonly key: Key;

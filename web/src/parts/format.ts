@@ -84,20 +84,25 @@ function pair(whole: number, large: number, small: number, first: Unit, second: 
   return rest ? `${text} ${t(second, { n: rest })}` : text;
 }
 
-/** A moment in the browser's time zone. */
+const TO_THE_MINUTE = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" } as const;
+const TO_THE_SECOND = { ...TO_THE_MINUTE, second: "2-digit" } as const;
+
+/** A moment in the browser's time zone, which it names. */
 export function moment(at: Maybe<string | number>): string {
-  const date = dateOf(at);
-  return date === null ? NONE : date.toLocaleString(locale(), { dateStyle: "medium", timeStyle: "medium" });
+  return timeText(at, { ...TO_THE_SECOND, year: "numeric", timeZoneName: "short" });
 }
 
 /** A moment to the minute, without its year. */
 export function shortMoment(at: Maybe<string | number>): string {
-  const date = dateOf(at);
-  if (date === null) return NONE;
-  return date.toLocaleString(locale(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  return timeText(at, { ...TO_THE_MINUTE, timeZoneName: "short" });
 }
 
-/** The time from one moment to another, to the minute: 14:00–15:00, with the day if it is not today. */
+/** From one moment to another, to the minute, with the zone once. */
+export function shortPeriod(from: number, to: number): string {
+  return `${timeText(from, TO_THE_MINUTE)} – ${timeText(to, TO_THE_MINUTE)} ${zoneAt(to)}`;
+}
+
+/** The time from one moment to another, to the minute: 14:00–15:00 UTC, with the day if it is not today. */
 export function stretch(from: number, to: number, today: number): string {
   const day = (at: number): string =>
     new Date(at * 1000).toLocaleDateString(locale(), { month: "short", day: "numeric" });
@@ -108,16 +113,23 @@ export function stretch(from: number, to: number, today: number): string {
       ...(to - from < 60 ? { second: "2-digit" } : {}),
     });
   if (to - from >= 86_400) return day(from) === day(to - 1) ? day(from) : `${day(from)} – ${day(to - 1)}`;
-  const times = `${clock(from)}–${clock(to)}`;
+  const times = `${clock(from)}–${clock(to)} ${zoneAt(to)}`;
   return day(from) === day(today) ? times : `${day(from)}, ${times}`;
 }
 
 /** A moment to the second, without its year: for logs. */
 export function logMoment(at: Maybe<string | number>): string {
-  const date = dateOf(at);
-  if (date === null) return NONE;
-  const parts = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
-  return date.toLocaleString(locale(), parts);
+  return timeText(at, { ...TO_THE_SECOND, timeZoneName: "short" });
+}
+
+/** The browser's time zone at a moment: UTC, GMT+8, CET. */
+function zoneAt(at: number): string {
+  const parts = new Intl.DateTimeFormat(locale(), { timeZoneName: "short" }).formatToParts(at * 1000);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+}
+
+function timeText(at: Maybe<string | number>, parts: Intl.DateTimeFormatOptions): string {
+  return dateOf(at)?.toLocaleString(locale(), parts) ?? NONE;
 }
 
 /** The name of a model without what all of them have in common. */
@@ -143,7 +155,7 @@ function dateOf(at: Maybe<string | number>): Date | null {
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
-/** The beginning of a UUID that people compare: GPU- and twelve characters. */
+/** The beginning of a UUID, as the commands show it: GPU- and eight characters. */
 export function shortId(id: string): string {
-  return id.length > 20 ? `${id.slice(0, 16)}…` : id;
+  return id.length > 20 ? `${id.slice(0, 12)}…` : id;
 }

@@ -197,6 +197,27 @@ export function Panel({ title, note, actions, children, stale, of }: PanelProps)
   );
 }
 
+/** What shows its title only, until it is opened. */
+export function Fold({
+  title,
+  note,
+  children,
+}: {
+  title: ComponentChildren;
+  note?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  return (
+    <details class="fold">
+      <summary>
+        {title}
+        {note && <span class="muted small">{note}</span>}
+      </summary>
+      {children}
+    </details>
+  );
+}
+
 interface FigureProps {
   readonly title: string;
   readonly figure: string; // code of its definition

@@ -10,6 +10,7 @@ import { may, restricted, session } from "../state/session";
 import { type Key, t, word } from "../words";
 import {
   actionsOf,
+  actorName,
   brakesOf,
   brakeText,
   type CaseAction,
@@ -326,7 +327,7 @@ function Changed({ data }: { data: ReclaimList }) {
 }
 
 export function stoppedText(who: string): string {
-  return who === "settings" ? t("reclaim.stopped_settings") : t("reclaim.stopped", { who });
+  return who === "settings" ? t("reclaim.stopped_settings") : t("reclaim.stopped", { who: actorName(who) });
 }
 
 function Switch({ stopped, fixed }: { stopped: boolean; fixed: boolean }) {

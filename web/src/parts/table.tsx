@@ -25,7 +25,7 @@ interface ColumnOf<R> extends Readable<R> {
   readonly filter?: (value: string) => string; // makes the column filterable; returns the name of a value
   readonly optional?: boolean; // hidden until it is chosen
   readonly width?: number; // in px
-  readonly wrap?: boolean; // long text, shown in two lines in a tall table
+  readonly wrap?: boolean; // long text, shown in two lines, in a tall table in four
   readonly part?: Part["name"]; // where the values come from; greyed while that part is not current
   readonly promql?: string; // the metric behind the values, on hover
   readonly oldestFirst?: boolean; // moments that are shown as ages: the first click puts the longest first
@@ -44,18 +44,19 @@ interface Props<R> {
   readonly label: string;
   readonly rows: readonly R[];
   readonly columns: readonly Column<R>[];
+  readonly main: readonly string[]; // keys of what the page is about: first, and whole in a window of 1,280 px
   readonly sort: string;
   readonly rowKey: (row: R) => string;
   readonly open?: (row: R) => void;
   readonly empty: ComponentChildren;
   readonly plain?: boolean; // a short table without a toolbar
-  readonly tall?: boolean; // rows of two lines
+  readonly tall?: boolean; // rows of four lines
   readonly parts?: readonly Part[];
   readonly source?: string; // the request that the rows come from
 }
 
 const ROW = 38; // px
-const TALL = 58; // px
+const TALL = 76; // px
 const BURST = 100; // ms; letters that follow each other faster are searched for together
 const PAUSE = 40; // ms after the last letter of a burst
 
@@ -67,7 +68,7 @@ export function Table<R>(props: Props<R>) {
   const found = useMemo(() => chosen(rows, columns, choice), [rows, columns, key]);
   const [remembered, remember] = useState(() => initialHidden(name, columns));
   const hidden = (props.plain ? null : hiddenBy(place.value.query, columns)) ?? remembered;
-  const shown = columns.filter((column) => !hidden.includes(column.key));
+  const shown = mainFirst(columns, props.main).filter((column) => !hidden.includes(column.key));
   usePrepared(props.plain ? NO_ROWS : rows, columns, shown);
   const hide = (next: string[]): void => {
     hideColumns(name, [...next, "-"]);
@@ -96,6 +97,12 @@ export function Table<R>(props: Props<R>) {
       )}
     </div>
   );
+}
+
+/** The columns that the page is about, in its order, then the others. */
+export function mainFirst<C extends { readonly key: string }>(columns: readonly C[], main: readonly string[]): C[] {
+  const place = (column: C): number => (main.includes(column.key) ? main.indexOf(column.key) : main.length);
+  return [...columns].sort((a, b) => place(a) - place(b)); // a stable sort
 }
 
 const NO_ROWS: readonly never[] = [];
@@ -432,7 +439,13 @@ function Body<R>(props: BodyProps<R>) {
         <thead>
           <tr>
             {shown.map((column) => (
-              <Heading key={column.key} column={column} choice={props.choice} plain={props.plain ?? false} />
+              <Heading
+                key={column.key}
+                column={column}
+                choice={props.choice}
+                plain={props.plain ?? false}
+                main={props.main.includes(column.key)}
+              />
             ))}
           </tr>
         </thead>
@@ -479,7 +492,14 @@ function openUnlessLink(event: MouseEvent, open: () => void): void {
   open();
 }
 
-function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choice; plain: boolean }) {
+interface HeadingProps<R> {
+  readonly column: Column<R>;
+  readonly choice: Choice;
+  readonly plain: boolean;
+  readonly main: boolean;
+}
+
+function Heading<R>({ column, choice, plain, main }: HeadingProps<R>) {
   const descending = choice.sort === `-${column.key}`;
   const sorted = descending || choice.sort === column.key;
   const falling = column.oldestFirst ? !descending : descending; // of what is shown: an early moment is a large age
@@ -496,6 +516,7 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
       class={column.numeric ? "num" : ""}
       data-figure={column.figure}
       data-names={"names" in column ? column.names : undefined}
+      data-main={main || undefined}
       style={column.width ? { minWidth: `${column.width}px` } : {}}
       aria-sort={sorted ? (falling ? "descending" : "ascending") : "none"}
     >

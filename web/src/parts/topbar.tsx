@@ -7,7 +7,7 @@ import { now } from "../state/clock";
 import { language, REFRESH, refresh, theme } from "../state/preferences";
 import { period, RANGES, range, scope, setPeriod, setRange, setScope, span } from "../state/scope";
 import { t } from "../words";
-import { duration, shortMoment } from "./format";
+import { duration, shortPeriod } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { toggled } from "./rows";
@@ -34,7 +34,7 @@ export function TopBar() {
 /** The usual ranges as buttons, or as a menu where there is little room, and a range of the user's own. */
 function TimeRange() {
   const own = period.value;
-  const text = own ? `${shortMoment(own.from)} – ${shortMoment(own.to)}` : range.value;
+  const text = own ? shortPeriod(own.from, own.to) : range.value;
   return (
     <>
       <div class="segments hide-small" role="group" aria-label={t("range.label")}>
@@ -117,7 +117,7 @@ function localMinute(seconds: number): string {
 /** The range that charts show, as text. */
 export function rangeText(): string {
   const own = period.value;
-  return own ? `${shortMoment(own.from)} – ${shortMoment(own.to)}` : span.value.range;
+  return own ? shortPeriod(own.from, own.to) : span.value.range;
 }
 
 /** "My GPUs": shows only these namespaces, by a link that can be shared. */

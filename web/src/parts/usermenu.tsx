@@ -3,11 +3,12 @@ import { useState } from "preact/hooks";
 import { ApiError } from "../api/client";
 import { language } from "../state/preferences";
 import { ended, logIn, logOut, session } from "../state/session";
-import { t } from "../words";
+import { t, word } from "../words";
 import { momentWithZone } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
-import { Dialog, Empty, errorText } from "./pieces";
+import { PageHead } from "./pagehead";
+import { Dialog, errorText } from "./pieces";
 
 export function UserMenu() {
   const who = session.value;
@@ -16,7 +17,7 @@ export function UserMenu() {
     return who.can_log_in && !ended.value ? <LogInButton kind="button" /> : null;
   }
   return (
-    <Menu label={who.user} icon="user" kind="button quiet user">
+    <Menu label={word(`actor.${who.user}`, who.user)} icon="user" kind="button quiet user">
       {() => (
         <div class="choices">
           <p class="muted">{t(`role.${who.role ?? "none"}`)}</p>
@@ -122,8 +123,9 @@ export function LogIn({ close }: { close: () => void }) {
 export function PleaseLogIn() {
   const can = session.value?.can_log_in;
   return (
-    <Empty title={t("session.closed")} why={t(can ? "session.closed_why" : "session.closed_proxy")}>
+    <>
+      <PageHead title={t("session.closed")} about={t(can ? "session.closed_why" : "session.closed_proxy")} />
       {can && <LogInButton kind="button primary" />}
-    </Empty>
+    </>
   );
 }
