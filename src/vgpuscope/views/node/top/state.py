@@ -16,7 +16,7 @@ from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.views.node.top.notes import heading, notices
 from vgpuscope.views.node.top.processes import with_processes
 from vgpuscope.views.node.top.rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
-from vgpuscope.views.node.top.table import table_lines
+from vgpuscope.views.node.top.table import hidden, table_lines
 from vgpuscope.views.text import clean, span
 
 __all__ = [
@@ -274,6 +274,8 @@ def page(state: TopState, width: int | None) -> list[Text]:
     snapshot = state.snapshot
     titles, body = table_lines(state.table(), width, group=state.group)
     head = heading(snapshot, now=state.now, utc_offset=state.utc_offset, paused=False, width=width)
+    if body and (narrow := hidden(state.table(), width, group=state.group)):
+        body.append(Text(f" {narrow}", "dim"))
     below = notices(snapshot)
     lines = [*head, Text(), *titles, *(body or [_nothing(state)]), *([Text()] if below else []), *below]
     return [_trimmed(line, width) for line in lines]
