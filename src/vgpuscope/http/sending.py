@@ -11,7 +11,11 @@ from vgpuscope.model.wording import nearest, sentences
 JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     400: ("REQUEST_MALFORMED", "the request is not valid HTTP/1.1", "Check the method, the path and the headers."),
-    401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
+    401: (
+        "UNAUTHORIZED",
+        "credentials are missing or wrong",
+        "Send a token, or user and password; see docs/security.md.",
+    ),
     404: ("NOT_FOUND", "nothing is served under this path", "/docs or /openapi.json lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
     421: (
@@ -91,6 +95,9 @@ async def send_http_error(
         usual = f"nothing is served under {at['path'][:80]!r}"
         listing = next((one for one in ("/docs", "/openapi.json") if one in paths), "/")
         hint = sentences(nearest(at["path"], paths), f"{listing} lists all paths.")
+    elif at is not None and status == 401:
+        sent = any(name == b"authorization" for name, _ in at["headers"])
+        usual = "the credentials are wrong" if sent else "credentials are missing"
     elif at is not None and status == 405:
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
         allowed = b", ".join(sorted(dict(headers).get(b"allow", b"").split(b", ")))  # the router has no order

@@ -33,8 +33,9 @@ class AgentApi(ServedApi[NodeSnapshot]):
         timeout: float = 3.0,
         token: str | None = None,
         wall: Callable[[], UnixTime] = time.time,
+        unchecked: Callable[[str], None] = lambda _: None,
     ) -> None:
-        super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token)
+        super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token, unchecked=unchecked)
         self._wall = wall
         self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours; 0 if within the noise
 

@@ -1,5 +1,6 @@
 """HTTP clients of the cluster exporter: the ledger of every node, and waiting pods."""
 
+from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -49,8 +50,15 @@ class ClusterApi(ServedApi[T]):
 class NodesApi(ClusterApi[list[NodeLedger]]):
     """A client of its ledger."""
 
-    def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
-        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        token: str | None = None,
+        unchecked: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token, unchecked=unchecked)
 
     async def nodes(self) -> list[NodeLedger]:
         """The ledger of every node; raises SourceDown if it cannot be fetched."""
@@ -60,8 +68,15 @@ class NodesApi(ClusterApi[list[NodeLedger]]):
 class PendingApi(ClusterApi[PendingList]):
     """A client of its list of waiting pods."""
 
-    def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
-        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        token: str | None = None,
+        unchecked: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token, unchecked=unchecked)
 
     async def pending(self, *, namespace: str = "", pod: str = "", everything: bool = False) -> PendingList:
         """Waiting pods, filtered by namespace and name; `everything` adds pods that waited. Raises SourceDown."""
