@@ -103,6 +103,7 @@ def repeated(ask: Callable[[], T], show: Callable[[T], None], *, every: Seconds 
             if sys.stdout.isatty():
                 sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
             show(answer)
+            sys.stdout.flush()
             time.sleep(every)
             try:
                 answer = ask()
