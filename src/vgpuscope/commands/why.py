@@ -8,7 +8,7 @@ from vgpuscope.model.service import EXTENDER_PORT
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s [-h] NS/POD [--json] [--lang {en,zh}] [--wide] [--url URL | URL]"
+    parser.usage = "%(prog)s [-h] NS/POD [--json] [--lang {en,zh}] [--wide]\n                     [--url URL | URL]"
     parser.add_argument(
         "words",
         metavar="NS/POD or URL",

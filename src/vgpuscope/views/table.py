@@ -111,7 +111,13 @@ def _total(shown: Sequence[int], widths: Sequence[int]) -> int:
     return sum(widths[n] for n in shown) + _GAP * (len(shown) - 1)
 
 
-def hidden_line(hidden: Sequence[str], width: int | None, language: Language, *, shortened: bool = False) -> str:
+WIDE: Pair = ("--wide shows all", "--wide 显示全部")
+WIDEN: Pair = ("a wider terminal shows all", "加宽终端可显示全部")
+
+
+def hidden_line(
+    hidden: Sequence[str], width: int | None, language: Language, *, shortened: bool = False, how: Pair = WIDE
+) -> str:
     """What is hidden, in one line with the switch that shows it; with the titles of the columns if there is room."""
     comma = "、" if language == "zh" else ", "
     count = one_of(_HIDDEN[len(hidden) > 1], language).format(n=len(hidden))
@@ -119,7 +125,7 @@ def hidden_line(hidden: Sequence[str], width: int | None, language: Language, *,
     cut = one_of(_SHORTENED, language)
     for parts in ([count + titles, cut], [count, cut]):
         what = comma.join(part for part, said in zip(parts, (hidden, shortened), strict=True) if said)
-        line = one_of(_ALL, language).format(what=what)
+        line = one_of(_ALL, language).format(what=what, how=one_of(how, language))
         if width is None or cell_len(line) <= width:
             break
     return line
@@ -128,4 +134,4 @@ def hidden_line(hidden: Sequence[str], width: int | None, language: Language, *,
 _HIDDEN = (("1 column hidden", "隐藏了 1 列"), ("{n} columns hidden", "隐藏了 {n} 列"))
 _SHORTENED = ("names shortened", "名称已缩短")
 _TITLES = (" ({titles})", "（{titles}）")
-_ALL = ("{what}; --wide shows all", "{what}；--wide 显示全部")
+_ALL = ("{what}; {how}", "{what}；{how}")

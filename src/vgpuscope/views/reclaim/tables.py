@@ -32,8 +32,8 @@ _STYLES: dict[State, str] = {
 }
 _CASES = (  # which workloads, and what comes next
     Column(("CASE", "编号")),
-    Column(("STATE", "状态"), form="text", least=14),
-    Column(("NEXT", "下一步"), form="text", least=13),
+    Column(("STATE", "状态"), form="text", least=19),
+    Column(("NEXT", "下一步"), form="text", least=14),
     Column(("GPUS", "GPU"), right=True, hide=1),
     Column(("IDLE FOR", "已空闲"), right=True, hide=2),
     Column(("POD (HELD BACK BY)", "POD（阻止原因）"), form="name", least=28),

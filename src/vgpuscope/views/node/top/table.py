@@ -8,9 +8,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from vgpuscope.model.quantity import Ratio
+from vgpuscope.views.languages import Pair
 from vgpuscope.views.node.top.processes import short_age
 from vgpuscope.views.node.top.rows import REST, TopRow
-from vgpuscope.views.table import hidden_line
+from vgpuscope.views.table import WIDE, hidden_line
 from vgpuscope.views.text import UNKNOWN, bar, begun, fit, fit_label, joules, percent, size, sizes, watts
 
 _STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
@@ -179,12 +180,12 @@ def table_lines(table: Sequence[TopRow], width: int | None, *, group: bool) -> t
     return _titles(chosen, widths, group=group), [_line(row, chosen, widths) for row in shown]
 
 
-def hidden(table: Sequence[TopRow], width: int | None, *, group: bool) -> str:
+def hidden(table: Sequence[TopRow], width: int | None, *, group: bool, how: Pair = WIDE) -> str:
     """What has no room, in one line with the switch that shows it; empty if nothing is hidden."""
     chosen, whole = plan(table, width, group=group), plan(table, None, group=group)
     titles = [" ".join(_TITLES[column][0].split()) for column in whole.columns if column not in chosen.columns]
     shortened = chosen.name < whole.name
-    return hidden_line(titles, width, "en", shortened=shortened) if titles or shortened else ""
+    return hidden_line(titles, width, "en", shortened=shortened, how=how) if titles or shortened else ""
 
 
 def _titles(chosen: ColumnPlan, widths: dict[str, int], *, group: bool) -> list[Text]:
