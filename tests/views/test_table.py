@@ -9,14 +9,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import fit_label, name_lines, text_lines
 
 COLUMNS = (
-    Column(("POD", "POD"), form="name", least=20),
-    Column(("GPUS", "GPU"), right=True, hide=2),
-    Column(("NODE", "节点"), hide=1),
-    Column(("REASON", "原因"), form="text", least=20),
+    TableColumn(("POD", "POD"), form="name", least=20),
+    TableColumn(("GPUS", "GPU"), right=True, hide=2),
+    TableColumn(("NODE", "节点"), hide=1),
+    TableColumn(("REASON", "原因"), form="text", least=20),
 )
 POD = "ml-platform/llama-finetune-7d9f8b6c5-x2k4p"
 ROW = (POD, "2", "gpu-node-eu-1a", "2 nodes have too little memory")

@@ -22,7 +22,7 @@ _LEAST = 12  # cells of a long text when nothing is left to hide
 Form: TypeAlias = Literal["whole", "name", "names", "text"]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column, and what becomes of it on a narrow terminal."""
 
     title: Pair
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int | None, language: Language = "en"
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[Text]], width: int | None, language: Language = "en"
 ) -> RenderableType:
     """The rows, and below them what is hidden. No width: nothing is."""
     titles = [one_of(column.title, language) for column in columns]
@@ -64,7 +64,7 @@ def table(
     return Group(drawn, Text(hidden_line(hidden, width, language, shortened=cuts > 0), "dim"))
 
 
-def fits(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int, language: Language = "en") -> bool:
+def fits(columns: Sequence[TableColumn], rows: Sequence[Sequence[Text]], width: int, language: Language = "en") -> bool:
     """Whether nothing has to be cut, wrapped or hidden in this width."""
     natural = _natural([one_of(column.title, language) for column in columns], rows)
     return _total(range(len(columns)), natural) <= width
@@ -80,7 +80,7 @@ def _cell(cell: Text, form: Form, width: int) -> Text:
     return cell if form == "whole" else name_lines(cell, width, several=form == "names")
 
 
-def _shown(columns: Sequence[Column], least: Sequence[int], width: int | None) -> list[int]:
+def _shown(columns: Sequence[TableColumn], least: Sequence[int], width: int | None) -> list[int]:
     """The columns that have room."""
     shown = list(range(len(columns)))
     for n in sorted((n for n in shown if columns[n].hide), key=lambda n: columns[n].hide):
@@ -90,7 +90,9 @@ def _shown(columns: Sequence[Column], least: Sequence[int], width: int | None) -
     return shown
 
 
-def _widths(columns: Sequence[Column], shown: Sequence[int], steps: tuple[Sequence[int], ...], width: int) -> list[int]:
+def _widths(
+    columns: Sequence[TableColumn], shown: Sequence[int], steps: tuple[Sequence[int], ...], width: int
+) -> list[int]:
     """What each column gets: the least, then names as much as they need to lose nothing, then all what they would like.
 
     In each step the narrowest grows first. Where not even the least fits, the widest shrinks.

@@ -15,7 +15,7 @@ from vgpuscope.model.quantity import DeviceUUID, Ratio
 from vgpuscope.model.words import Language
 from vgpuscope.views.cluster.inventory_words import finding, lost, word
 from vgpuscope.views.pairs import Sentence
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean, percent, size, sizes
 
 _FULL = 0.9  # of a GPU's memory; numbers from here on are coloured
@@ -67,14 +67,14 @@ def held_in(rows: Iterable[InventoryDevice], namespace: str) -> list[InventoryDe
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 _NODE_COLUMNS = (  # what still fits is what the command is for
-    Column(("NODE", "节点"), form="name"),
-    Column(("STATE", "状态"), hide=4),
-    Column(("GPUS", "GPU"), right=True, form="names", least=8),
-    Column(("MEMORY", "显存"), right=True, hide=3),
-    Column(("FREE SLOTS", "空闲份数"), right=True, hide=2),
-    Column(("LARGEST FIT", "最大可容纳"), form="text", least=21),
-    Column(("FRAGMENTED", "碎片率"), right=True, hide=1),
-    Column(("FINDINGS", "对账发现"), form="names", least=18),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("STATE", "状态"), hide=4),
+    TableColumn(("GPUS", "GPU"), right=True, form="names", least=8),
+    TableColumn(("MEMORY", "显存"), right=True, hide=3),
+    TableColumn(("FREE SLOTS", "空闲份数"), right=True, hide=2),
+    TableColumn(("LARGEST FIT", "最大可容纳"), form="text", least=21),
+    TableColumn(("FRAGMENTED", "碎片率"), right=True, hide=1),
+    TableColumn(("FINDINGS", "对账发现"), form="names", least=18),
 )
 
 
@@ -174,16 +174,16 @@ def _offer_memory(offers: Sequence[OfferLedger]) -> Text:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 _GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first that is hidden
-    Column(("NODE", "节点"), form="name"),
-    Column(("#", "#"), right=True),
-    Column(("UUID", "UUID"), hide=1),
-    Column(("TYPE", "型号"), hide=5),
-    Column(("MODE", "模式"), hide=2),
-    Column(("HEALTH", "健康"), form="text", least=9),
-    Column(("SLOTS", "份数"), right=True, hide=4),
-    Column(("MEMORY", "显存"), right=True),
-    Column(("CORES", "算力"), right=True, hide=3),
-    Column(("HOLDERS", "占用者"), form="names", least=32),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("#", "#"), right=True),
+    TableColumn(("UUID", "UUID"), hide=1),
+    TableColumn(("TYPE", "型号"), hide=5),
+    TableColumn(("MODE", "模式"), hide=2),
+    TableColumn(("HEALTH", "健康"), form="text", least=9),
+    TableColumn(("SLOTS", "份数"), right=True, hide=4),
+    TableColumn(("MEMORY", "显存"), right=True),
+    TableColumn(("CORES", "算力"), right=True, hide=3),
+    TableColumn(("HOLDERS", "占用者"), form="names", least=32),
 )
 
 

@@ -9,19 +9,19 @@ from rich.text import Text
 from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 from vgpuscope.model.words import Language
 from vgpuscope.views.languages import Pair, lasting, one_of
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean, size
 
 _NOW = {"idle": "yellow", "in_use": "green", "unknown": "magenta", "ended": "dim"}
 _COLUMNS = (  # who wastes how much is what the command is for
-    Column(("IDLE GPU-H", "空闲 GPU 小时"), right=True),
-    Column(("HELD GPU-H", "持有 GPU 小时"), right=True, hide=4),
-    Column(("IDLE", "空闲率"), right=True, hide=7),
-    Column(("GPUS", "GPU"), right=True, hide=2),
-    Column(("PODS", "POD"), right=True, hide=1),
-    Column(("MEAN MEMORY", "平均显存"), right=True, hide=3),
-    Column(("NOW", "现状"), hide=6),
-    Column(("IDLE FOR", "已空闲"), right=True, hide=5),
+    TableColumn(("IDLE GPU-H", "空闲 GPU 小时"), right=True),
+    TableColumn(("HELD GPU-H", "持有 GPU 小时"), right=True, hide=4),
+    TableColumn(("IDLE", "空闲率"), right=True, hide=7),
+    TableColumn(("GPUS", "GPU"), right=True, hide=2),
+    TableColumn(("PODS", "POD"), right=True, hide=1),
+    TableColumn(("MEAN MEMORY", "平均显存"), right=True, hide=3),
+    TableColumn(("NOW", "现状"), hide=6),
+    TableColumn(("IDLE FOR", "已空闲"), right=True, hide=5),
 )
 _NAMES: dict[GroupBy, Pair] = {
     "tenant": ("TENANT (OWNER)", "租户（所有者）"),
@@ -66,7 +66,7 @@ def waste_table(found: Waste, width: int | None, language: Language = "en", *, l
             rows.append(_together(idle[limit:], _text("more", language, n=len(idle) - limit, all=len(idle))))
         if folded:
             rows.append(_together(folded, _text("without", language, n=len(folded))))
-        name = Column(_NAMES[found.group_by], form="name", least=28)
+        name = TableColumn(_NAMES[found.group_by], form="name", least=28)
         parts.append(table((*_COLUMNS, name), rows, width, language))
     return Group(*parts, *_sums(found, language))
 

@@ -18,7 +18,7 @@ from vgpuscope.views.languages import lasting
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
 from vgpuscope.views.reclaim.held_by import LISTS, HeldBy
 from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_STEPS, STATES, named, word
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import clean
 
 _STYLES: dict[State, str] = {
@@ -31,25 +31,25 @@ _STYLES: dict[State, str] = {
     "released": "dim",
 }
 _CASES = (  # which workloads, and what comes next
-    Column(("CASE", "编号")),
-    Column(("STATE", "状态"), form="text", least=19),
-    Column(("NEXT", "下一步"), form="text", least=14),
-    Column(("GPUS", "GPU"), right=True, hide=1),
-    Column(("IDLE FOR", "已空闲"), right=True, hide=2),
-    Column(("POD (HELD BACK BY)", "POD（阻止原因）"), form="name", least=28),
+    TableColumn(("CASE", "编号")),
+    TableColumn(("STATE", "状态"), form="text", least=19),
+    TableColumn(("NEXT", "下一步"), form="text", least=14),
+    TableColumn(("GPUS", "GPU"), right=True, hide=1),
+    TableColumn(("IDLE FOR", "已空闲"), right=True, hide=2),
+    TableColumn(("POD (HELD BACK BY)", "POD（阻止原因）"), form="name", least=28),
 )
 _BRAKES = (
-    Column(("HELD BACK BY", "阻止原因")),
-    Column(("CASES", "任务"), right=True),
-    Column(("SETTING", "设置"), form="text"),
+    TableColumn(("HELD BACK BY", "阻止原因")),
+    TableColumn(("CASES", "任务"), right=True),
+    TableColumn(("SETTING", "设置"), form="text"),
 )
 _AUDIT = (  # who did what to which workload
-    Column(("TIME", "时间")),
-    Column(("WHO", "谁"), form="name", least=10, hide=2),
-    Column(("WHAT", "步骤")),
-    Column(("AFTER", "之后"), form="text", least=14),
-    Column(("WHY", "原因"), form="text", least=14, hide=1),
-    Column(("POD", "POD"), form="name", least=32),
+    TableColumn(("TIME", "时间")),
+    TableColumn(("WHO", "谁"), form="name", least=10, hide=2),
+    TableColumn(("WHAT", "步骤")),
+    TableColumn(("AFTER", "之后"), form="text", least=14),
+    TableColumn(("WHY", "原因"), form="text", least=14, hide=1),
+    TableColumn(("POD", "POD"), form="name", least=32),
 )
 _SHORT = 8  # characters of an id: enough to name it, as git does
 

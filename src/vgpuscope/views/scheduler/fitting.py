@@ -15,21 +15,21 @@ from vgpuscope.views.languages import one_of
 from vgpuscope.views.pairs import line, pairs
 from vgpuscope.views.scheduler.why import asked_lines, indented, inner, listed, policy_text
 from vgpuscope.views.scheduler.words import IDLE, REMEDIES, many, word
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 _PLACES = 10  # replicas that are listed
 _LACKS = 5  # nodes that are listed
 _PLACE_COLUMNS = (
-    Column(("REPLICA", "副本"), right=True),
-    Column(("NODE", "节点"), form="name"),
-    Column(("SCORE", "得分"), right=True, hide=1),
-    Column(("GPUS", "GPU"), form="names", least=40),
+    TableColumn(("REPLICA", "副本"), right=True),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("SCORE", "得分"), right=True, hide=1),
+    TableColumn(("GPUS", "GPU"), form="names", least=40),
 )
 _LACK_COLUMNS = (
-    Column(("NODE", "节点"), form="name"),
-    Column(("MISSING", "缺少"), form="text", least=14),
-    Column(("VERDICT", "结论"), form="text"),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("MISSING", "缺少"), form="text", least=14),
+    TableColumn(("VERDICT", "结论"), form="text"),
 )
 
 

@@ -23,7 +23,7 @@ from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES
 from vgpuscope.views.pairs import line, pairs
 from vgpuscope.views.scheduler.words import OUTCOMES, ago, many, word
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 STYLES: dict[DecisionOutcome, str] = {"assigned": "green", "bound": "green", "refused": "yellow", "failed": "red"}
@@ -34,12 +34,12 @@ _QUOTA = "SCHED_QUOTA_EXCEEDED"
 _RANKED = 5  # nodes that fitted, too
 _EARLIER = 8  # rows
 _COLUMNS = (
-    Column(("AGE", "距今"), right=True),
-    Column(("TIMES", "次数"), right=True, hide=2),
-    Column(("OUTCOME", "决定")),
-    Column(("NODE", "节点"), form="name"),
-    Column(("SCORE", "得分"), right=True, hide=1),
-    Column(("MAIN CODE", "主要原因"), form="text", least=30),
+    TableColumn(("AGE", "距今"), right=True),
+    TableColumn(("TIMES", "次数"), right=True, hide=2),
+    TableColumn(("OUTCOME", "决定")),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("SCORE", "得分"), right=True, hide=1),
+    TableColumn(("MAIN CODE", "主要原因"), form="text", least=30),
 )
 
 

@@ -13,21 +13,21 @@ from vgpuscope.views.cluster.pending.words import OUTCOMES, word
 from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES
 from vgpuscope.views.pairs import line, pairs
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
 _NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of reasons that it also reports one by one
 _FEW_NODES = 3  # named in a row; the view of one pod names all known nodes
 _COLUMNS = (  # the reason is what the command is for
-    Column(("POD", "POD"), form="name"),
-    Column(("OUTCOME", "结果")),
-    Column(("AGE", "已等待"), right=True, hide=5),
-    Column(("CODE", "代码"), hide=4),
-    Column(("SCHEDULER", "调度器"), hide=1),
-    Column(("ASKS FOR", "申请"), hide=3),
-    Column(("ATTEMPTS", "尝试"), right=True, hide=2),
-    Column(("REASON", "原因"), form="text", least=30),
+    TableColumn(("POD", "POD"), form="name"),
+    TableColumn(("OUTCOME", "结果")),
+    TableColumn(("AGE", "已等待"), right=True, hide=5),
+    TableColumn(("CODE", "代码"), hide=4),
+    TableColumn(("SCHEDULER", "调度器"), hide=1),
+    TableColumn(("ASKS FOR", "申请"), hide=3),
+    TableColumn(("ATTEMPTS", "尝试"), right=True, hide=2),
+    TableColumn(("REASON", "原因"), form="text", least=30),
 )
 
 

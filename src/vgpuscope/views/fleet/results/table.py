@@ -18,23 +18,23 @@ from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind, TenantResult
 from vgpuscope.views.fleet.results.words import CLASSES, STATUSES, VERDICTS, amount, word
 from vgpuscope.views.languages import lasting, one_of
-from vgpuscope.views.table import Column, fits, table
+from vgpuscope.views.table import TableColumn, fits, table
 from vgpuscope.views.text import UNKNOWN, clean, sizes
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
 _MARKED = {"idle-held": "red", "idle-preparing": "yellow", "busy-unproductive": "red", "stalled": "red"}
 _COLUMNS = (  # how much each GPU and tenant is used, and its status, are what the command is for
-    Column(("NODE  GPU", "节点  GPU"), form="name", least=28),
-    Column(("SCORE", "评分"), right=True),
-    Column(("UTIL", "利用率"), right=True),
-    Column(("MEMORY", "显存"), right=True, hide=6),
-    Column(("STATUS", "状态")),
-    Column(("VERDICT", "判定")),
-    Column(("CLASS", "类别"), hide=4),
-    Column(("IDLE", "已空闲"), right=True, hide=5),
-    Column(("SEEN", "覆盖率"), right=True, hide=2),
-    Column(("MODEL", "型号"), hide=1),
-    Column(("OWNER", "所有者"), hide=3),
+    TableColumn(("NODE  GPU", "节点  GPU"), form="name", least=28),
+    TableColumn(("SCORE", "评分"), right=True),
+    TableColumn(("UTIL", "利用率"), right=True),
+    TableColumn(("MEMORY", "显存"), right=True, hide=6),
+    TableColumn(("STATUS", "状态")),
+    TableColumn(("VERDICT", "判定")),
+    TableColumn(("CLASS", "类别"), hide=4),
+    TableColumn(("IDLE", "已空闲"), right=True, hide=5),
+    TableColumn(("SEEN", "覆盖率"), right=True, hide=2),
+    TableColumn(("MODEL", "型号"), hide=1),
+    TableColumn(("OWNER", "所有者"), hide=3),
 )
 _CELLS = len(_COLUMNS) - 1  # behind the name
 _SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd

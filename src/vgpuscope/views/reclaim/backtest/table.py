@@ -10,7 +10,7 @@ from vgpuscope.model.words import Language
 from vgpuscope.views.reclaim.backtest.api import UNAPPLIED
 from vgpuscope.views.reclaim.tables import moment
 from vgpuscope.views.reclaim.words import ENDS, word
-from vgpuscope.views.table import Column, table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import clean, span
 
 _FIGURES = (
@@ -25,18 +25,18 @@ _FIGURES = (
 )
 
 _NAMESPACES = (
-    Column(("ACTIONS", "操作"), right=True),
-    Column(("GPU-H FREED", "节省 GPU 小时"), right=True),
-    Column(("UNKNOWN", "未知"), right=True, hide=1),
-    Column(("FALSE ALARMS", "误报"), right=True),
-    Column(("NAMESPACE", "命名空间"), form="name"),
+    TableColumn(("ACTIONS", "操作"), right=True),
+    TableColumn(("GPU-H FREED", "节省 GPU 小时"), right=True),
+    TableColumn(("UNKNOWN", "未知"), right=True, hide=1),
+    TableColumn(("FALSE ALARMS", "误报"), right=True),
+    TableColumn(("NAMESPACE", "命名空间"), form="name"),
 )
 _ACTIONS = (
-    Column(("TIME", "时间")),
-    Column(("GPUS", "GPU"), right=True, hide=1),
-    Column(("GPU-H FREED", "节省 GPU 小时"), right=True),
-    Column(("THEN", "之后")),
-    Column(("POD", "POD"), form="name"),
+    TableColumn(("TIME", "时间")),
+    TableColumn(("GPUS", "GPU"), right=True, hide=1),
+    TableColumn(("GPU-H FREED", "节省 GPU 小时"), right=True),
+    TableColumn(("THEN", "之后")),
+    TableColumn(("POD", "POD"), form="name"),
 )
 
 
@@ -58,8 +58,8 @@ def _changes(found: Backtest, language: Language) -> Iterator[Text]:
 
 def _figures(found: Backtest, width: int | None, language: Language) -> RenderableType:
     soon = span(found.busy_within)
-    proposed = [Column(("PROPOSED", "新策略"), right=True)] if found.proposed else []
-    columns = (Column(("CURRENT", "当前策略"), right=True), *proposed, Column(("", ""), form="text"))
+    proposed = [TableColumn(("PROPOSED", "新策略"), right=True)] if found.proposed else []
+    columns = (TableColumn(("CURRENT", "当前策略"), right=True), *proposed, TableColumn(("", ""), form="text"))
     rows = [
         [
             Text(_number(getattr(found.current, field)), "bold"),
