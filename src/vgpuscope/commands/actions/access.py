@@ -5,6 +5,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from vgpuscope.sources.clients.served_api import TokenSource
+
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
@@ -17,6 +19,9 @@ def token() -> str | None:
 def say_unchecked(what: str) -> None:
     """Say on standard error, once, that credentials were sent to a service that has none to compare them with."""
     print(f"vgpuscope: {what}", file=sys.stderr)
+
+
+TOKEN_SOURCE = TokenSource("VGPUSCOPE_TOKEN", unchecked=say_unchecked)
 
 
 def in_pod() -> bool:

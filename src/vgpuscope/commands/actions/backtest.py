@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import settings_file
 from vgpuscope.model.analysis import Analysis
@@ -103,7 +103,7 @@ async def _there(asked: BacktestArguments, policy: Mapping[str, Any]) -> Backtes
     _span(asked)  # a wrong time is told before anything is asked
     body = {"policy": policy, "since": asked.since, "busy_within": asked.busy_within}
     async with ServedApi(
-        BACKTEST, asked.url, content=Backtest, timeout=_TIMEOUT, token=token(), unchecked=say_unchecked
+        BACKTEST, asked.url, content=Backtest, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE
     ) as api:
         run = asyncio.create_task(api.ask("POST", BACKTEST.path, Backtest, body), name="backtest")
         try:

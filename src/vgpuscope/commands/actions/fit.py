@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 from rich.console import Group
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.formats.kube.manifests import MOST_REPLICAS, WantedPod, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
@@ -120,7 +120,7 @@ def _within(pod: WantedPod, namespace: str) -> WantedPod:
 
 
 async def _ask(url: str, pods: list[WantedPod], replicas: int | None) -> list[FitAnswer]:
-    async with ServedApi(FIT, url, content=FitAnswer, timeout=_TIMEOUT, token=token(), unchecked=say_unchecked) as api:
+    async with ServedApi(FIT, url, content=FitAnswer, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE) as api:
         try:
             return [await _one(api, pod, replicas) for pod in pods]
         except SourceDown as e:

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 from rich.console import RenderableType
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.cluster import NodeLedger
@@ -81,6 +81,6 @@ def _show(
 
 
 async def _ask(url: str) -> list[NodeLedger]:
-    async with NodesApi(url, token=token(), unchecked=say_unchecked) as api:
+    async with NodesApi(url, token=token(), source=TOKEN_SOURCE) as api:
         await until_listed(api.missing, url=api.url)
         return sorted(await api.nodes(), key=lambda node: node.name)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.pod_words import pod_and_url
 from vgpuscope.commands.arguments import Form
@@ -85,6 +85,6 @@ def _show_one(found: PendingList, language: Language, *, wide: bool) -> None:
 
 async def _ask(url: str, pod: str, *, namespace: str = "", everything: bool) -> PendingList:
     of, _, name = pod.partition("/")
-    async with PendingApi(url, token=token(), unchecked=say_unchecked) as api:
+    async with PendingApi(url, token=token(), source=TOKEN_SOURCE) as api:
         await until_listed(api.missing, url=api.url)
         return await api.pending(namespace=of or namespace, pod=name, everything=everything or bool(pod))

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.audit import AuditEntry, AuditPage
@@ -88,7 +88,7 @@ async def _listed(asked: ReclaimArguments) -> ReclaimList:
 
 
 def _api(url: str) -> ServedApi[ReclaimList]:
-    return ServedApi(RECLAIM, url, content=ReclaimList, timeout=_TIMEOUT, token=token(), unchecked=say_unchecked)
+    return ServedApi(RECLAIM, url, content=ReclaimList, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE)
 
 
 def _show(found: ReclaimList, asked: ReclaimArguments, language: Language) -> None:

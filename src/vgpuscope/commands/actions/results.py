@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
@@ -123,7 +123,7 @@ async def _ask_low(
 
 
 def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
-    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token(), unchecked=say_unchecked)
+    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE)
 
 
 def _print_state(state: _State, language: Language) -> None:

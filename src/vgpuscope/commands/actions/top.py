@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
@@ -64,7 +64,8 @@ async def _run(state: TopState, *, once: bool, as_json: bool, interval: float, c
     color = color and not os.environ.get("NO_COLOR")
     drawable = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     live = drawable and not (once or as_json)
-    async with AgentApi(state.url, token=token(), unchecked=_say_nothing if live else say_unchecked) as api:
+    source = TOKEN_SOURCE._replace(unchecked=_say_nothing) if live else TOKEN_SOURCE
+    async with AgentApi(state.url, token=token(), source=source) as api:
         state = replace(state, url=api.url)
         if as_json:
             return await (_print_json(api, state) if once else _until_signal(_stream(api, state, interval)))

@@ -4,7 +4,7 @@ import asyncio
 import os
 from urllib.parse import urlencode
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.errors import ConfigInvalid
@@ -56,5 +56,5 @@ def main(
 async def _ask(url: str, *, since: str, group_by: GroupBy, namespace: str | None) -> Waste:
     of = {"namespace": namespace} if namespace else {}
     kind = WASTE._replace(path=f"{WASTE.path}?{urlencode({'since': since, 'group_by': group_by, **of})}")
-    async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token(), unchecked=say_unchecked) as api:
+    async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE) as api:
         return (await api.fetch())[0]

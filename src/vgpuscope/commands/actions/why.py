@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from rich.console import Group, RenderableType
 
-from vgpuscope.commands.actions.access import say_unchecked, token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.pod_words import pod_and_url
 from vgpuscope.model.decision_answers import DecisionBody, FitAnswer
@@ -58,7 +58,7 @@ async def _ask(url: str, pod: str, language: Language) -> tuple[list[DecisionBod
     namespace, _, name = pod.partition("/")
     otherwise = f"Without an extender, `vgpuscope pending {pod}` prints what schedulers report."
     async with ServedApi(
-        EXTENDER, url, content=list[DecisionBody], timeout=_TIMEOUT, token=token(), unchecked=say_unchecked
+        EXTENDER, url, content=list[DecisionBody], timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE
     ) as api:
         try:
             found = await _decisions(api, namespace=namespace, pod=name, limit=_MOST)

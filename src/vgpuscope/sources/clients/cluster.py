@@ -1,6 +1,5 @@
 """HTTP clients of the cluster exporter: the ledger of every node, and waiting pods."""
 
-from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -10,7 +9,7 @@ import msgspec
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.service import CLUSTER_PORT
-from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
+from vgpuscope.sources.clients.served_api import UNNAMED, ServedApi, ServiceKind, TokenSource
 
 T = TypeVar("T")
 
@@ -56,9 +55,9 @@ class NodesApi(ClusterApi[list[NodeLedger]]):
         *,
         timeout: float = 10.0,
         token: str | None = None,
-        unchecked: Callable[[str], None] = lambda _: None,
+        source: TokenSource = UNNAMED,
     ) -> None:
-        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token, unchecked=unchecked)
+        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token, source=source)
 
     async def nodes(self) -> list[NodeLedger]:
         """The ledger of every node; raises SourceDown if it cannot be fetched."""
@@ -74,9 +73,9 @@ class PendingApi(ClusterApi[PendingList]):
         *,
         timeout: float = 10.0,
         token: str | None = None,
-        unchecked: Callable[[str], None] = lambda _: None,
+        source: TokenSource = UNNAMED,
     ) -> None:
-        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token, unchecked=unchecked)
+        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token, source=source)
 
     async def pending(self, *, namespace: str = "", pod: str = "", everything: bool = False) -> PendingList:
         """Waiting pods, filtered by namespace and name; `everything` adds pods that waited. Raises SourceDown."""

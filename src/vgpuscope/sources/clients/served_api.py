@@ -37,6 +37,16 @@ class ServiceKind(NamedTuple):
     ask: str  # the command that queries it at a given address
 
 
+class TokenSource(NamedTuple):
+    """Where a token comes from, and what is done if a service has nothing to compare it with."""
+
+    name: str  # of a variable or setting
+    unchecked: Callable[[str], None]  # called with a sentence
+
+
+UNNAMED = TokenSource("", unchecked=lambda _: None)
+
+
 class _Fault(msgspec.Struct):
     message: str = ""
     code: str = ""
@@ -66,12 +76,12 @@ class ServedApi(Generic[T]):
         content: type[T],
         timeout: float,
         token: str | None,
-        unchecked: Callable[[str], None] = lambda _: None,
+        source: TokenSource = UNNAMED,
     ) -> None:
-        """`unchecked` is called with a sentence if the service has nothing to compare the credentials with."""
+        """`source`: where the token comes from, for messages."""
         self.url, self._base = addresses(kind, url)
-        self._sends = _credentials(self._base, token)
-        self._unchecked = unchecked
+        self._sends = _credentials(self._base, token, source.name)
+        self._unchecked = source.unchecked
         self._kind, self._content, self._timeout = kind, content, timeout
         try:
             self._client = httpx2.AsyncClient(
@@ -213,11 +223,11 @@ class ServedApi(Generic[T]):
         return SourceDown(nothing, hint=f"See the log of the {kind.name}.")
 
 
-def _credentials(base: str, token: str | None) -> str:
+def _credentials(base: str, token: str | None, name: str) -> str:
     """What is sent, and where it came from; empty: nothing. User and password of a URL replace a token."""
     if "@" in urlsplit(base).netloc:
         return "the user and password of the URL"
-    return "the token of VGPUSCOPE_TOKEN" if token else ""
+    return f"the token{name and f' of {name}'}" if token else ""
 
 
 def addresses(kind: ServiceKind, url: str) -> tuple[str, str]:
