@@ -132,7 +132,7 @@ check-types: $(STAMP)
 check: lint check-gen licences test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
-	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/top/test_top.py; git diff --stat -- tests
+	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/top/test_top.py tests/views/test_screens.py; git diff --stat -- tests
 
 demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo

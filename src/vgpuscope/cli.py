@@ -30,6 +30,7 @@ from vgpuscope.commands import (
     waste,
     why,
 )
+from vgpuscope.commands import help as help_command
 from vgpuscope.commands.command import Command, Parser
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.version import __version__
@@ -58,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (  # in the order of the help text
     config.COMMAND,
     alive.COMMAND,
     completion.COMMAND,
+    help_command.COMMAND,
 )
 
 
@@ -86,7 +88,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     would import the settings."""
     root = Parser(prog="vgpuscope", description="Observability for GPUs that are shared in Kubernetes.")
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
-    root.set_defaults(command=None, whole=parser)
+    root.set_defaults(command=None, whole=parser, overview=_overview)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
     chosen = None if words is None else next((word for word in words if not word.startswith("-")), "")
     for command in COMMANDS:
@@ -100,5 +102,5 @@ def _overview() -> int:
     print(f"vgpuscope {__version__} - observability for GPUs that are shared in Kubernetes\n")
     for command in COMMANDS:
         print(f"  vgpuscope {command.synopsis:<17} {command.help}")
-    print("\n`vgpuscope COMMAND --help` shows the arguments of a command, with examples.")
+    print("\n`vgpuscope help COMMAND` shows the arguments of a command, with examples.")
     return 0

@@ -99,6 +99,7 @@ def test_top_gets_plain_arguments(called):
     assert kwargs == {
         "url": "http://n1:9394",
         "once": False,
+        "wide": False,
         "as_json": True,
         "interval": 0.5,
         "sort": "sm",

@@ -345,7 +345,8 @@ def test_a_terminal_gets_colours_and_its_own_width(exporter):
     assert "\x1b[31m" in painted
     assert "120%" in painted
     assert "ml/bert/train" in painted
-    assert "UUID" not in painted
+    assert "GPU-0" not in painted  # the UUIDs are hidden, and a line says so
+    assert "5 columns hidden (UUID, TYPE, MODE, SLOTS, CORES); --wide shows all" in painted
     assert max(cell_len(Text.from_ansi(line).plain) for line in painted.splitlines()) <= 80
 
 
@@ -357,19 +358,53 @@ def at_80_columns(*arguments):
     return lines
 
 
-def test_at_80_columns_a_node_keeps_its_number_of_gpus_and_findings_stand_below(exporter):
+def test_at_80_columns_a_node_keeps_its_largest_fit_and_each_finding_has_a_line(exporter):
     lines = at_80_columns("nodes", exporter.url)
-    assert lines[0].split() == ["NODE", "STATE", "GPUS", "MEMORY", "LARGEST", "FIT", "FOUND"]
+    assert lines[0].split() == ["NODE", "STATE", "GPUS", "LARGEST", "FIT", "FINDINGS"]
     assert lines[1].split()[:5] == ["gpu-1", "ready", "2", "of", "3"]
-    assert lines[1].endswith("  3")
-    assert " ".join(lines[3:]) == "gpu-1: 1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device"
+    assert "80.0Gi, 100%, 1 whole" in lines[1]
+    at = lines[0].index("FINDINGS")
+    assert [line[at:] for line in lines[1:4]] == [
+        "1 over-allocated (cores)",
+        "1 over-allocated (memory)",
+        "1 vanished-device",
+    ]
+    assert lines[4:] == ["3 columns hidden (MEMORY, FREE SLOTS, FRAGMENTED); --wide shows all"]
+
+
+def test_wide_shows_all_columns_on_a_narrow_terminal(exporter):
+    done = run("nodes", exporter.url, "--wide", COLUMNS="80")
+    assert rows(done)[0] == rows(run("nodes", exporter.url))[0]
+    assert "--wide" not in done.stdout
+
+
+def test_only_gpus_that_a_namespace_holds_are_listed(exporter):
+    _, *gpus = rows(run("gpus", exporter.url, "--namespace", "web"))
+    assert [row[2] for row in gpus] == ["GPU-0", "GPU-7"]
+    assert run("gpus", exporter.url, "-n", "nobody").stdout == "No pod of namespace nobody holds a GPU.\n"
+
+
+def test_csv_has_a_line_for_each_row_of_the_table(exporter):
+    nodes = run("nodes", exporter.url, "--csv").stdout.splitlines()
+    assert nodes[0].startswith("name,known,real,ready,schedulable,")
+    assert nodes[1].startswith("gpu-1,true,true,true,true,")
+    gpus = run("gpus", exporter.url, "--csv").stdout.splitlines()
+    assert [line.split(",")[:2] for line in gpus[1:]] == [["gpu-1", f"GPU-{n}"] for n in (0, 1, 2, 7)]
+
+
+def test_chinese_is_chosen_by_flag_or_locale(exporter):
+    by_flag = run("nodes", exporter.url, "--lang", "zh").stdout
+    assert by_flag == run("nodes", exporter.url, LC_ALL="zh_CN.UTF-8").stdout
+    assert all(word in by_flag for word in ("节点", "就绪", "整卡 1 张", "超额分配 1（算力）", "已分配的 GPU 消失 1"))
 
 
 def test_at_80_columns_the_longest_names_cost_no_number_of_gpus(exporter):
     exporter.nodes = [ledger("gke-cluster-gpu-pool-a100-4f7d2b1c-x9zt", offers=(H100,), schedulable=False)]
     lines = at_80_columns("nodes", exporter.url)
-    assert lines[0].split()[:2] == ["NODE", "GPUS"]
-    assert lines[1].split()[1:4] == ["0", "of", "4"]
+    assert lines[0].split()[:3] == ["NODE", "STATE", "GPUS"]
+    assert "0 of 4" in lines[1]
+    assert lines[1].startswith("gke-cluster")
+    assert lines[1].split()[0].endswith("-x9zt")  # its end tells nodes of a pool apart
 
 
 def test_at_80_columns_each_holder_has_its_line_and_no_name_is_broken_within_a_word(exporter):
@@ -377,7 +412,7 @@ def test_at_80_columns_each_holder_has_its_line_and_no_name_is_broken_within_a_w
     exporter.nodes = [ledger("hami-a", devices=[device(0, healthy=True)], pods=[pod("bert", (0, 60, 50)), long])]
     lines = at_80_columns("gpus", exporter.url)
     at = lines[0].index("HOLDERS")
-    found = [line[at:] for line in lines[1:]]
+    found = [line[at:] for line in lines[1:-1]]
     assert found[0] == "ml/bert/train"
     assert "".join(line.strip() for line in found[1:]) == "serving/serve-llama-7d9f8b6c5-x2x9k/server"
-    assert all(line.endswith(("/", "-")) for line in found[1:-1])
+    assert all(line.endswith("/") for line in found[1:-1])

@@ -105,7 +105,16 @@ def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
         "7",
         "2 nodes: CardInsufficientMemory (gpu-1, gpu-2); 2 more",
     ]
-    assert second == ["ml/new", "2.0 s", "SCHED_NOT_TRIED", "hami-scheduler", "1 gpu, 8000 gpumem", "0"]
+    meaning = "No scheduler has reported anything about the pod yet."
+    assert second == [
+        "ml/new",
+        "2.0 s",
+        "SCHED_NOT_TRIED",
+        "hami-scheduler",
+        "1 gpu, 8000 gpumem",
+        "0",
+        meaning,
+    ]
 
 
 def test_all_shows_also_what_became_of_those_that_waited(exporter):
@@ -266,6 +275,6 @@ def test_what_a_scheduler_says_to_the_terminal_is_not_passed_on(exporter):
 def test_a_terminal_gets_colours_and_its_own_width(exporter, words, width):
     painted = on_a_terminal("pending", *words, exporter.url, COLUMNS=str(width))
     lines = [Text.from_ansi(line).plain for line in painted.splitlines()]
-    assert "\x1b[33m" in painted or "\x1b[1;33m" in painted
+    assert "\x1b[1m" in painted
     assert max(map(cell_len, lines)) <= width
-    assert "SCHED_INSUFFICIENT_GPU_MEMORY" in "".join(lines)
+    assert "CardInsufficientMemory" in "".join(lines)  # the reason stays, whatever is hidden

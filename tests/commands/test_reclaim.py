@@ -51,12 +51,15 @@ async def states(one) -> list[str]:
 @pytest.mark.parametrize("columns", ["80", "120"])
 async def test_cases_are_listed_with_state_and_next_step(tmp_path, vgpuscope, columns):  # noqa: F811
     async with operated(tmp_path) as one:
-        code, out, err = await vgpuscope("reclaim", "--url", str(one.client.base_url), COLUMNS=columns, LANG="C")
+        url = str(one.client.base_url)
+        code, out, err = await vgpuscope("reclaim", "--url", url, COLUMNS=columns, LANG="C")
+        _, wide, _ = await vgpuscope("reclaim", "--url", url, "--wide", COLUMNS=columns, LANG="C")
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= int(columns)
     assert "awaiting approval" in out
     assert "needs approval" in out
-    assert f"ml/{POD}" in re.sub(r"\s+", "", out)  # the last column is folded
+    assert re.search(r"a-notebook-with-\S*-0\b", out)  # its middle has no room at 80 columns
+    assert f"ml/{POD}" in wide
     assert "Dry run" in out
 
 

@@ -59,9 +59,8 @@ async def test_results_speak_the_language_that_is_chosen_and_else_that_of_the_lo
     url = str(analyzer.client.base_url)
     code, chosen, err = await vgpuscope("results", url, "--lang", "zh", COLUMNS="80")
     assert (code, err) == (0, "")
-    title, *_ = chosen.splitlines()
     title = chosen.splitlines()[0]
-    assert [one for one in ("节点", "评分", "显存", "判定", "类别") if one not in title] == []
+    assert [one for one in ("节点", "评分", "利用率", "显存", "状态", "判定") if one not in title] == []
     assert "1 个节点上的 2 张 GPU：1 个使用中，1 个空闲，0 个未知。" in chosen
     assert not re.search(r"in_use|unknown|idle", chosen)
     _, by_locale, _ = await vgpuscope("results", url, COLUMNS="80", LC_ALL="zh_CN.UTF-8")

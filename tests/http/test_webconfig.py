@@ -245,3 +245,15 @@ def test_a_client_is_known_by_any_of_its_names(san, allowed):
     names = frozenset({"prometheus", "::1", "spiffe://x/prom"})
     assert webconfig.client_allowed({"subjectAltName": (san,)}, names) is allowed
     assert not webconfig.client_allowed(None, names)
+
+
+def test_the_faults_of_all_sections_are_told_at_once(folder):
+    text = "basic_auth_users: {me: plain}\nbearer_tokens: [{name: a, file: short}]\n" + tls('min_version: "SSL30"')
+    with pytest.raises(WebConfigInvalid) as caught:
+        read(folder, text)
+    told = [line for line in caught.value.lines.splitlines() if line.startswith("vgpuscope: ")]
+    assert [line.partition(": WEB_CONFIG_INVALID: ")[2].partition(":")[0] for line in told] == [
+        "basic_auth_users.me",
+        "bearer_tokens[0].file",
+        "tls_server_config.min_version",
+    ]

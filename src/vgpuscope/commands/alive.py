@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import EXITS, Command
 from vgpuscope.model.service import AGENT_PORT, default_url
 
 if TYPE_CHECKING:
@@ -80,4 +80,5 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
+    exits={**EXITS, 0: "the service is alive", 1: "it does not answer"},
 )

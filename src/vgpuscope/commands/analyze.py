@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from vgpuscope.commands.arguments import add_forms, form
+from vgpuscope.commands.arguments import add_forms, add_language, add_wide, form
 from vgpuscope.commands.command import Command
 from vgpuscope.model.service import AGENT_PORT
 
@@ -14,13 +14,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_setting_flags(parser, sections=ANALYZER_SECTIONS)
     parser.add_argument("--once", action="store_true", help="Accepted for compatibility; `analyze` always runs once.")
     add_forms(parser)
+    add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.actions import analysis
     from vgpuscope.commands.setting_flags import given, settings_file
 
-    return analysis.main(flags=given(args), environ=os.environ, file=settings_file(args), form=form(args))
+    return analysis.main(
+        flags=given(args),
+        environ=os.environ,
+        file=settings_file(args),
+        form=form(args),
+        language=args.lang,
+        wide=args.wide,
+    )
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import SERVICE_EXITS, Command
 from vgpuscope.model.service import ANALYZER_PORT
 
 
@@ -33,4 +33,5 @@ COMMAND = Command(
     "variables, and environment variables over the settings file. A changed settings file is read again.",
     arguments=_arguments,
     run=_run,
+    exits=SERVICE_EXITS,
 )

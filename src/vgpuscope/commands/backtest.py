@@ -2,9 +2,9 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json, add_language
+from vgpuscope.commands.arguments import add_json, add_language, add_url, add_wide, url
 from vgpuscope.commands.command import Command
-from vgpuscope.model.service import ANALYZER_PORT, default_url
+from vgpuscope.model.service import ANALYZER_PORT
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +23,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="An action is a false alarm if the workload is busy again within this time. [default: %(default)s]",
     )
-    parser.add_argument(
-        "--url",
-        default=default_url(ANALYZER_PORT),
-        metavar="URL",
-        help="Address of an analyzer. [default: %(default)s]",
-    )
+    add_url(parser, of="analyzer", port=ANALYZER_PORT)
     parser.add_argument(
         "--history",
         metavar="STORE",
@@ -46,6 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -56,13 +52,14 @@ def _run(args: argparse.Namespace) -> int:
             policy=args.policy,
             since=args.since,
             busy_within=args.busy_within,
-            url=args.url,
+            url=url(args, port=ANALYZER_PORT),
             history=args.history,
             prometheus=args.prometheus,
             config=args.config,
             limit=args.limit,
             as_json=args.json,
             language=args.lang,
+            wide=args.wide,
         )
     )
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import SERVICE_EXITS, Command
 from vgpuscope.model.service import CLUSTER_PORT
 
 
@@ -33,4 +33,5 @@ COMMAND = Command(
     note="Flags take precedence over environment variables, and environment variables over the settings file.",
     arguments=_arguments,
     run=_run,
+    exits=SERVICE_EXITS,
 )

@@ -3,11 +3,25 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.wording import instead, nearest, sentences
+
+EXITS: Mapping[int, str] = {
+    0: "success",
+    1: "the command failed",
+    2: "wrong arguments or settings",
+    130: "interrupted by Ctrl-C",
+}
+
+
+SERVICE_EXITS: Mapping[int, str] = {
+    0: "ended by Ctrl-C or SIGTERM",
+    1: "failed",
+    2: EXITS[2],
+}
 
 
 class Command(NamedTuple):
@@ -24,20 +38,22 @@ class Command(NamedTuple):
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     note: str = ""
+    exits: Mapping[int, str] = EXITS
 
     def add_to(self, commands: Any) -> argparse.ArgumentParser:
         """The parser of this command, without its arguments, among those of the others."""
         parser: argparse.ArgumentParser = commands.add_parser(
-            self.name, help=self.help, description=self.description, epilog=epilog(self.examples, self.note)
+            self.name, help=self.help, description=self.description, epilog=epilog(self.examples, self.note, self.exits)
         )
         parser.set_defaults(command=self.run)
         return parser
 
 
-def epilog(examples: tuple[tuple[str, str], ...], note: str = "") -> str:
-    """The end of a help text: examples, then a note."""
+def epilog(examples: tuple[tuple[str, str], ...], note: str = "", exits: Mapping[int, str] = EXITS) -> str:
+    """The end of a help text: examples, a note, and the exit codes."""
     shown = "\n".join(f"  # {meaning}\n  {line}" for line, meaning in examples)
-    return f"examples:\n{shown}" + (f"\n\n{note}" if note else "")
+    codes = "\n".join(f"  {code:<4} {meaning}" for code, meaning in exits.items())
+    return "\n\n".join(filter(None, (f"examples:\n{shown}", note, f"exit codes:\n{codes}")))
 
 
 class Parser(argparse.ArgumentParser):

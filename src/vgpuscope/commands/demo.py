@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import SERVICE_EXITS, Command
 from vgpuscope.model.service import AGENT_PORT
 
 
@@ -87,4 +87,5 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
+    exits=SERVICE_EXITS,
 )

@@ -3,18 +3,21 @@
 import argparse
 
 from vgpuscope.commands.arguments import add_json, add_language
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import EXITS, Command
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
 
+_EXITS = {
+    0: "nothing was found, or with --audit: no numbers contradict each other",
+    1: "warnings, or with --audit: some numbers contradict each other",
+    2: "failures, wrong arguments, or with --audit: not finished in time",
+    3: "no check could run, or nothing could be compared",
+    130: EXITS[130],
+}
 _NOTE = (
-    "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if no check "
-    "could run. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere. Services that "
+    "VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere. Services that "
     "are not named are found by the settings, at the default ports, in a running demo, or through the Kubernetes API."
 )
-_AUDIT_NOTE = (
-    "with --audit: 0 if no numbers contradict each other, 1 if some do, 2 if the time limit was too short, 3 if "
-    "nothing could be compared. The time limit is six times --deadline, because a difference is read three times."
-)
+_AUDIT_NOTE = "With --audit the time limit is six times --deadline, because a difference is read three times."
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,4 +119,5 @@ COMMAND = Command(
     arguments=_arguments,
     run=_run,
     note=f"{_NOTE}\n\n{_AUDIT_NOTE}",
+    exits=_EXITS,
 )

@@ -2,9 +2,9 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json, add_language
-from vgpuscope.commands.command import Command
-from vgpuscope.model.service import EXTENDER_PORT, default_url
+from vgpuscope.commands.arguments import add_json, add_language, add_namespace, add_url, add_wide, url
+from vgpuscope.commands.command import EXITS, Command
+from vgpuscope.model.service import EXTENDER_PORT
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,15 +18,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replicas", type=int, metavar="N", help="Replicas to place. [default: as the manifest says, or 1]"
     )
-    parser.add_argument("--namespace", "-n", metavar="NAME", help="Namespace of manifests that name none.")
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        default=default_url(EXTENDER_PORT),
-        help="Address of a scheduler extender. [default: %(default)s]",
-    )
-    add_language(parser)
+    add_url(parser, of="scheduler extender", port=EXTENDER_PORT)
+    add_namespace(parser, "Namespace of manifests that name none.")
     add_json(parser)
+    add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -34,11 +30,12 @@ def _run(args: argparse.Namespace) -> int:
 
     return fit.main(
         args.filename,
-        url=args.url,
+        url=url(args, port=EXTENDER_PORT),
         replicas=args.replicas,
         namespace=args.namespace or "",
         language=args.lang,
         as_json=args.json,
+        wide=args.wide,
     )
 
 
@@ -56,5 +53,6 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
+    exits={**EXITS, 1: "a pod does not fit, or the command failed"},
     note="Exit code: 0 all replicas fit, 1 some do not or no extender answers, 2 the manifest or an argument is wrong.",
 )

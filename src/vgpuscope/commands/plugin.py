@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import SERVICE_EXITS, Command
 from vgpuscope.model.service import PLUGIN_PORT
 
 
@@ -33,4 +33,5 @@ COMMAND = Command(
     note="It needs root, the kubelet's directory and permissions for pods, nodes and events: docs/plugin.md.",
     arguments=_arguments,
     run=_run,
+    exits=SERVICE_EXITS,
 )

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from vgpuscope.commands.arguments import add_forms, add_language, form
+from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form
 from vgpuscope.commands.command import Command, Parser, epilog
 from vgpuscope.model.service import ANALYZER_PORT, default_url
 
@@ -95,6 +95,7 @@ def _add_audit(verbs: "argparse._SubParsersAction[_Verb]") -> None:
         "--export", choices=("jsonl", "csv"), help="Print the whole log: one JSON object on each line, or CSV."
     )
     _common(one)
+    add_wide(one)
     one.set_defaults(verb="audit", command=_run)
 
 
@@ -102,15 +103,15 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     from vgpuscope.model.reclaim import STATES
 
     parser.add_argument("--state", choices=STATES, metavar="STATE", help="Only cases in this state.")
-    parser.add_argument("--namespace", "-n", metavar="NAME", help="Only cases of this namespace.")
+    add_namespace(parser, "Only cases of this namespace.")
     parser.add_argument("--limit", type=int, metavar="N", help=f"Rows of the table. [default: {_ROWS}]")
-    add_forms(parser)
+    add_forms(parser, watch=True)
     _common(parser)
+    add_wide(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    url = default_url(ANALYZER_PORT)
-    parser.add_argument("--url", metavar="URL", help=f"Address of an analyzer. [default: {url}]")
+    add_url(parser, of="analyzer", port=ANALYZER_PORT, positional=False)
     add_language(parser)
 
 
@@ -128,6 +129,8 @@ def _run(args: argparse.Namespace) -> int:
         limit=getattr(args, "limit", 0),
         form=form(args) if hasattr(args, "json") else "table",
         export=getattr(args, "export", None),
+        wide=getattr(args, "wide", False),
+        every=getattr(args, "watch", None),
     )
     return reclaim.main(asked)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_forms, add_language, add_url, form
+from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form, url
 from vgpuscope.commands.command import Command
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.service import ANALYZER_PORT
@@ -10,6 +10,7 @@ from vgpuscope.model.service import ANALYZER_PORT
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser, of="analyzer", port=ANALYZER_PORT)
+    add_namespace(parser, "Only GPUs of which a tenant is in this namespace; with --low, also only its tenants.")
     parser.add_argument(
         "--low",
         action="store_true",
@@ -20,8 +21,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         choices=("gpu", "tenant"),
         help="With --low, show only GPUs and MIG instances, or only tenants, also those that have a GPU alone.",
     )
-    add_forms(parser)
+    add_forms(parser, watch=True)
     add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -29,7 +31,16 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.kind and not args.low:
         raise ConfigInvalid("--kind needs --low", hint="For example: vgpuscope results --low --kind gpu.")
-    return results.main(url=args.url, only_low=args.low, kind=args.kind, form=form(args), language=args.lang)
+    return results.main(
+        url=url(args, port=ANALYZER_PORT),
+        only_low=args.low,
+        kind=args.kind,
+        namespace=args.namespace,
+        form=form(args),
+        language=args.lang,
+        wide=args.wide,
+        every=args.watch,
+    )
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import SERVICE_EXITS, Command
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, everywhere, local
 
 _FLAGS = (  # flag, setting, placeholder, help
@@ -58,4 +58,5 @@ COMMAND = Command(
     "Verdicts are unknown until one window (10 minutes) has passed.",
     arguments=_arguments,
     run=_run,
+    exits=SERVICE_EXITS,
 )

@@ -3,14 +3,18 @@
 import argparse
 import os
 
-from vgpuscope.commands.arguments import add_url
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.arguments import add_url, url
+from vgpuscope.commands.command import EXITS, Command
+from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.service import AGENT_PORT
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser, of="agent", port=AGENT_PORT)
     parser.add_argument("--once", action="store_true", help="Print one table and exit.")
+    parser.add_argument(
+        "--wide", action="store_true", help="With --once: show all columns and whole names on a narrow terminal."
+    )
     parser.add_argument(
         "--json", action="store_true", help="Print JSON: one line per interval, or one document with --once."
     )
@@ -34,9 +38,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.actions import top
 
+    if args.wide and not args.once:
+        raise ConfigInvalid(
+            "--wide needs --once: the live screen is as wide as the terminal",
+            hint="For example: vgpuscope top --once --wide.",
+        )
     return top.main(
-        url=args.url,
+        url=url(args, port=AGENT_PORT),
         once=args.once,
+        wide=args.wide,
         as_json=args.json,
         interval=args.interval,
         sort=args.sort,
@@ -70,4 +80,10 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
+    exits={
+        0: "success, or ended by a key or Ctrl-C",
+        1: "no agent answers, with --once",
+        2: EXITS[2],
+        143: "ended by SIGTERM",
+    },
 )

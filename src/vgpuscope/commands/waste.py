@@ -2,7 +2,7 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_forms, add_url, form
+from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form, url
 from vgpuscope.commands.command import Command
 from vgpuscope.model.service import ANALYZER_PORT
 
@@ -11,6 +11,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     from vgpuscope.model.waste import GROUPINGS
 
     add_url(parser, of="analyzer", port=ANALYZER_PORT)
+    add_namespace(parser, "Only tenants of this namespace; the totals are theirs, too.")
     parser.add_argument(
         "--since", default="24h", metavar="TIME", help="Period to report: 24h, 7d, … [default: %(default)s]"
     )
@@ -21,13 +22,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="Add up the GPU-hours of each tenant, namespace, owner, node or model. [default: %(default)s]",
     )
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="Rows of the table. [default: %(default)s]")
-    add_forms(parser)
+    add_forms(parser, watch=True)
+    add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.actions import waste
 
-    return waste.main(url=args.url, since=args.since, group_by=args.group_by, limit=args.limit, form=form(args))
+    return waste.main(
+        url=url(args, port=ANALYZER_PORT),
+        since=args.since,
+        group_by=args.group_by,
+        namespace=args.namespace,
+        limit=args.limit,
+        form=form(args),
+        language=args.lang,
+        wide=args.wide,
+        every=args.watch,
+    )
 
 
 COMMAND = Command(

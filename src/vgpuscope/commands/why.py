@@ -2,25 +2,29 @@
 
 import argparse
 
-from vgpuscope.commands.arguments import add_json, add_language
+from vgpuscope.commands.arguments import add_json, add_language, add_url, add_wide
 from vgpuscope.commands.command import Command
-from vgpuscope.model.service import EXTENDER_PORT, default_url
+from vgpuscope.model.service import EXTENDER_PORT
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s NS/POD [--url URL] [--lang {en,zh}] [--json]"
-    parser.add_argument("words", metavar="NS/POD", nargs="+", help="The pod, by namespace and name.")
+    parser.usage = "%(prog)s [-h] NS/POD [--json] [--lang {en,zh}] [--wide]\n                     [--url URL | URL]"
     parser.add_argument(
-        "--url", metavar="URL", help=f"Address of a scheduler extender. [default: {default_url(EXTENDER_PORT)}]"
+        "words",
+        metavar="NS/POD or URL",
+        nargs="+",
+        help="The pod, by namespace and name. A URL is the same as --url URL.",
     )
-    add_language(parser)
+    add_url(parser, of="scheduler extender", port=EXTENDER_PORT, positional=False)
     add_json(parser)
+    add_language(parser)
+    add_wide(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.commands.actions import why
 
-    return why.main([*args.words, *([args.url] if args.url else [])], language=args.lang, as_json=args.json)
+    return why.main(args.words, url=args.url, language=args.lang, as_json=args.json, wide=args.wide)
 
 
 COMMAND = Command(

@@ -38,7 +38,7 @@ from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, callback_when
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
 from vgpuscope.http import address
-from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.errors import ConfigInvalid, raise_all
 from vgpuscope.model.placement import GpuPolicy
 from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import duration, log, yamlfile
@@ -129,18 +129,22 @@ def load(
     sections: Collection[str] = (),
     changes: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
+    """The configuration in effect; ConfigInvalid names path, value and reason of every key that is wrong.
 
     `file` "none" reads no file, even if the environment names one. If sections are named, variables shared with other
     programs (INTERVAL, NODE_NAME) are read for these sections only. `changes` were requested through the API, and take
     precedence over everything else.
     """
     chosen: dict[str, _Given] = {}
+    faults: list[ConfigInvalid] = []  # all are told at once
     file = named_file(file, environ)
     asked = (_Given(path=p, value=v, origin="API", said="the request", weight=4) for p, v in (changes or {}).items())
-    for given in (*_all_given(flags=flags, environ=environ, file=file, sections=sections), *asked):
-        checked = msgspec.structs.replace(given, value=_checked(given))
-        chosen[given.path] = checked
+    for given in (*_all_given(faults, flags=flags, environ=environ, file=file, sections=sections), *asked):
+        try:
+            chosen[given.path] = msgspec.structs.replace(given, value=_checked(given))
+        except ConfigInvalid as e:
+            faults.append(e)
+    raise_all(faults)
     _settle_exclusive(chosen)
     values = {path: given.value for path, given in chosen.items()}
     for section in ("agent", "plugin"):
@@ -163,70 +167,71 @@ def _with_source(config: Config) -> Config:
 
 
 def check(config: Config) -> None:
-    """ConfigInvalid for values that are valid one by one, but not together."""
+    """ConfigInvalid for values that are valid one by one, but not together: all of them."""
+    raise_all([*_conflicts(config)])
+
+
+def _conflicts(config: Config) -> Iterator[ConfigInvalid]:
     scoring, thresholds, verdict = config.scoring, config.thresholds, config.verdict
     if not any(getattr(scoring, name) for name in scoring.__struct_fields__):
-        raise ConfigInvalid("scoring: all weights are 0", hint="At least one weight must be greater than 0.")
+        yield ConfigInvalid("scoring: all weights are 0", hint="At least one weight must be greater than 0.")
     if not thresholds.idle <= thresholds.low_utilization <= thresholds.high:
-        raise ConfigInvalid(
+        yield ConfigInvalid(
             f"thresholds: idle {thresholds.idle:g}, low_utilization {thresholds.low_utilization:g}, high "
             f"{thresholds.high:g}: not in ascending order",
             hint="Required: idle ≤ low_utilization ≤ high.",
         )
     if verdict.idle_enter > verdict.idle_leave:
-        raise ConfigInvalid(
+        yield ConfigInvalid(
             f"verdict: idle_enter {verdict.idle_enter:g} is above idle_leave {verdict.idle_leave:g}",
             hint="idle_enter ≤ idle_leave. A GPU becomes idle below idle_enter, and stops being idle at idle_leave.",
         )
-    _check_reclaim(config)
-    _check_ai(config)
+    yield from _reclaim_conflicts(config)
+    ai = config.ai  # without a URL the model's maker is asked, and only if there is a key: names of pods would go there
+    by_model = ai.provider is None and (ai.api_key or ai.api_key_file)
+    if ai.enabled and not (ai.api_url or by_model or ai.provider in {"openai", "anthropic"}):
+        yield ConfigInvalid(
+            "ai.api_url: missing, but ai.enabled is true",
+            hint="Set the URL of the language model, or the API key of the maker of ai.model (AI_API_KEY).",
+        )
     try:
         check_notify(config.notify)
     except ValueError as e:
-        raise ConfigInvalid(f"notify.{e}", hint="docs/notices.md has an example of each channel.") from e
+        yield ConfigInvalid(f"notify.{e}", hint="docs/notices.md has an example of each channel.")
 
 
-def _check_reclaim(config: Config) -> None:
+def _reclaim_conflicts(config: Config) -> Iterator[ConfigInvalid]:
     for number, hours in enumerate(config.reclaim.working_hours):
         try:
             open_hours(hours)
         except ValueError as e:
-            raise ConfigInvalid(f"reclaim.working_hours[{number}].{e}") from e
+            hint = "An entry has days, from, to and tz, such as {days: mon-fri, from: '08:00', to: '18:00'}."
+            yield ConfigInvalid(f"reclaim.working_hours[{number}].{e}", hint=hint)
     names = [one.name for one in config.activity.queries]
     if len(names) != len(set(names)):
-        raise ConfigInvalid("activity.queries: two expressions have the same name", hint="The evidence names them.")
+        yield ConfigInvalid("activity.queries: two expressions have the same name", hint="The evidence names them.")
     if config.control.enabled and config.reclaim.action == "control" and not config.control.api_url:
-        raise ConfigInvalid(
+        yield ConfigInvalid(
             "control.api_url: missing, but control.enabled is true",
             hint="Set the URL of the control service, or reclaim.action to scale or notify.",
         )
-    _check_callbacks(config)
+    yield from _callback_conflicts(config)
 
 
-def _check_callbacks(config: Config) -> None:
-    """ConfigInvalid if GPUs are to be reported to the control service, and another setting rules that out."""
+def _callback_conflicts(config: Config) -> Iterator[ConfigInvalid]:
+    """GPUs are to be reported to the control service, and another setting rules that out."""
     control = config.control
     if not control.enabled or control.when is None or callback_when(control, config.reclaim) is not None:
         return
     at = f"control.when: {control.when}, but "
     if control.dry_run:
-        raise ConfigInvalid(f"{at}control.dry_run is true, so nothing is sent", hint="Remove one of the two.")
-    if not control.api_url:
-        raise ConfigInvalid(f"{at}control.api_url is missing", hint="Set the URL of the control service.")
-    raise ConfigInvalid(
-        f"{at}reclaim.action control calls the same service to take GPUs, which would take each low GPU at once",
-        hint="Remove control.when, remove control.dry_run, or set reclaim.action to scale or notify.",
-    )
-
-
-def _check_ai(config: Config) -> None:
-    """Without a URL the model's maker is asked, and only if there is a key: names of pods would go there."""
-    ai = config.ai
-    by_model = ai.provider is None and (ai.api_key or ai.api_key_file)
-    if ai.enabled and not (ai.api_url or by_model or ai.provider in {"openai", "anthropic"}):
-        raise ConfigInvalid(
-            "ai.api_url: missing, but ai.enabled is true",
-            hint="Set the URL of the language model, or the API key of the maker of ai.model (AI_API_KEY).",
+        yield ConfigInvalid(f"{at}control.dry_run is true, so nothing is sent", hint="Remove one of the two.")
+    elif not control.api_url:
+        yield ConfigInvalid(f"{at}control.api_url is missing", hint="Set the URL of the control service.")
+    else:
+        yield ConfigInvalid(
+            f"{at}reclaim.action control calls the same service to take GPUs, which would take each low GPU at once",
+            hint="Remove control.when, remove control.dry_run, or set reclaim.action to scale or notify.",
         )
 
 
@@ -312,17 +317,22 @@ class _Given(Struct, frozen=True, kw_only=True):
 
 
 def _all_given(
-    *, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, sections: Collection[str]
+    faults: list[ConfigInvalid],
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: str | None,
+    sections: Collection[str],
 ) -> Iterator[_Given]:
-    """Every given value, lowest precedence first."""
+    """Every given value, lowest precedence first; what is given under an unknown name is added to the faults."""
     if file is not None:
-        yield from _from_file(file)
+        yield from _from_file(file, faults)
     for setting in SETTINGS:
         if sections and setting.section not in sections:
             continue
         for name in reversed(setting.aliases):
             yield from _from_variable(setting, name, environ, weight=1)
-    _refuse_unknown_variables(environ)
+    faults += _unknown_variables(environ)
     for setting in SETTINGS:
         yield from _from_variable(setting, setting.env, environ, weight=2)
     for path, value in flags.items():
@@ -335,15 +345,22 @@ def _from_variable(setting: Setting, name: str, environ: Mapping[str, str], *, w
         yield _Given(path=setting.path, value=text, origin=f"env {name}", said=f"env {name}", weight=weight)
 
 
-def _from_file(file: str) -> Iterator[_Given]:
-    content = yamlfile.mapping(yamlfile.read(file), path=file)
+def _from_file(file: str, faults: list[ConfigInvalid]) -> Iterator[_Given]:
+    content = yamlfile.mapping(yamlfile.read(file, hint="Check the path; --config none reads no file."), path=file)
     for section, body in content.items():
         if section not in Config.__struct_fields__:
-            raise _unknown(f"{section} in {file}", section, Config.__struct_fields__)
-        for name, value in yamlfile.section(body, at=f"{section} in {file}").items():
+            faults.append(_unknown(f"{section} in {file}", section, Config.__struct_fields__))
+            continue
+        try:
+            values = yamlfile.section(body, at=f"{section} in {file}")
+        except ConfigInvalid as e:
+            faults.append(e)
+            continue
+        for name, value in values.items():
             path = f"{section}.{name}"
             if path not in _BY_PATH:
-                raise _unknown(f"{path} in {file}", path, _BY_PATH)
+                faults.append(_unknown(f"{path} in {file}", path, _BY_PATH))
+                continue
             yield _Given(path=path, value=value, origin=f"file {file}", said=f"file {file}", weight=0)
 
 
@@ -351,14 +368,14 @@ def _from_file(file: str) -> Iterator[_Given]:
 _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 
 
-def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[ConfigInvalid]:
     known = {s.env for s in SETTINGS} | OTHER_VARIABLES | {name for s in SETTINGS for name in s.aliases}
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known or _SERVICE_LINK.search(name):
             continue
         if name.endswith("_PORT") and "://" in environ[name]:
             continue
-        raise _unknown(f"env {name}", name, known)
+        yield _unknown(f"env {name}", name, known)
 
 
 def _unknown(said: str, key: str, known: Any) -> ConfigInvalid:
@@ -541,7 +558,8 @@ def _settle_exclusive(chosen: dict[str, _Given]) -> None:
         light, heavy = sorted(both, key=lambda given: given.weight)
         if light.weight == heavy.weight:
             raise ConfigInvalid(
-                f"{pair[0]} and {pair[1]} exclude each other: both are given ({light.said}, {heavy.said})"
+                f"{pair[0]} and {pair[1]} exclude each other: both are given ({light.said}, {heavy.said})",
+                hint="Give one of them.",
             )
         del chosen[light.path]
 

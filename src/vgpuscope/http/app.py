@@ -32,9 +32,9 @@ from vgpuscope.http.sending import (
     send_whole,
     with_header,
 )
-from vgpuscope.model.caller import ANYONE
+from vgpuscope.model.caller import ANYONE, NOBODY
 from vgpuscope.model.errors import ScopeError
-from vgpuscope.model.service import HEADER, ServiceName
+from vgpuscope.model.service import CREDENTIALS_HEADER, HEADER, UNCHECKED, ServiceName
 from vgpuscope.runtime.log import fields
 from vgpuscope.version import __version__
 
@@ -131,6 +131,8 @@ class App:
             send = with_header(send, self.name)
         if path not in _OPEN_PATHS and not await self._identified(scope, send):
             return
+        if path != "/metrics" and self._unchecked(scope):
+            send = with_header(send, (CREDENTIALS_HEADER.encode(), UNCHECKED.encode()))
         common = self._common.get(path)
         if common is None:
             await self._serve_own(scope, receive, send)
@@ -146,7 +148,8 @@ class App:
             if guard is not None:
                 guard.limit()
             request = Request(scope)
-            caller = await self._identity().caller(request) if self._identity else ANYONE
+            identity = self._identity() if self._identity else None
+            caller = await identity.caller(request) if identity else ANYONE
         except HTTPException as e:
             await send_http_error(send, e.status_code, headers=raw(e.headers))
             return False
@@ -159,10 +162,21 @@ class App:
             return False
         if caller.role is None and guard is not None and guard.guarded and not self._public(request):
             to_script = request.headers.get("sec-fetch-dest") == "empty"
-            await send_http_error(send, 401, headers=guard.challenges(to_script=to_script))
+            await send_http_error(send, 401, headers=guard.challenges(to_script=to_script), at=scope)
+            return False
+        unknown = caller in (ANYONE, NOBODY) and not self._public(request)
+        if (
+            unknown and scope["path"] != "/metrics" and identity and identity.refuses(request)
+        ):  # Prometheus sends one to all targets
+            await send_http_error(send, 401, headers=[(b"www-authenticate", b'Bearer realm="vgpuscope"')], at=scope)
             return False
         scope["caller"] = caller
         return True
+
+    def _unchecked(self, scope: Scope) -> bool:
+        """Whether the request sends credentials of a kind that nothing here is compared with."""
+        request = Request(scope)
+        return "authorization" in request.headers and not (self._identity and self._identity().checks(request))
 
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:
         if self._admit is not None:

@@ -165,6 +165,19 @@ class Identity:
                 return found
         return None
 
+    def refuses(self, request: Request) -> bool:
+        """Whether a request, known to nobody, sends a token that is wrong here.
+
+        A token that came through a proxy was meant for the proxy, and without tokens there is none to compare with.
+        """
+        sent = bool(tokens.bearer(authorization(request)))
+        return sent and "token" in self.login_ways and not through_proxy(request)
+
+    def checks(self, request: Request) -> bool:
+        """Whether credentials of this kind, a token or a password, are configured."""
+        scheme, _ = tokens.credentials(authorization(request))
+        return {b"bearer": "token", b"basic": "password"}.get(scheme) in self.login_ways
+
     @property
     def login_ways(self) -> tuple[Literal["token", "password"], ...]:
         """With what a user can log in."""

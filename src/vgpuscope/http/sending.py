@@ -95,6 +95,9 @@ async def send_http_error(
         usual = f"nothing is served under {at['path'][:80]!r}"
         listing = next((one for one in ("/docs", "/openapi.json") if one in paths), "/")
         hint = sentences(nearest(at["path"], paths), f"{listing} lists all paths.")
+    elif at is not None and status == 401:
+        sent = any(name == b"authorization" for name, _ in at["headers"])
+        usual = "the credentials are wrong" if sent else "credentials are missing"
     elif at is not None and status == 405:
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
         allowed = b", ".join(sorted(dict(headers).get(b"allow", b"").split(b", ")))  # the router has no order

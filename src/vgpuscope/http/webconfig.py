@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 from vgpuscope.http import tokens
 from vgpuscope.http.tokens import KnownToken
 from vgpuscope.model.caller import Caller, Role
-from vgpuscope.model.errors import WebConfigInvalid
+from vgpuscope.model.errors import WebConfigInvalid, raise_all
 from vgpuscope.runtime import duration, yamlfile
 
 MAX_COST = 18  # a password check of this cost takes about 20 seconds; above it no user could log in
@@ -150,19 +150,26 @@ class WebConfig(Struct, frozen=True, kw_only=True):
 
 
 def read(path: str, files: "WebConfigFiles") -> WebConfig:
-    """The configuration in a file and the files it names; WebConfigInvalid gives the wrong key and the reason."""
+    """The configuration in a file and the files it names; WebConfigInvalid gives the wrong key of each section."""
     file = _typed(yamlfile.mapping(files.read(path), path=path, error=WebConfigInvalid), path)
     tls, rate = file.tls_server_config, file.rate_limit or _RateLimit()
-    web = WebConfig(
-        headers=_headers(file.http_server_config or _Http()),
-        users=_users(file.basic_auth_users or {}),
-        tokens=_tokens(file.bearer_tokens or [], files),
-        interval=_interval(rate),
-        burst=rate.burst,
-        tls=_context(tls, files) if tls else None,
-        client_sans=frozenset(map(_same_form, tls.client_allowed_sans)) if tls else frozenset(),
-        unguarded=file.unguarded,
-    )
+    sections: dict[str, Callable[[], Any]] = {
+        "headers": lambda: _headers(file.http_server_config or _Http()),
+        "users": lambda: _users(file.basic_auth_users or {}),
+        "tokens": lambda: _tokens(file.bearer_tokens or [], files),
+        "interval": lambda: _interval(rate),
+        "tls": lambda: _context(tls, files) if tls else None,
+        "client_sans": lambda: frozenset(map(_same_form, tls.client_allowed_sans)) if tls else frozenset(),
+    }
+    found: dict[str, Any] = {}
+    faults: list[WebConfigInvalid] = []
+    for name, section in sections.items():
+        try:
+            found[name] = section()
+        except WebConfigInvalid as e:
+            faults.append(e)
+    raise_all(faults)
+    web = WebConfig(burst=rate.burst, unguarded=file.unguarded, **found)
     if not web.protections and not web.unguarded:
         raise WebConfigInvalid(f"{path}: has neither users, tokens nor TLS", hint=_ON_PURPOSE)
     return web

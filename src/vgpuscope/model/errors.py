@@ -33,6 +33,7 @@ ScopeError
                 └─ AnswerPartial, SamplesRefused, NoKnownMetrics, WindowTooShort, LimitReached
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -64,6 +65,23 @@ class ConfigInvalid(ScopeError):
     hint = "`vgpuscope config print` shows every setting, its value and where the value came from."
     status = 422
     exit_code = 2
+    others: "tuple[ConfigInvalid, ...]" = ()  # what else is wrong; the first is this one
+
+    def __str__(self) -> str:
+        return "; ".join((super().__str__(), *map(str, self.others)))
+
+    @property
+    def lines(self) -> str:
+        own = f"vgpuscope: {self.code}: {super().__str__()}\nhint: {self.advice}"
+        return "\n".join((own, *(one.lines for one in self.others)))
+
+
+def raise_all(faults: Sequence[ConfigInvalid]) -> None:
+    """Raise the first, with all others behind it; nothing without any."""
+    if faults:
+        first, *others = faults
+        first.others = tuple(others)
+        raise first
 
 
 class WebConfigInvalid(ConfigInvalid):

@@ -23,6 +23,8 @@ LEADER_LABEL: Final = "vgpuscope.io/role"  # on the pod of the extender that lea
 EXTENDER_LEASE: Final = "vgpuscope-extender"  # by it, the cluster exporter knows that an extender runs
 
 HEADER: Final = "x-vgpuscope-service"  # on every answer except a page of metrics
+CREDENTIALS_HEADER: Final = "x-vgpuscope-credentials"  # on answers to requests with credentials that nobody checked
+UNCHECKED: Final = "unchecked"
 ASK: Final[dict[str, str]] = {  # the command that queries each service
     "agent": "vgpuscope top",
     "cluster exporter": "vgpuscope nodes",

@@ -22,13 +22,13 @@ class _Strict(_Loader):  # type: ignore[misc]
         return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
 
-def read(path: str, *, error: type[ConfigInvalid] = ConfigInvalid) -> bytes:
+def read(path: str, *, error: type[ConfigInvalid] = ConfigInvalid, hint: str | None = None) -> bytes:
     """The bytes of a settings file; the error says why it cannot be read."""
     try:
         with open(path, "rb") as file:
             content = file.read(LIMIT + 1)
     except OSError as e:
-        raise error(f"{path}: {e.strerror or e}") from e
+        raise error(f"{path}: {e.strerror or e}", hint=hint) from e
     if len(content) > LIMIT:
         raise error(f"{path}: larger than {LIMIT} bytes, so it is not a file of settings")
     return content

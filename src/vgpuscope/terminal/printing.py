@@ -5,20 +5,22 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TextIO
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.terminal.screen import paper_width
 
 _AGAIN = 0.25  # seconds between two checks whether the exporter is ready
 _PATIENCE = 300.0  # seconds to wait for its first list; 100,000 pods take a while
 _PLAIN_WIDTH = 10_000  # a file has no width
 
+T = TypeVar("T")
 Missing = Callable[[], Awaitable[tuple[str, ...]]]
 
 
@@ -76,15 +78,37 @@ def print_json(content: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_drawn(draw: Callable[[int | None], RenderableType]) -> None:
-    """Print what is drawn for the width of the output: in colour on a terminal, plain elsewhere."""
-    width = paper_width()
+def print_drawn(draw: Callable[[int | None], RenderableType], *, wide: bool = False) -> None:
+    """Print what is drawn for the width of the output, or for any: in colour on a terminal, plain elsewhere."""
+    width = None if wide else paper_width()
     no_color = bool(os.environ.get("NO_COLOR"))
     console = Console(file=sys.stdout, width=width or _PLAIN_WIDTH, no_color=no_color, highlight=False)
     with console.capture() as text:
         console.print(_Printable(draw(width)))
     sys.stdout.write("\n".join(line.rstrip() for line in text.get().split("\n")))
     sys.stdout.flush()
+
+
+def repeated(ask: Callable[[], T], show: Callable[[T], None], *, every: Seconds | None) -> None:
+    """Ask and show once; or every so many seconds on a cleared screen, until Ctrl-C.
+
+    An error ends the first round only. Later ones are printed, and the next round asks again.
+    """
+    answer = ask()
+    if every is None:
+        show(answer)
+        return
+    with suppress(KeyboardInterrupt):
+        while True:
+            if sys.stdout.isatty():
+                sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
+            show(answer)
+            sys.stdout.flush()
+            time.sleep(every)
+            try:
+                answer = ask()
+            except SourceDown as e:
+                print_line(e.lines, sys.stderr)
 
 
 class _Printable:

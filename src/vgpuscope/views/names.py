@@ -1,11 +1,13 @@
 """Chinese names of all codes: status, verdict, class, outcome, why a pod waits and what to do about it, errors.
 
-The English names are in the model. Sentences of evidence are in `fleet/evidence.py`.
+The English names are in the model, except those of findings and of what makes a GPU unusable. Sentences of evidence are
+in `fleet/evidence.py`.
 """
 
 from typing import NamedTuple
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
+from vgpuscope.model.cluster import FindingKind, LostReason
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.scheduling_codes import Stage
 
@@ -318,4 +320,19 @@ ERROR_NAMES: dict[str, str] = {
     "MISDIRECTED": "此监听地址仅供本机使用，而请求使用了其他主机名",
     "HEADERS_TOO_LARGE": "请求的路径与请求头超过 64 KiB",
     "BUSY": "所有连接都在使用中，仅应答健康检查",
+}
+FINDING_NAMES: dict[FindingKind, tuple[str, str]] = {
+    "ghost": ("Ghost allocation", "幽灵分配"),
+    "unallocated-user": ("Pod without an allocation", "未分配却在使用的 Pod"),
+    "vanished-device": ("Held GPU is gone", "已分配的 GPU 消失"),
+    "node-unknown": ("Node does not exist", "节点不存在"),
+    "over-allocated": ("Over-allocated", "超额分配"),
+    "kubelet-zero": ("The kubelet offers no GPU", "kubelet 未提供 GPU"),
+}
+LOST_NAMES: dict[LostReason, tuple[str, str]] = {
+    "unhealthy": ("Unhealthy", "不健康"),
+    "cordoned": ("Cordoned", "已停止调度"),
+    "kubelet-zero": ("The kubelet offers none", "kubelet 未提供"),
+    "node-not-ready": ("The node is not ready", "节点未就绪"),
+    "node-unschedulable": ("The node is cordoned", "节点已停止调度"),
 }

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vgpuscope.views.text import clean
+from vgpuscope.views.text import clean, text_lines
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> RenderableType:
@@ -16,10 +17,24 @@ def pairs(rows: Iterable[tuple[str, str]]) -> RenderableType:
     grid.add_column(style="dim", no_wrap=True, width=10)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, Text(clean(value)))
+        grid.add_row(name, Sentence(clean(value)))
     return Padding(grid, (0, 0, 0, 2))
 
 
 def line(text: str) -> RenderableType:
     """One indented line, folded."""
-    return Padding(Text(text, overflow="fold"), (0, 0, 0, 2))
+    return Padding(Sentence(text), (0, 0, 0, 2))
+
+
+class Sentence:
+    """A text in as many lines as the width asks for; Chinese is broken between characters."""
+
+    def __init__(self, text: str | Text, style: str = "") -> None:
+        self._text = text if isinstance(text, Text) else Text(text, style)
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        for paragraph in self._text.split("\n", allow_blank=True):
+            yield text_lines(paragraph, options.max_width)
+
+    def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, min(options.max_width, self._text.cell_len))

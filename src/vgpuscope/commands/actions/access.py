@@ -1,7 +1,11 @@
 """How commands prove who they are to a service."""
 
 import os
+import sys
+from functools import cache
 from pathlib import Path
+
+from vgpuscope.sources.clients.served_api import TokenSource
 
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
@@ -9,6 +13,15 @@ _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 def token() -> str | None:
     """The bearer token that every client sends; None: none is configured."""
     return os.environ.get("VGPUSCOPE_TOKEN") or None
+
+
+@cache
+def say_unchecked(what: str) -> None:
+    """Say on standard error, once, that credentials were sent to a service that has none to compare them with."""
+    print(f"vgpuscope: {what}", file=sys.stderr)
+
+
+TOKEN_SOURCE = TokenSource("VGPUSCOPE_TOKEN", unchecked=say_unchecked)
 
 
 def in_pod() -> bool:

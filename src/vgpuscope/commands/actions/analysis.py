@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.progress import Progress
 
+from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
@@ -26,7 +27,15 @@ from vgpuscope.views.fleet.results.results import ResultRow, iso
 _TICK = 0.2  # seconds between two updates of the progress bar
 
 
-def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile, form: Form) -> int:
+def main(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: SettingsFile,
+    form: Form,
+    language: str | None,
+    wide: bool,
+) -> int:
     """Analyse once, with the progress on standard error, and print the results."""
     speak_plainly()
     logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # errors are printed below
@@ -36,7 +45,9 @@ def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: Setti
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
         print_line(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", sys.stderr)
-    print_results(rows, form, remark="" if rows else no_gpu(analysis.source, iso(analysis.started)))
+    spoken = language_of(language, environ)
+    remark = "" if rows else no_gpu(analysis.source, iso(analysis.started), spoken)
+    print_results(rows, form, spoken, remark=remark, wide=wide)
     return 0
 
 

@@ -37,7 +37,10 @@ def main(
     """Print the audit; 0 without differences, 1 with some, 3 if nothing could be compared."""
     speak_plainly()
     if not _SHORTEST <= deadline <= _LONGEST:
-        raise ConfigInvalid(f"--deadline: {deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds")
+        raise ConfigInvalid(
+            f"--deadline: {deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds",
+            hint="For example --deadline 60.",
+        )
     found = (
         DoctorTargets(
             agents=tuple(map(ServiceAddress, agents)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.config import settings_file
 from vgpuscope.model.analysis import Analysis
@@ -49,6 +49,7 @@ class BacktestArguments(Struct, frozen=True, kw_only=True):
     limit: int
     as_json: bool
     language: str | None
+    wide: bool = False
 
 
 def main(asked: BacktestArguments) -> int:
@@ -56,14 +57,14 @@ def main(asked: BacktestArguments) -> int:
     speak_plainly()
     logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # a window that fails is a gap, and is reported as one
     if asked.history and asked.prometheus:
-        raise ConfigInvalid("--history and --prometheus: only one of them can be replayed")
+        raise ConfigInvalid("--history and --prometheus: only one of them can be replayed", hint="Give one of them.")
     language = language_of(asked.language, os.environ)
     policy = _policy(asked.policy)
     found = asyncio.run(_here(asked, policy) if asked.history or asked.prometheus else _there(asked, policy))
     if asked.as_json:
         print_json(found)
     else:
-        print_drawn(lambda width: backtest_table(found, width, language, limit=asked.limit))
+        print_drawn(lambda width: backtest_table(found, width, language, limit=asked.limit), wide=asked.wide)
     return 0
 
 
@@ -71,7 +72,7 @@ def _policy(file: str | None) -> Mapping[str, Any]:
     """The keys of the policy in the file; of a whole settings file, its section `reclaim`."""
     if file is None:
         return {}
-    content = yamlfile.mapping(yamlfile.read(file), path=file)
+    content = yamlfile.mapping(yamlfile.read(file, hint="Check the path of --policy."), path=file)
     if "reclaim" in content:
         content = yamlfile.section(content["reclaim"], at=f"reclaim in {file}")
     if not content:
@@ -101,7 +102,9 @@ def _seconds(flag: str, text: str) -> Seconds:
 async def _there(asked: BacktestArguments, policy: Mapping[str, Any]) -> Backtest:
     _span(asked)  # a wrong time is told before anything is asked
     body = {"policy": policy, "since": asked.since, "busy_within": asked.busy_within}
-    async with ServedApi(BACKTEST, asked.url, content=Backtest, timeout=_TIMEOUT, token=token()) as api:
+    async with ServedApi(
+        BACKTEST, asked.url, content=Backtest, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE
+    ) as api:
         run = asyncio.create_task(api.ask("POST", BACKTEST.path, Backtest, body), name="backtest")
         try:
             with progress_bar() as bar:

@@ -49,7 +49,10 @@ def write_bundle(
                 os.unlink(target.name)
                 raise
     except OSError as e:
-        raise ConfigInvalid(f"--bundle: {path} cannot be written: {e.strerror}") from e
+        raise ConfigInvalid(
+            f"--bundle: {path} cannot be written: {e.strerror}",
+            hint="Name a file in a directory that you may write to.",
+        ) from e
 
 
 def _add(archive: tarfile.TarFile, name: str, text: str) -> None:

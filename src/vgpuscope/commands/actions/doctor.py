@@ -54,7 +54,10 @@ def main(asked: DoctorArguments, *, everything: bool, language: str | None, as_j
     """Print the report; the exit code by the worst finding."""
     speak_plainly()
     if not _SHORTEST <= asked.deadline <= _LONGEST:
-        raise ConfigInvalid(f"--deadline: {asked.deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds")
+        raise ConfigInvalid(
+            f"--deadline: {asked.deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds",
+            hint="For example --deadline 60.",
+        )
     chosen = language_of(language, os.environ)
     loaded = _loaded(os.environ)
     targets = places(asked, loaded.config, os.environ)

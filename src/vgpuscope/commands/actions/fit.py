@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 from rich.console import Group
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.formats.kube.manifests import MOST_REPLICAS, WantedPod, wanted_pods
 from vgpuscope.formats.kube.placement_request import placement_request
@@ -31,13 +31,25 @@ from vgpuscope.views.scheduler.words import word
 
 _TIMEOUT = 60.0  # seconds; the search for pods to end or move can take some
 _MOST_PODS = 100  # of one file
+_NO_FILE = "Check the path of -f; `-f -` reads standard input, for example of kubectl get -o yaml."
 
 
-def main(path: str, *, url: str, replicas: int | None, namespace: str, language: str | None, as_json: bool) -> int:
+def main(
+    path: str,
+    *,
+    url: str,
+    replicas: int | None,
+    namespace: str,
+    language: str | None,
+    as_json: bool,
+    wide: bool,
+) -> int:
     """Print the answer for each pod of the file; 0 if all fit, 1 if one does not."""
     speak_plainly()
     if replicas is not None and not 1 <= replicas <= MOST_REPLICAS:
-        raise ConfigInvalid(f"--replicas is {replicas}, not a number from 1 to {MOST_REPLICAS}")
+        raise ConfigInvalid(
+            f"--replicas is {replicas}, not a number from 1 to {MOST_REPLICAS}", hint="For example --replicas 4."
+        )
     spoken = language_of(language, os.environ)
     pods = read_pods(path, namespace, spoken)
     found = asyncio.run(_ask(url, pods, replicas))
@@ -48,7 +60,7 @@ def main(path: str, *, url: str, replicas: int | None, namespace: str, language:
             if place:
                 print()
             title = f"{pod.kind} {one.namespace}/{one.name or pod.name or 'pod'}" if pod.kind != "Pod" else ""
-            print_drawn(partial(_drawn, one, title, spoken))
+            print_drawn(partial(_drawn, one, title, spoken), wide=wide)
     return 0 if all(one.fitting >= one.replicas for one in found) else 1
 
 
@@ -59,9 +71,9 @@ def _drawn(found: FitAnswer, title: str, language: Language, width: int | None) 
 def read_pods(path: str, namespace: str, language: Language) -> list[WantedPod]:
     """The pods of a file, or of standard input; ConfigInvalid says what is wrong with it."""
     name = "standard input" if path == "-" else path
-    content = sys.stdin.buffer.read(yamlfile.LIMIT + 1) if path == "-" else yamlfile.read(path)
+    content = sys.stdin.buffer.read(yamlfile.LIMIT + 1) if path == "-" else yamlfile.read(path, hint=_NO_FILE)
     if len(content) > yamlfile.LIMIT:
-        raise ConfigInvalid(f"{name}: larger than {yamlfile.LIMIT} bytes")
+        raise ConfigInvalid(f"{name}: larger than {yamlfile.LIMIT} bytes", hint=word("give_pods", language))
     try:
         pods = [pod for document in _documents(content, name, language) for pod in wanted_pods(document)]
     except BodyInvalid as e:
@@ -69,7 +81,7 @@ def read_pods(path: str, namespace: str, language: Language) -> list[WantedPod]:
     if not pods:
         raise ConfigInvalid(word("no_template", language, file=name), hint=word("give_pods", language))
     if len(pods) > _MOST_PODS:
-        raise ConfigInvalid(f"{name}: {len(pods)} pods, at most {_MOST_PODS} are possible")
+        raise ConfigInvalid(f"{name}: {len(pods)} pods, at most {_MOST_PODS} are possible", hint="Split the file.")
     for pod in pods:
         _check(pod, language)
     return [_within(pod, namespace) for pod in pods]
@@ -108,7 +120,7 @@ def _within(pod: WantedPod, namespace: str) -> WantedPod:
 
 
 async def _ask(url: str, pods: list[WantedPod], replicas: int | None) -> list[FitAnswer]:
-    async with ServedApi(FIT, url, content=FitAnswer, timeout=_TIMEOUT, token=token()) as api:
+    async with ServedApi(FIT, url, content=FitAnswer, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE) as api:
         try:
             return [await _one(api, pod, replicas) for pod in pods]
         except SourceDown as e:

@@ -11,16 +11,17 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import ConfigInvalid, Unknown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.words import Language
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.sources.clients.analyzer import RECLAIM
 from vgpuscope.sources.clients.served_api import ServedApi
-from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, print_line
+from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, print_line, repeated
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.selection import as_csv
 from vgpuscope.views.reclaim.api import CaseRow, PolicyBody, ReclaimList
@@ -48,21 +49,30 @@ class ReclaimArguments(Struct, frozen=True, kw_only=True):
     limit: int = 50
     form: Form = "table"
     export: Literal["jsonl", "csv"] | None = None
+    wide: bool = False
+    every: Seconds | None = None
 
 
 def main(asked: ReclaimArguments) -> int:
     speak_plainly()
-    return asyncio.run(_main(asked, language_of(asked.language, os.environ)))
+    language = language_of(asked.language, os.environ)
+    if asked.verb == "list":
+        _check_limit(asked)
+        repeated(lambda: asyncio.run(_listed(asked)), lambda found: _show(found, asked, language), every=asked.every)
+        return 0
+    return asyncio.run(_main(asked, language))
+
+
+def _check_limit(asked: ReclaimArguments) -> None:
+    if asked.limit < 0:
+        raise ConfigInvalid(f"--limit: {asked.limit} is negative", hint="For example --limit 20.")
 
 
 async def _main(asked: ReclaimArguments, language: Language) -> int:
-    if asked.limit < 0:
-        raise ConfigInvalid(f"--limit: {asked.limit} is negative")
+    _check_limit(asked)
     seconds = _rest(asked.rest) if asked.verb == "snooze" else 0.0
-    async with ServedApi(RECLAIM, asked.url, content=ReclaimList, timeout=_TIMEOUT, token=token()) as api:
+    async with _api(asked.url) as api:
         match asked.verb:
-            case "list":
-                await _list(api, asked, language)
             case "audit":
                 await _audit(api, asked, language)
             case "stop" | "start":
@@ -72,14 +82,23 @@ async def _main(asked: ReclaimArguments, language: Language) -> int:
     return 0
 
 
-async def _list(api: ServedApi[ReclaimList], asked: ReclaimArguments, language: Language) -> None:
-    found = await _cases(api, state=asked.state, namespace=asked.namespace)
+async def _listed(asked: ReclaimArguments) -> ReclaimList:
+    async with _api(asked.url) as api:
+        return await _cases(api, state=asked.state, namespace=asked.namespace)
+
+
+def _api(url: str) -> ServedApi[ReclaimList]:
+    return ServedApi(RECLAIM, url, content=ReclaimList, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE)
+
+
+def _show(found: ReclaimList, asked: ReclaimArguments, language: Language) -> None:
     if asked.form == "json":
         print_json(found)
     elif asked.form == "csv":
         print_csv(as_csv(found.cases, CaseRow.__struct_fields__))
     else:
-        print_drawn(lambda width: cases_table(found, width, language, now=time.time(), limit=asked.limit))
+        now = time.time()
+        print_drawn(lambda width: cases_table(found, width, language, now=now, limit=asked.limit), wide=asked.wide)
 
 
 async def _cases(api: ServedApi[ReclaimList], **chosen: str | None) -> ReclaimList:
@@ -118,7 +137,7 @@ async def _audit(api: ServedApi[ReclaimList], asked: ReclaimArguments, language:
     case = await _audited(api, asked.case) if asked.case else None
     if asked.export is None:
         entries = [one async for one in _entries(api, case, most=asked.limit)]
-        print_drawn(lambda width: audit_table(entries, width, language))
+        print_drawn(lambda width: audit_table(entries, width, language), wide=asked.wide)
         return
     if asked.export == "csv":
         print_csv(as_csv((), AuditEntry.__struct_fields__))

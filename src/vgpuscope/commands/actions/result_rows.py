@@ -11,14 +11,14 @@ from vgpuscope.views.fleet.results.words import word
 from vgpuscope.views.fleet.selection import as_csv
 
 
-def print_results(rows: Sequence[ResultRow], form: Form, language: Language = "en", *, remark: str) -> None:
+def print_results(rows: Sequence[ResultRow], form: Form, language: Language, *, remark: str, wide: bool) -> None:
     """Print them; the remark replaces the sums below the table, or the table if there are no rows."""
     if form == "json":
         print_json(rows)
     elif form == "csv":
         print_csv(as_csv(rows, ResultRow.__struct_fields__))
     elif rows:
-        print_drawn(lambda width: results_table(rows, width, language, below=remark))
+        print_drawn(lambda width: results_table(rows, width, language, below=remark), wide=wide)
     else:
         print_line(remark)
 

@@ -2,24 +2,27 @@
 
 import asyncio
 import os
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.result_rows import no_gpu, print_results
 from vgpuscope.commands.arguments import Form
 from vgpuscope.model.analysis import Target
 from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.words import Language
 from vgpuscope.sources.clients.analyzer import ANALYZER
 from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
-from vgpuscope.terminal.printing import print_line
+from vgpuscope.terminal.printing import print_line, repeated
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind
 from vgpuscope.views.fleet.results.state import stale_line, targets_line
 from vgpuscope.views.fleet.results.table import LowCounts, looked_at
+from vgpuscope.views.fleet.results.words import word
 
 T = TypeVar("T")
 
@@ -50,23 +53,37 @@ class _State(Struct):
     down_targets: tuple[Target, ...] = ()
 
 
-def main(*, url: str, only_low: bool, kind: RowKind | None, form: Form, language: str | None) -> int:
+_Answer: TypeAlias = tuple[list[ResultRow], str, _State]
+
+
+def main(
+    *,
+    url: str,
+    only_low: bool,
+    kind: RowKind | None,
+    namespace: str | None,
+    form: Form,
+    language: str | None,
+    wide: bool,
+    every: Seconds | None,
+) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
     spoken = language_of(language, os.environ)
-    rows, remark, state = asyncio.run(_asked(url, spoken, only_low=only_low, kind=kind))
-    print_results(rows, form, spoken, remark=remark)
-    if form == "table":
-        _print_state(state, spoken)
+
+    async def ask() -> _Answer:
+        """The rows, the remark below or instead of them, and the state of the analyzer."""
+        rows, remark = await (_ask_low(url, kind, namespace, spoken) if only_low else _ask(url, namespace, spoken))
+        return rows, remark, await _state(url)
+
+    def show(answer: _Answer) -> None:
+        rows, remark, state = answer
+        print_results(rows, form, spoken, remark=remark, wide=wide)
+        if form == "table":
+            _print_state(state, spoken)
+
+    repeated(lambda: asyncio.run(ask()), show, every=every)
     return 0
-
-
-async def _asked(
-    url: str, language: Language, *, only_low: bool, kind: RowKind | None
-) -> tuple[list[ResultRow], str, _State]:
-    """The rows, the remark below or instead of them, and the state of the analyzer."""
-    rows, remark = await (_ask_low(url, kind, language) if only_low else _ask(url, language))
-    return rows, remark, await _state(url)
 
 
 async def _state(url: str) -> _State:
@@ -78,20 +95,26 @@ async def _state(url: str) -> _State:
             return _State()
 
 
-async def _ask(url: str, language: Language) -> tuple[list[ResultRow], str]:
+async def _ask(url: str, namespace: str | None, language: Language) -> tuple[list[ResultRow], str]:
     """All rows, and why there are none."""
-    async with _api(ANALYZER, url, list[ResultRow]) as api:
+    query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
+    async with _api(ANALYZER._replace(path=ANALYZER.path + query), url, list[ResultRow]) as api:
         rows = (await api.fetch())[0]
     if rows:
         return rows, ""
     async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _Summary) as about:
         found = (await about.fetch())[0]
+    if namespace and found.timestamp is not None:
+        return rows, word("no_tenant_of", language, namespace=namespace)
     return rows, no_gpu(found.source, found.timestamp, language)
 
 
-async def _ask_low(url: str, kind: RowKind | None, language: Language) -> tuple[list[ResultRow], str]:
+async def _ask_low(
+    url: str, kind: RowKind | None, namespace: str | None, language: Language
+) -> tuple[list[ResultRow], str]:
     """The rows of /results/low, and how many GPUs were analysed."""
-    path = "/results/low" if kind is None else f"/results/low?kind={kind}"
+    query = urlencode({name: value for name, value in (("kind", kind), ("namespace", namespace)) if value})
+    path = f"/results/low?{query}" if query else "/results/low"
     async with _api(ANALYZER._replace(path=path), url, _Low) as api:
         found = (await api.fetch())[0]
     if found.timestamp is None:
@@ -100,7 +123,7 @@ async def _ask_low(url: str, kind: RowKind | None, language: Language) -> tuple[
 
 
 def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
-    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token())
+    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE)
 
 
 def _print_state(state: _State, language: Language) -> None:

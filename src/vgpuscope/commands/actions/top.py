@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
@@ -33,6 +33,7 @@ def main(
     pattern: str,
     color: bool,
     processes: bool = False,
+    wide: bool = False,
 ) -> int:
     """Show a node until a key or a signal ends it, or once; the exit code."""
     speak_plainly()
@@ -41,7 +42,7 @@ def main(
             raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Use {_SHORTEST:g} seconds or more.")
         offset = time.localtime().tm_gmtoff
         state = TopState(url=url, sort=_sort(sort), pattern=pattern, processes=processes, utc_offset=offset)
-        return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
+        return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color, wide=wide))
     except ScopeError as e:
         print(e.lines, file=sys.stderr)
         return e.exit_code
@@ -59,16 +60,22 @@ def _sort(name: str) -> Sort:
     raise ConfigInvalid(f"unknown value {name!r} for --sort", hint=instead(name, SORTS))
 
 
-async def _run(state: TopState, *, once: bool, as_json: bool, interval: float, color: bool) -> int:
+async def _run(state: TopState, *, once: bool, as_json: bool, interval: float, color: bool, wide: bool) -> int:
     color = color and not os.environ.get("NO_COLOR")
     drawable = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    async with AgentApi(state.url, token=token()) as api:
+    live = drawable and not (once or as_json)
+    source = TOKEN_SOURCE._replace(unchecked=_say_nothing) if live else TOKEN_SOURCE
+    async with AgentApi(state.url, token=token(), source=source) as api:
         state = replace(state, url=api.url)
         if as_json:
             return await (_print_json(api, state) if once else _until_signal(_stream(api, state, interval)))
         if once or not drawable:
-            return await _print_page(api, state, color=color and drawable)
+            return await _print_page(api, state, color=color and drawable, wide=wide)
         return await _Live(api, state, interval=interval, color=color).run()
+
+
+def _say_nothing(_: str) -> None:
+    """The live screen has no place for a remark."""
 
 
 async def _print_json(api: AgentApi, state: TopState) -> int:
@@ -78,11 +85,11 @@ async def _print_json(api: AgentApi, state: TopState) -> int:
     return 0
 
 
-async def _print_page(api: AgentApi, state: TopState, *, color: bool) -> int:
+async def _print_page(api: AgentApi, state: TopState, *, color: bool, wide: bool) -> int:
     state = sampled(state, await api.snapshot(), now=time.time() + api.clock_offset)
     console = Console(file=sys.stdout, force_terminal=color, color_system="auto" if color else None, highlight=False)
     with console.capture() as text:
-        for line in page(state, paper_width()):
+        for line in page(state, None if wide else paper_width()):
             console.print(line, soft_wrap=True)
     sys.stdout.write(text.get())
     sys.stdout.flush()

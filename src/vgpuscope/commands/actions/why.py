@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from rich.console import Group, RenderableType
 
-from vgpuscope.commands.actions.access import token
+from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.commands.actions.language import language_of
 from vgpuscope.commands.actions.pod_words import pod_and_url
 from vgpuscope.model.decision_answers import DecisionBody, FitAnswer
@@ -29,10 +29,10 @@ _MOST = 100  # decisions about one pod
 _SEARCHED = 1000  # decisions whose pods are compared with a name that was not found
 
 
-def main(words: list[str], *, language: str | None, as_json: bool) -> int:
+def main(words: list[str], *, url: str | None, language: str | None, as_json: bool, wide: bool) -> int:
     """Print the decisions about one pod; the exit code. PodUnknown if there are none."""
     speak_plainly()
-    pod, url = pod_and_url(words, command="why", port=EXTENDER_PORT)
+    pod, url = pod_and_url(words, url, command="why", port=EXTENDER_PORT)
     if not pod:
         raise ConfigInvalid("no pod is given", hint="For example: `vgpuscope why ml/train-0`.")
     spoken = language_of(language, os.environ)
@@ -41,7 +41,7 @@ def main(words: list[str], *, language: str | None, as_json: bool) -> int:
         print_json(decisions)
     else:
         now, more = time.time(), _help(fits, spoken)
-        print_drawn(lambda width: Group(why_view(decisions, now, width, *more, language=spoken)))
+        print_drawn(lambda width: Group(why_view(decisions, now, width, *more, language=spoken)), wide=wide)
     return 0
 
 
@@ -57,7 +57,9 @@ def _help(fits: FitAnswer | None, language: Language) -> list[RenderableType]:
 async def _ask(url: str, pod: str, language: Language) -> tuple[list[DecisionBody], FitAnswer | None]:
     namespace, _, name = pod.partition("/")
     otherwise = f"Without an extender, `vgpuscope pending {pod}` prints what schedulers report."
-    async with ServedApi(EXTENDER, url, content=list[DecisionBody], timeout=_TIMEOUT, token=token()) as api:
+    async with ServedApi(
+        EXTENDER, url, content=list[DecisionBody], timeout=_TIMEOUT, token=token(), source=TOKEN_SOURCE
+    ) as api:
         try:
             found = await _decisions(api, namespace=namespace, pod=name, limit=_MOST)
             if found:

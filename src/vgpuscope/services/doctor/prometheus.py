@@ -174,7 +174,9 @@ def open_prometheus(url: str, *, token: str | None = None) -> PromApi:
     if "://" not in url:
         url = f"http://{url}"
     if url.startswith("//"):
-        raise ConfigInvalid(f"{url!r} is not the address of a Prometheus")
+        raise ConfigInvalid(
+            f"{url!r} is not the address of a Prometheus", hint="Use http(s)://HOST:PORT, before /api/v1."
+        )
     return PromApi(
         url=url,
         headers={},

@@ -8,7 +8,7 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients import served_api
-from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
+from vgpuscope.sources.clients.served_api import UNNAMED, ServedApi, ServiceKind, TokenSource
 
 AGENT = ServiceKind(
     name="agent",
@@ -33,8 +33,9 @@ class AgentApi(ServedApi[NodeSnapshot]):
         timeout: float = 3.0,
         token: str | None = None,
         wall: Callable[[], UnixTime] = time.time,
+        source: TokenSource = UNNAMED,
     ) -> None:
-        super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token)
+        super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token, source=source)
         self._wall = wall
         self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours; 0 if within the noise
 

@@ -9,7 +9,7 @@ import msgspec
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.service import CLUSTER_PORT
-from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
+from vgpuscope.sources.clients.served_api import UNNAMED, ServedApi, ServiceKind, TokenSource
 
 T = TypeVar("T")
 
@@ -49,8 +49,15 @@ class ClusterApi(ServedApi[T]):
 class NodesApi(ClusterApi[list[NodeLedger]]):
     """A client of its ledger."""
 
-    def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
-        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        token: str | None = None,
+        source: TokenSource = UNNAMED,
+    ) -> None:
+        super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token, source=source)
 
     async def nodes(self) -> list[NodeLedger]:
         """The ledger of every node; raises SourceDown if it cannot be fetched."""
@@ -60,8 +67,15 @@ class NodesApi(ClusterApi[list[NodeLedger]]):
 class PendingApi(ClusterApi[PendingList]):
     """A client of its list of waiting pods."""
 
-    def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
-        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token)
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        token: str | None = None,
+        source: TokenSource = UNNAMED,
+    ) -> None:
+        super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token, source=source)
 
     async def pending(self, *, namespace: str = "", pod: str = "", everything: bool = False) -> PendingList:
         """Waiting pods, filtered by namespace and name; `everything` adds pods that waited. Raises SourceDown."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 from vgpuscope.model import service
-from vgpuscope.model.errors import ConfigInvalid, Forbidden, ScopeError, SourceDown, error_of
+from vgpuscope.model.errors import ConfigInvalid, Forbidden, LoginFailed, ScopeError, SourceDown, error_of
 from vgpuscope.sources.authorities import authorities
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
@@ -37,6 +37,16 @@ class ServiceKind(NamedTuple):
     ask: str  # the command that queries it at a given address
 
 
+class TokenSource(NamedTuple):
+    """Where a token comes from, and what is done if a service has nothing to compare it with."""
+
+    name: str  # of a variable or setting
+    unchecked: Callable[[str], None]  # called with a sentence
+
+
+UNNAMED = TokenSource("", unchecked=lambda _: None)
+
+
 class _Fault(msgspec.Struct):
     message: str = ""
     code: str = ""
@@ -58,8 +68,20 @@ class ServedAnswer(NamedTuple):
 class ServedApi(Generic[T]):
     """A client of one process; keeps its connection between requests."""
 
-    def __init__(self, kind: ServiceKind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
+    def __init__(
+        self,
+        kind: ServiceKind,
+        url: str,
+        *,
+        content: type[T],
+        timeout: float,
+        token: str | None,
+        source: TokenSource = UNNAMED,
+    ) -> None:
+        """`source`: where the token comes from, for messages."""
         self.url, self._base = addresses(kind, url)
+        self._sends = _credentials(self._base, token, source.name)
+        self._unchecked = source.unchecked
         self._kind, self._content, self._timeout = kind, content, timeout
         try:
             self._client = httpx2.AsyncClient(
@@ -119,6 +141,8 @@ class ServedApi(Generic[T]):
         there = answer.headers.get(service.HEADER, self._kind.name)
         if there != self._kind.name:
             raise self._another(there)
+        if answer.headers.get(service.CREDENTIALS_HEADER) == service.UNCHECKED:
+            self._unchecked(f"the {self._kind.name} at {self.url} has no credentials: {self._sends} was not checked")
         return answer
 
     def _decoded(self, answer: ServedAnswer) -> T:
@@ -152,6 +176,8 @@ class ServedApi(Generic[T]):
     def _said(self, answer: ServedAnswer, *, changes: bool) -> ScopeError:
         """The error that the service answered with."""
         if answer.status_code == httpx2.codes.UNAUTHORIZED:
+            if self._sends:
+                return self._wrong()
             needs = "the role operate" if changes else "credentials"
             return Forbidden(
                 f"the {self._kind.name} at {self.url} asks for {needs} (401)",
@@ -164,13 +190,22 @@ class ServedApi(Generic[T]):
         kind = error_of(said.code)
         return kind(said.message, hint=said.hint) if kind is not None else self._refused(answer)
 
-    def _refused(self, answer: ServedAnswer) -> SourceDown:
+    def _wrong(self) -> LoginFailed:
+        """The service knows credentials, and not those that were sent."""
+        return LoginFailed(
+            f"the {self._kind.name} at {self.url} rejected {self._sends} (401)",
+            hint=f"It is wrong, was replaced, or is for another service. {LoginFailed.hint}",
+        )
+
+    def _refused(self, answer: ServedAnswer) -> ScopeError:
         status, kind = answer.status_code, self._kind
         if "location" in answer.headers:
             return SourceDown(
                 f"{self.url} redirects ({status}) to {answer.headers['location'][:_SHOWN]!r}",
                 hint=f"Redirects are not followed. If that is the address of {kind.an}, give it.",
             )
+        if status == httpx2.codes.UNAUTHORIZED and self._sends:
+            return self._wrong()
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
                 f"the {kind.name} at {self.url} rejects the request ({status})",
@@ -188,10 +223,17 @@ class ServedApi(Generic[T]):
         return SourceDown(nothing, hint=f"See the log of the {kind.name}.")
 
 
+def _credentials(base: str, token: str | None, name: str) -> str:
+    """What is sent, and where it came from; empty: nothing. User and password of a URL replace a token."""
+    if "@" in urlsplit(base).netloc:
+        return "the user and password of the URL"
+    return f"the token{name and f' of {name}'}" if token else ""
+
+
 def addresses(kind: ServiceKind, url: str) -> tuple[str, str]:
     """The URL to display (without a password) and the base URL of requests, from any form that users type."""
     parts = _split(kind, url.strip())
-    path = parts.path.rstrip("/").removesuffix(kind.path).removesuffix("/metrics")
+    path = parts.path.rstrip("/").removesuffix(kind.path.partition("?")[0]).removesuffix("/metrics")
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{path}", f"{parts.scheme}://{parts.netloc}{path}"
 

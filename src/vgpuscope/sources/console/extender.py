@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from vgpuscope.model.decision_answers import DecisionBody, FitAnswer
-from vgpuscope.model.errors import Forbidden, QueryForbidden, SourceDown
+from vgpuscope.model.errors import Forbidden, LoginFailed, QueryForbidden, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.extender import EXTENDER, FIT
 from vgpuscope.sources.clients.served_api import ServedApi
@@ -47,7 +47,7 @@ class ExtenderPart(ServedApi[Any]):
     async def _asked(self, method: Literal["GET", "POST"], path: str, content: type[V], body: object = None) -> V:
         try:
             return await self.ask(method, path, content, body)
-        except Forbidden as e:
+        except (Forbidden, LoginFailed) as e:
             hint = "Set analyzer.scrape_token to a bearer token of the extender."
             raise QueryForbidden(str(e), hint=hint) from e
         except SourceDown as e:

@@ -14,6 +14,7 @@ from vgpuscope.model.consistency import AuditReport, CheckCount, Difference, Fig
 from vgpuscope.model.words import Language
 from vgpuscope.views.audit import words
 from vgpuscope.views.languages import one_of
+from vgpuscope.views.pairs import Sentence
 from vgpuscope.views.text import clean, fit
 
 _CODE_WIDTH = max(map(cell_len, words.RULES)) + 1
@@ -86,7 +87,7 @@ def _table(checks: tuple[CheckCount, ...], lang: Language) -> Table:
             Text(fit(check.code, _CODE_WIDTH)),
             Text(str(check.compared) if check.compared else "–"),
             Text(str(check.differences) if check.compared else "–", style if check.differences else ""),
-            rule,
+            Sentence(rule),
         )
     return made
 

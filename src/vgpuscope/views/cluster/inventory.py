@@ -4,22 +4,22 @@ GPUs that are only counted (nodes without HAMi) share one row: the API server do
 Notes below the table explain unexpected values.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
-from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vgpuscope.model.cluster import Capacity, DeviceLedger, Holder, NodeLedger, OfferLedger, memory_of_all
 from vgpuscope.model.quantity import DeviceUUID, Ratio
-from vgpuscope.views.table import table
+from vgpuscope.model.words import Language
+from vgpuscope.views.cluster.inventory_words import finding, lost, word
+from vgpuscope.views.pairs import Sentence
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean, percent, size, sizes
 
 _FULL = 0.9  # of a GPU's memory; numbers from here on are coloured
 _FEW = 3  # nodes named in a note
-_WIDE = 110  # cells: a narrower terminal has no room for the kinds of findings
 _ALL_IN_PIECES = 0.995  # from here on, 100 % is shown
 
 
@@ -53,100 +53,113 @@ def _of_node(node: NodeLedger) -> Iterator[InventoryDevice]:
         yield InventoryDevice(node=node.name, uuid="", ledger=None, holders=(), counted=one)
 
 
+def held_in(rows: Iterable[InventoryDevice], namespace: str) -> list[InventoryDevice]:
+    """The devices that a pod of this namespace holds, with all their holders."""
+    found = []
+    for row in rows:
+        spaces = {one.namespace for one in row.holders}
+        spaces |= {one.namespace for one in row.counted.holders} if row.counted else set()
+        if namespace in spaces:
+            found.append(row)
+    return found
+
+
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
+_NODE_COLUMNS = (  # what still fits is what the command is for
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("STATE", "状态"), hide=4),
+    TableColumn(("GPUS", "GPU"), right=True, form="names", least=8),
+    TableColumn(("MEMORY", "显存"), right=True, hide=3),
+    TableColumn(("FREE SLOTS", "空闲份数"), right=True, hide=2),
+    TableColumn(("LARGEST FIT", "最大可容纳"), form="text", least=21),
+    TableColumn(("FRAGMENTED", "碎片率"), right=True, hide=1),
+    TableColumn(("FINDINGS", "对账发现"), form="names", least=18),
+)
 
-def nodes_table(nodes: Sequence[NodeLedger], width: int | None) -> RenderableType:
+
+def nodes_table(nodes: Sequence[NodeLedger], width: int | None, language: Language = "en") -> RenderableType:
     """A row for each node: its GPUs, what is allocated, what still fits, and findings."""
-    apart = (
-        width is not None and width < _WIDE
-    )  # then a row has the number of findings, and notes below list their kinds
-    last = "FOUND" if apart else "FINDINGS"
-    titles = ("NODE", "STATE", "GPUS>", "MEMORY>", "FREE SLOTS>", "LARGEST FIT", "FRAGMENTED>", last)
-    spared = ("FRAGMENTED>", "FREE SLOTS>", "LARGEST FIT", "STATE")
-    drawn = table(titles, [_node_cells(node, apart=apart) for node in nodes], width, spared=spared)
-    found = [(node.name, _findings(node)) for node in nodes if node.finding_counts] if apart else []
-    scaled = _scaled((node.name, node.devices) for node in nodes)
-    return _with_notes(drawn, (*found, *_fragmented(nodes), *scaled))
+    drawn = table(_NODE_COLUMNS, [_node_cells(node, language) for node in nodes], width, language)
+    scaled = _scaled(((node.name, node.devices) for node in nodes), language)
+    return _with_notes(drawn, (*_fragmented(nodes, language), *scaled), language)
 
 
-def _node_cells(node: NodeLedger, *, apart: bool) -> list[Text]:
+def _node_cells(node: NodeLedger, language: Language) -> list[Text]:
     if node.devices:
-        cells = _capacity_cells(node)
+        cells = _capacity_cells(node, language)
     else:
-        cells = _offer_cells(node.offers) if node.offers else [Text(UNKNOWN, "dim")] * 5
-    total = sum(one.count for one in node.finding_counts)
-    findings = Text(str(total or "") if apart else _findings(node), "red" if total else "")
-    return [Text(clean(node.name), "bold"), _state(node), *cells, findings]
+        cells = _offer_cells(node.offers, language) if node.offers else [Text(UNKNOWN, "dim")] * 5
+    found = (finding(one.kind, one.reason, one.count, language) for one in node.finding_counts)
+    findings = Text(clean(word("and", language).join(found)), "red")
+    return [Text(clean(node.name), "bold"), _state(node, language), *cells, findings]
 
 
-def _state(node: NodeLedger) -> Text:
+def _state(node: NodeLedger, language: Language) -> Text:
     if not node.known:
-        return Text("unknown", "red")
-    words = ["ready" if node.ready else "not ready"] + ([] if node.schedulable else ["cordoned"])
-    return Text(", ".join(words), "red" if not node.ready else "" if node.schedulable else "yellow")
+        return Text(word("unknown", language), "red")
+    state = word("ready" if node.ready else "not_ready", language)
+    cordoned = "" if node.schedulable else word("cordoned", language)
+    return Text(state + cordoned, "red" if not node.ready else "" if node.schedulable else "yellow")
 
 
-def _capacity_cells(node: NodeLedger) -> list[Text]:
+def _capacity_cells(node: NodeLedger, language: Language) -> list[Text]:
     """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
     total, usable = capacity.total.cards, capacity.usable.cards
-    counted = [_offer_fit(one) for one in node.offers if one.free]
+    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
+    fits = (_largest(capacity, language), *(_offer_fit(one, language) for one in node.offers if one.free))
     return [
-        _many(usable, total, extra=[_number(one) for one in node.offers]),
+        Text(
+            word("and", language).join((number, *(_number(one, language) for one in node.offers))),
+            "" if usable == total else "yellow",
+        ),
         _share(allocated, capacity.total.memory),
         Text(str(capacity.free.slots + sum(one.free for one in node.offers))),
-        Text(", ".join([_largest(capacity), *counted])),
+        Text(word("and", language).join(fits)),
         Text(percent(capacity.fragmentation)),
     ]
 
 
-def _largest(capacity: Capacity) -> str:
+def _largest(capacity: Capacity, language: Language) -> str:
     """The largest requests for memory and for cores of one GPU, and how many whole GPUs one pod can have."""
     if not capacity.largest_memory and not capacity.largest_cores and not capacity.whole_cards:
-        return "nothing"
-    whole = f", {capacity.whole_cards} whole" if capacity.whole_cards else ""
-    return f"{size(capacity.largest_memory)}, {capacity.largest_cores}%{whole}"
-
-
-def _findings(node: NodeLedger) -> str:
-    words = (f"{one.count} {one.kind}{f' ({one.reason})' if one.reason else ''}" for one in node.finding_counts)
-    return clean(", ".join(words))
-
-
-def _many(usable: int, total: int, *, extra: Sequence[str] = ()) -> Text:
-    number = str(total) if usable == total else f"{usable} of {total}"
-    return Text(", ".join((number, *extra)), "" if usable == total else "yellow")
+        return word("nothing", language)
+    whole = [word("whole", language, n=capacity.whole_cards)] if capacity.whole_cards else []
+    return word("and", language).join((size(capacity.largest_memory), f"{capacity.largest_cores}%", *whole))
 
 
 # --- counted GPUs ----------------------------------------------------------------------------------------------------
 
 
-def _offer_cells(offers: Sequence[OfferLedger]) -> list[Text]:
-    lost = any(one.lost or one.offer.allocatable < one.offer.capacity for one in offers)
+def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text]:
+    lost_some = any(one.lost or one.offer.allocatable < one.offer.capacity for one in offers)
+    join = word("and", language).join
     return [
-        Text(", ".join(map(_number, offers)), "yellow" if lost else ""),
+        Text(join(_number(one, language) for one in offers), "yellow" if lost_some else ""),
         _offer_memory(offers),
         Text(str(sum(one.free for one in offers))),
-        Text(", ".join(_offer_fit(one) for one in offers if one.free) or "nothing"),
+        Text(join(_offer_fit(one, language) for one in offers if one.free) or word("nothing", language)),
         Text(UNKNOWN, "dim"),
     ]
 
 
-def _number(one: OfferLedger) -> str:
+def _number(one: OfferLedger, language: Language) -> str:
     """`4`, `3 of 4`, `7 MIG`; for an unknown number of shared GPUs, `16 shares`."""
     total, usable = one.gpus, one.usable
     if total is None or usable is None:
-        return f"{one.offer.capacity} shares"
-    number = str(total) if usable == total else f"{usable} of {total}"
+        return word("shares", language, n=one.offer.capacity)
+    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
     return f"{number} MIG" if one.offer.mode == "mig" else number
 
 
-def _offer_fit(one: OfferLedger) -> str:
+def _offer_fit(one: OfferLedger, language: Language) -> str:
     """How much of the resource a pod can have, in the resource's own unit."""
     if one.offer.mode == "mig":
         return clean(f"{one.free}× {one.offer.profile or 'MIG'}")
-    return f"{one.whole} whole" if one.offer.mode == "whole" else f"{one.free} of {one.offer.capacity} shares"
+    if one.offer.mode == "whole":
+        return word("whole", language, n=one.whole)
+    return word("shares_of", language, n=one.free, all=one.offer.capacity)
 
 
 def _offer_memory(offers: Sequence[OfferLedger]) -> Text:
@@ -160,84 +173,83 @@ def _offer_memory(offers: Sequence[OfferLedger]) -> Text:
 
 # --- devices ---------------------------------------------------------------------------------------------------------
 
+_GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first that is hidden
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("#", "#"), right=True),
+    TableColumn(("UUID", "UUID"), hide=1),
+    TableColumn(("TYPE", "型号"), hide=5),
+    TableColumn(("MODE", "模式"), hide=2),
+    TableColumn(("HEALTH", "健康"), form="text", least=9),
+    TableColumn(("SLOTS", "份数"), right=True, hide=4),
+    TableColumn(("MEMORY", "显存"), right=True),
+    TableColumn(("CORES", "算力"), right=True, hide=3),
+    TableColumn(("HOLDERS", "占用者"), form="names", least=32),
+)
 
-def gpus_table(rows: Sequence[InventoryDevice], width: int | None) -> RenderableType:
+
+def gpus_table(rows: Sequence[InventoryDevice], width: int | None, language: Language = "en") -> RenderableType:
     """A row for each GPU: its model, how much of it is allocated, and its holders."""
-    titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
-    # Node and number identify the GPU, so the UUID is the first column to be dropped.
-    spared = ("UUID", "MODE", "TYPE", "CORES>")
-    drawn = table(titles, [_gpu_cells(row) for row in rows], width, spared=spared, fold=_folded)
-    return _with_notes(drawn, (*_scaled((row.node, [row.ledger] if row.ledger else []) for row in rows), *_once(rows)))
+    drawn = table(_GPU_COLUMNS, [_gpu_cells(row, language) for row in rows], width, language)
+    scaled = _scaled(((row.node, [row.ledger] if row.ledger else []) for row in rows), language)
+    counted = [(row.node, word("counted", language)) for row in rows if row.counted]
+    return _with_notes(drawn, (*scaled, *counted), language)
 
 
-def _gpu_cells(row: InventoryDevice) -> list[Text]:
+def _gpu_cells(row: InventoryDevice, language: Language) -> list[Text]:
     if row.counted:
-        number, *rest = _counted_cells(row.counted)
+        number, *rest = _counted_cells(row.counted, language)
         holders = [clean(f"{one.namespace}/{one.pod}") + _times(one.count) for one in row.counted.holders]
     else:
-        number, *rest = _device_cells(row.ledger) if row.ledger else _missing_cells()
+        number, *rest = _device_cells(row.ledger, language) if row.ledger else _missing_cells(language)
         holders = list(dict.fromkeys(_holder(one) for one in row.holders))
     uuid = Text(clean(row.uuid)) if row.uuid else Text(UNKNOWN, "dim")
     return [Text(clean(row.node), "bold"), number, uuid, *rest, Text(", ".join(holders))]
 
 
-def _device_cells(one: DeviceLedger) -> list[Text]:
+def _device_cells(one: DeviceLedger, language: Language) -> list[Text]:
     device = one.device
     return [
         Text(str(device.index)),
         Text(clean(device.type)),
         Text(clean(device.mode) or UNKNOWN),
-        Text("ok") if one.lost is None else Text(one.lost, "red" if one.lost == "unhealthy" else "yellow"),
+        Text(word("ok", language))
+        if one.lost is None
+        else Text(lost(one.lost, language), "red" if one.lost == "unhealthy" else "yellow"),
         Text(f"{one.shared}/{device.slots}", "red" if one.shared > device.slots else ""),
         _share(one.memory_allocated, device.memory),
         Text(f"{one.cores_allocated}/{device.cores}%", "red" if one.cores_allocated > device.cores else ""),
     ]
 
 
-def _counted_cells(one: OfferLedger) -> list[Text]:
+def _counted_cells(one: OfferLedger, language: Language) -> list[Text]:
     offer = one.offer
     mode = f"mig {offer.profile}".rstrip() if offer.mode == "mig" else offer.mode
     return [
         Text(UNKNOWN if one.gpus is None else f"×{one.gpus}"),
         Text(clean(offer.type) or UNKNOWN),
         Text(clean(mode) + (_times(offer.replicas) if offer.replicas else "")),
-        _counted_health(one),
+        _counted_health(one, language),
         Text(f"{one.requested}/{offer.capacity}", "red" if one.requested > offer.capacity else ""),
         _offer_memory([one]),
         Text(UNKNOWN, "dim"),
     ]
 
 
-def _counted_health(one: OfferLedger) -> Text:
+def _counted_health(one: OfferLedger, language: Language) -> Text:
     if one.lost:
-        return Text(one.lost, "yellow")
-    lost = one.offer.capacity - one.offer.allocatable
-    return Text(f"{lost} unhealthy", "red") if lost > 0 else Text("ok")
+        return Text(lost(one.lost, language), "yellow")
+    missing = one.offer.capacity - one.offer.allocatable
+    return Text(word("some_unhealthy", language, n=missing), "red") if missing > 0 else Text(word("ok", language))
 
 
-def _missing_cells() -> list[Text]:
+def _missing_cells(language: Language) -> list[Text]:
     unknown = Text(UNKNOWN, "dim")
-    return [unknown, unknown, unknown, Text("vanished", "red"), unknown, unknown, unknown]
+    return [unknown, unknown, unknown, Text(word("vanished", language), "red"), unknown, unknown, unknown]
 
 
 def _holder(holder: Holder) -> str:
     parts = (holder.namespace, holder.pod, holder.container or f"[{holder.container_index}]")
     return clean("/".join(parts)) + (" (init)" if holder.init else "")
-
-
-def _folded(holders: Text, room: int) -> Text:
-    """Each holder on a line of its own; a longer name is broken after a / or -, and continues indented."""
-    lines: list[str] = []
-    for name in holders.plain.split(", "):
-        lines.append("")
-        for piece in _PIECES.findall(name):
-            if lines[-1].strip() and cell_len(lines[-1] + piece) > room:
-                lines.append(" ")
-            lines[-1] += piece
-    return Text("\n".join(lines), holders.style)
-
-
-_PIECES = re.compile(r"[^/-]*[/-]|[^/-]+")
 
 
 def _times(count: int) -> str:
@@ -247,48 +259,36 @@ def _times(count: int) -> str:
 # --- notes -----------------------------------------------------------------------------------------------------------
 
 
-def _with_notes(drawn: RenderableType, notes: Sequence[tuple[str, str]]) -> RenderableType:
+def _with_notes(drawn: RenderableType, notes: Sequence[tuple[str, str]], language: Language) -> RenderableType:
     """The table, and below it each note once, with the nodes it is about."""
     about: dict[str, dict[str, None]] = {}
     for node, note in notes:
         about.setdefault(note, {})[node] = None
     if not about:
         return drawn
-    lines = (Text(f"{_named(list(nodes))}: {note}", "dim", overflow="fold") for note, nodes in about.items())
-    return Group(drawn, "", *lines)
+    lines = (word("about", language, nodes=_named(list(nodes), language), note=note) for note, nodes in about.items())
+    return Group(drawn, "", *(Sentence(line, "dim") for line in lines))
 
 
-def _named(nodes: Sequence[str]) -> str:
+def _named(nodes: Sequence[str], language: Language) -> str:
     rest = len(nodes) - _FEW
-    return clean(", ".join(nodes[:_FEW])) + (f" and {rest} more" if rest > 0 else "")
+    more = word("and_more", language, n=rest, all=len(nodes)) if rest > 0 else ""
+    return clean(word("comma", language).join(nodes[:_FEW])) + more
 
 
-def _fragmented(nodes: Iterable[NodeLedger]) -> Iterator[tuple[str, str]]:
+def _fragmented(nodes: Iterable[NodeLedger], language: Language) -> Iterator[tuple[str, str]]:
     for node in nodes:
         if (node.capacity.fragmentation or 0) >= _ALL_IN_PIECES:
-            yield (
-                node.name,
-                "100% fragmented. Every GPU with free memory already has a tenant, so no whole GPU is free.",
-            )
+            yield node.name, word("fragmented", language)
 
 
-def _scaled(nodes: Iterable[tuple[str, Iterable[DeviceLedger]]]) -> Iterator[tuple[str, str]]:
+def _scaled(nodes: Iterable[tuple[str, Iterable[DeviceLedger]]], language: Language) -> Iterator[tuple[str, str]]:
     for name, devices in nodes:
         for one in devices:
             device = one.device
             if device.memory_scaling and device.physical:
-                yield (
-                    name,
-                    f"memory scaling ×{device.memory_scaling:.3g}: up to {size(device.memory)} can be allocated on a "
-                    f"GPU that has {size(device.physical)}, so a request can be larger than the GPU.",
-                )
-
-
-def _once(rows: Iterable[InventoryDevice]) -> Iterator[tuple[str, str]]:
-    """The note about rows of counted GPUs."""
-    for row in rows:
-        if row.counted:
-            yield row.node, "GPUs are counted from capacity and requests. Only the node knows which GPU a pod has."
+                factor, most, physical = f"{device.memory_scaling:.3g}", size(device.memory), size(device.physical)
+                yield name, word("scaled", language, factor=factor, most=most, physical=physical)
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------

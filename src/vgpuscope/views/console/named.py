@@ -1,7 +1,6 @@
 """Short names in English and Chinese of codes that have none elsewhere."""
 
 from vgpuscope.model.analysis import Status, Verdict
-from vgpuscope.model.cluster import FindingKind, LostReason
 from vgpuscope.model.console.gpus import Mode
 from vgpuscope.model.console.overview import AttentionKind, GpuClass
 from vgpuscope.model.console.parts import PartName, PartState
@@ -90,14 +89,6 @@ STEP: dict[Step, Pair] = {
     "schedule": ("Creation to binding", "从创建到绑定"),
     "start": ("Binding to start", "从绑定到启动"),
 }
-FINDING: dict[FindingKind, Pair] = {
-    "ghost": ("Ghost allocation", "幽灵分配"),
-    "unallocated-user": ("Pod without an allocation", "未分配却在使用的 Pod"),
-    "vanished-device": ("Held GPU is gone", "已分配的 GPU 消失"),
-    "node-unknown": ("Node does not exist", "节点不存在"),
-    "over-allocated": ("Over-allocated", "超额分配"),
-    "kubelet-zero": ("The kubelet offers no GPU", "kubelet 未提供 GPU"),
-}
 ATTENTION: dict[AttentionKind, Pair] = {
     "unhealthy": ("Unhealthy GPU", "GPU 不健康"),
     "xid": ("Fatal XID", "致命 XID"),
@@ -137,13 +128,6 @@ HEALTH: dict[Health, Pair] = {
     "unresponsive": ("Does not respond", "无响应"),
     "no-permission": ("No permission", "没有权限"),
     "error": ("Error", "错误"),
-}
-LOST: dict[LostReason, Pair] = {
-    "unhealthy": ("Unhealthy", "不健康"),
-    "cordoned": ("Cordoned", "已停止调度"),
-    "kubelet-zero": ("The kubelet offers none", "kubelet 未提供"),
-    "node-not-ready": ("The node is not ready", "节点未就绪"),
-    "node-unschedulable": ("The node is cordoned", "节点已停止调度"),
 }
 PART: dict[PartName, Pair] = {
     "analysis": ("Analysis", "分析结果"),

@@ -14,11 +14,12 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, State
 from vgpuscope.model.words import Language
 from vgpuscope.views.case_reasons import CHINESE_REASONS
+from vgpuscope.views.languages import lasting
 from vgpuscope.views.reclaim.api import CaseRow, ReclaimList
 from vgpuscope.views.reclaim.held_by import LISTS, HeldBy
 from vgpuscope.views.reclaim.words import CHINESE_BRAKES, CHINESE_STEPS, STATES, named, word
-from vgpuscope.views.table import table
-from vgpuscope.views.text import clean, span
+from vgpuscope.views.table import TableColumn, table
+from vgpuscope.views.text import clean
 
 _STYLES: dict[State, str] = {
     "grace": "yellow",
@@ -29,6 +30,27 @@ _STYLES: dict[State, str] = {
     "verified": "green",
     "released": "dim",
 }
+_CASES = (  # which workloads, and what comes next
+    TableColumn(("CASE", "编号")),
+    TableColumn(("STATE", "状态"), form="text", least=19),
+    TableColumn(("NEXT", "下一步"), form="text", least=14),
+    TableColumn(("GPUS", "GPU"), right=True, hide=1),
+    TableColumn(("IDLE FOR", "已空闲"), right=True, hide=2),
+    TableColumn(("POD (HELD BACK BY)", "POD（阻止原因）"), form="name", least=28),
+)
+_BRAKES = (
+    TableColumn(("HELD BACK BY", "阻止原因")),
+    TableColumn(("CASES", "任务"), right=True),
+    TableColumn(("SETTING", "设置"), form="text"),
+)
+_AUDIT = (  # who did what to which workload
+    TableColumn(("TIME", "时间")),
+    TableColumn(("WHO", "谁"), form="name", least=10, hide=2),
+    TableColumn(("WHAT", "步骤")),
+    TableColumn(("AFTER", "之后"), form="text", least=14),
+    TableColumn(("WHY", "原因"), form="text", least=14, hide=1),
+    TableColumn(("POD", "POD"), form="name", least=32),
+)
 _SHORT = 8  # characters of an id: enough to name it, as git does
 
 
@@ -37,10 +59,7 @@ def cases_table(found: ReclaimList, width: int | None, language: Language, *, no
     shown = sorted(found.cases, key=_order)
     parts: list[RenderableType] = []
     if shown:
-        names = ("id", "state", "next", "gpus", "idle", "pod_held")
-        titles = tuple(word(name, language) for name in names)
-        rows = [_cells(case, language, now) for case in shown[:limit]]
-        parts.append(table(titles, rows, width, spared=(titles[3], titles[4])))
+        parts.append(table(_CASES, [_cells(case, language, now) for case in shown[:limit]], width, language))
     else:
         parts.append(Text(word("empty", language)))
     if found.total > limit:
@@ -64,8 +83,7 @@ def _brakes(found: ReclaimList, width: int | None, language: Language) -> Render
             texts = [text for one in settings.get(brake, ()) if (text := setting_is(one, language))]
             name = named(brake, CHINESE_BRAKES, language)
             rows.append([Text(name), Text(str(count)), Text(_SEPARATORS[language].join(texts))])
-    titles = tuple(word(name, language) for name in ("held", "cases", "setting"))
-    return table(titles, rows, width, spared=(titles[2],))
+    return table(_BRAKES, rows, width, language)
 
 
 def setting_is(held: HeldBy, language: Language) -> str:
@@ -90,16 +108,16 @@ def _cells(case: CaseRow, language: Language, now: UnixTime) -> list[Text]:
         Text(state, _STYLES.get(case.state, "")),
         Text(_next(case, language, now)),
         Text(str(len(case.gpu_ids))),
-        Text(_idle_for(case, now)),
+        Text(_idle_for(case, language, now)),
         _pod(case, language),
     ]
 
 
-def _idle_for(case: CaseRow, now: UnixTime) -> str:
+def _idle_for(case: CaseRow, language: Language, now: UnixTime) -> str:
     """How long it has been idle; nothing once it works again, is gone, or nobody looks any more."""
     if case.idle_since is None or (case.state not in OPEN and case.state != "snoozed"):
         return ""
-    return span(max(0.0, now - case.idle_since))
+    return lasting(now - case.idle_since, language)
 
 
 def _pod(case: CaseRow, language: Language) -> Text:
@@ -127,7 +145,7 @@ def _next(case: CaseRow, language: Language, now: UnixTime) -> str:
     if case.next_at is None or case.dry_run:
         return ""
     left = case.next_at - now
-    return word("in", language, time=span(left)) if left > 0 else word("now", language)
+    return word("in", language, time=lasting(left, language)) if left > 0 else word("now", language)
 
 
 def _machine(found: ReclaimList, language: Language) -> list[Text]:
@@ -156,8 +174,7 @@ def audit_table(entries: Sequence[AuditEntry], width: int | None, language: Lang
     """The entries, newest first."""
     if not entries:
         return Text(word("no_entry", language))
-    titles = tuple(word(name, language) for name in ("time", "actor", "what", "after", "why", "pod"))
-    return table(titles, [_entry(one, language) for one in entries], width, spared=(titles[4], titles[1]))
+    return table(_AUDIT, [_entry(one, language) for one in entries], width, language)
 
 
 def _entry(one: AuditEntry, language: Language) -> list[Text]:

@@ -15,11 +15,22 @@ from vgpuscope.views.languages import one_of
 from vgpuscope.views.pairs import line, pairs
 from vgpuscope.views.scheduler.why import asked_lines, indented, inner, listed, policy_text
 from vgpuscope.views.scheduler.words import IDLE, REMEDIES, many, word
-from vgpuscope.views.table import table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 _PLACES = 10  # replicas that are listed
 _LACKS = 5  # nodes that are listed
+_PLACE_COLUMNS = (
+    TableColumn(("REPLICA", "副本"), right=True),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("SCORE", "得分"), right=True, hide=1),
+    TableColumn(("GPUS", "GPU"), form="names", least=40),
+)
+_LACK_COLUMNS = (
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("MISSING", "缺少"), form="text", least=14),
+    TableColumn(("VERDICT", "结论"), form="text"),
+)
 
 
 def fit_view(found: FitAnswer, width: int | None, *, title: str = "", language: Language = "en") -> Group:
@@ -103,8 +114,7 @@ def _places(places: Sequence[ReplicaPlace], width: int | None, language: Languag
         )
         for one in places[:_PLACES]
     ]
-    titles = [word(name, language) for name in ("REPLICA", "NODE", "SCORE", "GPUS")]
-    made = indented(table(titles, rows, inner(width), spared=(titles[2],)))
+    made = indented(table(_PLACE_COLUMNS, rows, inner(width), language))
     rest = len(places) - len(rows)
     return Group(made, line(word("more", language, n=rest))) if rest else made
 
@@ -118,8 +128,7 @@ def _lacks(found: FitAnswer, width: int | None, language: Language) -> Renderabl
         )
         for one in _nearest(found.lacks)[:_LACKS]
     ]
-    titles = [word(name, language) for name in ("NODE", "MISSING", "VERDICT")]
-    made = indented(table(titles, rows, inner(width), spared=()))
+    made = indented(table(_LACK_COLUMNS, rows, inner(width), language))
     rest = len(found.nodes) - len(rows)
     return Group(made, line(many("more_node", rest, language))) if rest > 0 else made
 

@@ -23,7 +23,7 @@ from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES
 from vgpuscope.views.pairs import line, pairs
 from vgpuscope.views.scheduler.words import OUTCOMES, ago, many, word
-from vgpuscope.views.table import table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 STYLES: dict[DecisionOutcome, str] = {"assigned": "green", "bound": "green", "refused": "yellow", "failed": "red"}
@@ -33,6 +33,14 @@ _NAMED = 3  # nodes with one message
 _QUOTA = "SCHED_QUOTA_EXCEEDED"
 _RANKED = 5  # nodes that fitted, too
 _EARLIER = 8  # rows
+_COLUMNS = (
+    TableColumn(("AGE", "距今"), right=True),
+    TableColumn(("TIMES", "次数"), right=True, hide=2),
+    TableColumn(("OUTCOME", "决定")),
+    TableColumn(("NODE", "节点"), form="name"),
+    TableColumn(("SCORE", "得分"), right=True, hide=1),
+    TableColumn(("MAIN CODE", "主要原因"), form="text", least=30),
+)
 
 
 def why_view(
@@ -239,11 +247,9 @@ def _earlier(decisions: Sequence[DecisionBody], now: UnixTime, width: int | None
     """Equal decisions in a row are one row: a pod that fits nowhere is refused again and again."""
     runs = [list(same) for _, same in groupby(decisions, key=lambda one: (one.outcome, one.node, _main_code(one)))]
     rows = [_row(run, now, language) for run in runs[:_EARLIER]]
-    titles = [word(name, language) for name in ("AGE", "TIMES", "OUTCOME", "NODE", "SCORE", "CODE")]
-    used = [n for n in range(len(titles)) if any(row[n].plain for row in rows)]
-    titles, rows = [titles[n] for n in used], [tuple(row[n] for n in used) for row in rows]
-    spared = [title for name in ("SCORE", "TIMES") if (title := word(name, language)) in titles]
-    made = indented(table(titles, rows, inner(width), spared=spared))
+    used = [n for n in range(len(_COLUMNS)) if any(row[n].plain for row in rows)]
+    columns, rows = [_COLUMNS[n] for n in used], [tuple(row[n] for n in used) for row in rows]
+    made = indented(table(columns, rows, inner(width), language))
     rest = sum(map(len, runs[_EARLIER:]))
     return Group(made, line(word("more", language, n=rest))) if rest else made
 

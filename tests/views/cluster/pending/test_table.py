@@ -94,7 +94,7 @@ def test_what_is_not_kept_is_counted_with_the_rest():
 
 def test_a_pod_without_amounts_or_times_shows_that_it_is_not_known():
     row = table(pod(created=None)).splitlines()[1]
-    assert row.split() == ["ml/train-0", "–", "SCHED_NOT_TRIED", "–", "0"]
+    assert row.split()[:5] == ["ml/train-0", "–", "SCHED_NOT_TRIED", "–", "0"]
 
 
 def test_a_clock_that_jumps_makes_no_negative_ages():
@@ -102,11 +102,15 @@ def test_a_clock_that_jumps_makes_no_negative_ages():
     assert "0.0 s ago" in view(pod(said(first=NOW + 9, last=NOW + 9)))
 
 
-def test_a_narrow_table_keeps_names_and_codes():
-    rows = table(pod(said(detail="w " * 90), pod="a-pod-with-a-rather-long-name-0"), width=80).splitlines()
-    assert rows[0].split() == ["POD", "AGE", "CODE"]
+def test_a_narrow_table_shows_the_reason_and_says_what_it_hides():
+    """The reason is what the command is for; how long a name is makes no difference."""
+    long = pod(said(detail="CardInsufficientMemory"), pod="a-pod-with-a-rather-long-name-0")
+    *rows, hidden = table(long, pod(pod="new"), width=80).splitlines()
+    assert rows[0].split() == ["POD", "AGE", "REASON"]
     assert "ml/a-pod-with-a-rather-long-name-0" in rows[1]
-    assert rows[1].endswith(MEMORY)
+    assert rows[1].endswith("CardInsufficientMemory")
+    assert rows[2].endswith("No scheduler has reported")  # what the code means, where nobody has said more
+    assert hidden == "4 columns hidden (CODE, SCHEDULER, ASKS FOR, ATTEMPTS); --wide shows all"
 
 
 def test_every_outcome_has_a_headline():

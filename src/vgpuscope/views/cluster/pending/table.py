@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.pending import Outcome, PendingList, PendingPod, Said
@@ -14,45 +13,57 @@ from vgpuscope.views.cluster.pending.words import OUTCOMES, word
 from vgpuscope.views.languages import lasting, one_of
 from vgpuscope.views.names import REASON_NAMES
 from vgpuscope.views.pairs import line, pairs
-from vgpuscope.views.table import table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import UNKNOWN, clean
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
 _NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of reasons that it also reports one by one
 _FEW_NODES = 3  # named in a row; the view of one pod names all known nodes
-_SPARED = ("SCHEDULER", "ATTEMPTS", "ASKS FOR", "REASON")
+_COLUMNS = (  # the reason is what the command is for
+    TableColumn(("POD", "POD"), form="name"),
+    TableColumn(("OUTCOME", "结果")),
+    TableColumn(("AGE", "已等待"), right=True, hide=5),
+    TableColumn(("CODE", "代码"), hide=4),
+    TableColumn(("SCHEDULER", "调度器"), hide=1),
+    TableColumn(("ASKS FOR", "申请"), hide=3),
+    TableColumn(("ATTEMPTS", "尝试"), right=True, hide=2),
+    TableColumn(("REASON", "原因"), form="text", least=30),
+)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def pending_table(found: PendingList, width: int | None, *, outcomes: bool, language: Language = "en") -> Table:
+def pending_table(
+    found: PendingList, width: int | None, *, outcomes: bool, language: Language = "en"
+) -> RenderableType:
     """A row for each pod: how long it waits, for what and why; with `outcomes`, also how the wait ended."""
-    names = ("POD", *(("OUTCOME",) if outcomes else ()), "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON")
-    rows = [_cells(pod, found.now, language, outcomes=outcomes) for pod in found.pending]
-    # A narrow terminal keeps names and codes: the code is the reason in one word.
-    titles = [word(name, language) for name in names]
-    return table(titles, rows, width, spared=[word(name, language) for name in _SPARED])
+    columns = [column for column in _COLUMNS if outcomes or column.title[0] != "OUTCOME"]
+    rows = [_cells(pod, found, language, outcomes=outcomes) for pod in found.pending]
+    return table(columns, rows, width, language)
 
 
-def _cells(pod: PendingPod, now: UnixTime, language: Language, *, outcomes: bool) -> list[Text]:
+def _cells(pod: PendingPod, found: PendingList, language: Language, *, outcomes: bool) -> list[Text]:
     outcome = Text(one_of(OUTCOMES[pod.outcome], language), _STYLES[pod.outcome])
     return [
         Text(clean(f"{pod.namespace}/{pod.pod}"), "bold"),
         *([outcome] if outcomes else ()),
-        Text(_waited(pod, now, language)),
+        Text(_waited(pod, found.now, language)),
         Text(clean(pod.code), "" if pod.outcome != "waiting" else "yellow"),
         Text(clean(pod.scheduler)),
         Text(_asks(pod, language, short=True)),
         Text(str(pod.attempts)),
-        Text(_short(pod, language)),
+        Text(_short(pod, found, language)),
     ]
 
 
-def _short(pod: PendingPod, language: Language) -> str:
-    """The main reason in the scheduler's words, the number behind it, and how many more reasons there are."""
+def _short(pod: PendingPod, found: PendingList, language: Language) -> str:
+    """The main reason in the scheduler's words, the number behind it, and how many more reasons there are.
+
+    If no scheduler has reported a reason, what the code means.
+    """
     if not pod.said:
-        return ""
+        return _known(pod.code, found, language)[0]
     more = len(pod.said) - 1 + pod.said_cut
     words = _words(pod.said[0].reason, language, nodes=_FEW_NODES)
     if more:

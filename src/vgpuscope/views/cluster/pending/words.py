@@ -13,15 +13,6 @@ OUTCOMES: Mapping[Outcome, Pair] = {
     "deleted": ("deleted", "已删除"),
 }
 TEXTS: Mapping[str, Pair] = {
-    # titles of columns
-    "POD": ("POD", "POD"),
-    "OUTCOME": ("OUTCOME", "结果"),
-    "AGE": ("AGE>", "已等待>"),
-    "CODE": ("CODE", "代码"),
-    "SCHEDULER": ("SCHEDULER", "调度器"),
-    "ASKS FOR": ("ASKS FOR", "申请"),
-    "ATTEMPTS": ("ATTEMPTS>", "尝试>"),
-    "REASON": ("REASON", "原因"),
     # what became of a pod
     "waiting": ("has waited for {time}", "已等待 {time}"),
     "scheduled": ("was scheduled on {node} {ago}, after {time}", "{ago}被调度到 {node}，等待了 {time}"),

@@ -1,18 +1,15 @@
 """Results as a table for the terminal: a line for each GPU, node first, and below it one for each tenant.
 
-Colour repeats what the words say. If the terminal is narrow, optional columns are omitted first, then names are
-shortened, and at last folded; nothing is cut off.
+Colour repeats what the words say. On a terminal where whole UUIDs have no room, so much of each is shown that no two
+are alike.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
 
 from msgspec import Struct
-from rich.cells import cell_len
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.analysis import Verdict
@@ -21,14 +18,25 @@ from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind, TenantResult
 from vgpuscope.views.fleet.results.words import CLASSES, STATUSES, VERDICTS, amount, word
 from vgpuscope.views.languages import lasting, one_of
+from vgpuscope.views.table import TableColumn, fits, table
 from vgpuscope.views.text import UNKNOWN, clean, sizes
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
 _MARKED = {"idle-held": "red", "idle-preparing": "yellow", "busy-unproductive": "red", "stalled": "red"}
-_TITLES = ("SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "IDLE>", "SEEN>", "MODEL", "OWNER")
-_SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # omitted in this order
-_GAP = 2  # cells between two columns
-_LEAST_NAME = 24  # cells for names, which are folded
+_COLUMNS = (  # how much each GPU and tenant is used, and its status, are what the command is for
+    TableColumn(("NODE  GPU", "节点  GPU"), form="name", least=28),
+    TableColumn(("SCORE", "评分"), right=True),
+    TableColumn(("UTIL", "利用率"), right=True),
+    TableColumn(("MEMORY", "显存"), right=True, hide=6),
+    TableColumn(("STATUS", "状态")),
+    TableColumn(("VERDICT", "判定")),
+    TableColumn(("CLASS", "类别"), hide=4),
+    TableColumn(("IDLE", "已空闲"), right=True, hide=5),
+    TableColumn(("SEEN", "覆盖率"), right=True, hide=2),
+    TableColumn(("MODEL", "型号"), hide=1),
+    TableColumn(("OWNER", "所有者"), hide=3),
+)
+_CELLS = len(_COLUMNS) - 1  # behind the name
 _SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
 _NOTHING = Text()
 
@@ -39,15 +47,12 @@ def results_table(rows: Sequence[ResultRow], width: int | None, language: Langua
     `rows` may also hold rows of tenants, as /results/low has them.
     """
     whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
-    short = short_names(whole)
-    layouts = [_Layout(names={name: name for name in whole}, language=language)]
-    layouts += [_Layout(names=short, language=language, spared=_SPARED[:n]) for n in range(len(_SPARED) + 1)]
     blocks = _blocks(rows)
-    for layout in layouts:
-        lines = [line for block in blocks for line in _lines(block, layout)]
-        if width is None or _needed(lines, layout) <= width:
+    for names in ({name: name for name in whole}, short_names(whole)):
+        lines = [line for block in blocks for line in _lines(block, names, language)]
+        if width is None or fits(_COLUMNS, lines, width, language):
             break
-    return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows, language)))
+    return Group(table(_COLUMNS, lines, width, language), Text(), *([Text(below)] if below else _sums(rows, language)))
 
 
 class LowCounts(Struct):
@@ -109,29 +114,12 @@ def _cut(name: str, length: int) -> str:
 # ── the text of a line ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Layout(Struct, frozen=True):
-    """Which columns and which form of the names are shown."""
-
-    names: Mapping[str, str]  # the shown form of each UUID
-    language: Language
-    spared: tuple[str, ...] = ()
-
-    @property
-    def shown(self) -> list[int]:
-        return [n for n, title in enumerate(_TITLES) if title not in self.spared]
-
-
 class _Block(Struct):
     """One GPU and the tenants of it that are shown."""
 
     row: ResultRow
     single: bool  # only rows of tenants: the GPU's own numbers are not known here
     tenants: list[tuple[ResultRow, TenantResult]]
-
-
-class _Line(Struct, frozen=True):
-    name: Text
-    cells: tuple[Text, ...] = ()  # (): the line is a remark
 
 
 def _blocks(rows: Sequence[ResultRow]) -> list[_Block]:
@@ -149,25 +137,24 @@ def _blocks(rows: Sequence[ResultRow]) -> list[_Block]:
     return list(blocks.values())
 
 
-def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
-    language = layout.language
-    yield _Line(
-        _gpu_name(block.row, layout), (_NOTHING,) * len(_TITLES) if block.single else _gpu_cells(block.row, language)
-    )
+def _lines(block: _Block, names: Mapping[str, str], language: Language) -> Iterator[list[Text]]:
+    nothing = (_NOTHING,) * _CELLS
+    yield [_gpu_name(block.row, names), *(nothing if block.single else _gpu_cells(block.row, language))]
     for remark in _remarks(block.row, language):
-        yield _Line(Text(f"  {remark}", "magenta"))
+        yield [Text(f"  {remark}", "magenta"), *nothing]
     pods = Counter((one.namespace, one.pod) for _, one in block.tenants)
     for row, one in block.tenants:
         container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
         name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
         own = row.shared or row.kind == "tenant" or one.verdict != row.verdict
-        yield _Line(name, _tenant_cells(row, one, language) if own else _named(one))
+        yield [name, *(_tenant_cells(row, one, language) if own else _named(one))]
 
 
-def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
+def _gpu_name(row: ResultRow, names: Mapping[str, str]) -> Text:
+    """`names` has the shown form of each UUID."""
     own = row.mig.startswith("MIG-")
     instance = f"/{row.mig}" if row.mig and not own else ""
-    unit = layout.names[row.mig if own else row.gpu_id] + instance
+    unit = names[row.mig if own else row.gpu_id] + instance
     parts = [part for part in (row.gpu_index, unit, row.mig_profile) if part]
     return Text(clean(row.hostname), "bold").append(f"  {clean(' '.join(parts))}", "not bold")
 
@@ -206,8 +193,8 @@ def _measured(one: ResultRow | TenantResult, memory: float | None, at: str, lang
 def _named(one: TenantResult) -> tuple[Text, ...]:
     """A tenant that has the GPU alone: the numbers of the GPU's line are its own."""
     memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
-    shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
-    return tuple(shown.get(title, _NOTHING) for title in _TITLES)
+    shown = {"MEMORY": memory, "OWNER": Text(clean(one.owner))}
+    return tuple(shown.get(column.title[0], _NOTHING) for column in _COLUMNS[1:])
 
 
 def _number(value: float | None) -> Text:
@@ -232,53 +219,7 @@ def _age(since: str, now: str, language: Language) -> str:
     return lasting((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds(), language)
 
 
-# ── how it is drawn ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _needed(lines: Iterable[_Line], layout: _Layout) -> int:
-    """Cells that the table takes if nothing is folded."""
-    return sum(_widths(lines, layout)) + _GAP * len(layout.shown)
-
-
-def _widths(lines: Iterable[_Line], layout: _Layout) -> list[int]:
-    full = [line for line in lines if line.cells]
-    columns = [[_title(n, layout), *(line.cells[n].plain for line in full)] for n in layout.shown]
-    names = [word("NODE  GPU", layout.language), *(line.name.plain for line in full)]
-    return [max(map(cell_len, column)) for column in (names, *columns)]
-
-
-def _title(column: int, layout: _Layout) -> str:
-    return word(_TITLES[column].rstrip(">"), layout.language)
-
-
-def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
-    names, *others = _widths(lines, layout)
-    room = names if width is None else max(_LEAST_NAME, width - sum(others) - _GAP * len(others))
-    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    made.add_column(word("NODE  GPU", layout.language), width=min(names, room), no_wrap=True)
-    for n in layout.shown:
-        justify: Literal["left", "right"] = "right" if _TITLES[n].endswith(">") else "left"
-        made.add_column(_title(n, layout), justify=justify, no_wrap=True)
-    for line in lines:
-        made.add_row(_folded(line.name, room), *(line.cells[n] for n in layout.shown if line.cells))
-    return made
-
-
-def _folded(name: Text, room: int) -> Text:
-    """The name in lines of `room` cells, folded at a space if one is near; lines after the first are indented."""
-    cuts: list[int] = []
-    begin, space = 0, room
-    while cell_len(name.plain[begin:]) > space:
-        end = begin + 1
-        while cell_len(name.plain[begin : end + 1]) <= space:
-            end += 1
-        word = name.plain.rfind(" ", begin + space // 2, end + 1) + 1
-        begin, space = word or end, room - len(_CONTINUED)
-        cuts.append(begin)
-    return Text(f"\n{_CONTINUED}").join(name.divide(cuts)) if cuts else name
-
-
-_CONTINUED = " " * 4
+# ── below the table ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sums(rows: Sequence[ResultRow], language: Language) -> Iterable[Text]:

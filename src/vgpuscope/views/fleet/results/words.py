@@ -7,18 +7,10 @@ from vgpuscope.model.words import Language
 from vgpuscope.views.languages import Pair, one_of
 
 TEXTS: Mapping[str, Pair] = {
-    # titles of columns
-    "NODE  GPU": ("NODE  GPU", "节点  GPU"),
-    "SCORE": ("SCORE", "评分"),
-    "UTIL": ("UTIL", "利用率"),
-    "MEMORY": ("MEMORY", "显存"),
-    "STATUS": ("STATUS", "状态"),
-    "VERDICT": ("VERDICT", "判定"),
-    "CLASS": ("CLASS", "类别"),
-    "IDLE": ("IDLE", "空闲时长"),
-    "SEEN": ("SEEN", "覆盖率"),
-    "MODEL": ("MODEL", "型号"),
-    "OWNER": ("OWNER", "所有者"),
+    "no_tenant_of": (
+        "No GPU has a tenant of namespace {namespace}.",
+        "没有 GPU 的租户属于命名空间 {namespace}。",
+    ),
     # below a GPU
     "health": ("health: {state}", "健康：{state}"),
     "unseen": ("no samples for {time}", "已 {time}没有采样"),

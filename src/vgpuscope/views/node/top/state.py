@@ -16,7 +16,8 @@ from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.views.node.top.notes import heading, notices
 from vgpuscope.views.node.top.processes import with_processes
 from vgpuscope.views.node.top.rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
-from vgpuscope.views.node.top.table import table_lines
+from vgpuscope.views.node.top.table import hidden, table_lines
+from vgpuscope.views.table import WIDEN
 from vgpuscope.views.text import clean, span
 
 __all__ = [
@@ -211,6 +212,8 @@ def _parts(state: TopState, size: tuple[int, int]) -> tuple[list[Text], list[Tex
     titles, body = table_lines(state.table(), width, group=state.group)
     head = heading(state.snapshot, now=state.now, utc_offset=state.utc_offset, paused=state.paused, width=width)
     below = _folded(notices(state.snapshot), max(1, min(_MOST_NOTICES, height // 8)))
+    if narrow := hidden(state.table(), width, group=state.group, how=WIDEN):
+        below.append(Text(f" {narrow}", "dim"))
     above, body = [*head, Text(), *titles], body or [_nothing(state)]
     if state.error:
         above, body = ([Text(line.plain, "dim") for line in lines] for lines in (above, body))
@@ -274,6 +277,8 @@ def page(state: TopState, width: int | None) -> list[Text]:
     snapshot = state.snapshot
     titles, body = table_lines(state.table(), width, group=state.group)
     head = heading(snapshot, now=state.now, utc_offset=state.utc_offset, paused=False, width=width)
+    if body and (narrow := hidden(state.table(), width, group=state.group)):
+        body.append(Text(f" {narrow}", "dim"))
     below = notices(snapshot)
     lines = [*head, Text(), *titles, *(body or [_nothing(state)]), *([Text()] if below else []), *below]
     return [_trimmed(line, width) for line in lines]

@@ -8,9 +8,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from vgpuscope.model.quantity import Ratio
+from vgpuscope.views.languages import Pair
 from vgpuscope.views.node.top.processes import short_age
 from vgpuscope.views.node.top.rows import REST, TopRow
-from vgpuscope.views.text import UNKNOWN, bar, begun, fit, joules, percent, size, sizes, watts
+from vgpuscope.views.table import WIDE, hidden_line
+from vgpuscope.views.text import UNKNOWN, bar, begun, fit, fit_label, joules, percent, size, sizes, watts
 
 _STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
     "active": ("●", "green"),
@@ -178,6 +180,14 @@ def table_lines(table: Sequence[TopRow], width: int | None, *, group: bool) -> t
     return _titles(chosen, widths, group=group), [_line(row, chosen, widths) for row in shown]
 
 
+def hidden(table: Sequence[TopRow], width: int | None, *, group: bool, how: Pair = WIDE) -> str:
+    """What has no room, in one line with the switch that shows it; empty if nothing is hidden."""
+    chosen, whole = plan(table, width, group=group), plan(table, None, group=group)
+    titles = [" ".join(_TITLES[column][0].split()) for column in whole.columns if column not in chosen.columns]
+    shortened = chosen.name < whole.name
+    return hidden_line(titles, width, "en", shortened=shortened, how=how) if titles or shortened else ""
+
+
 def _titles(chosen: ColumnPlan, widths: dict[str, int], *, group: bool) -> list[Text]:
     first = Text(" " + fit("GPU" if group else "CONTAINER", chosen.name), "bold")
     second = Text(" " + fit("  container" if group else "", chosen.name), "dim")
@@ -195,7 +205,7 @@ def _line(row: TopRow, chosen: ColumnPlan, widths: dict[str, int]) -> Text:
     line = Text(" ")
     mark = "" if row.allocated else "! "
     room = max(0, chosen.name - cell_len(row.branch) - len(mark))
-    name = begun(row.name, room) if row.kind == "process" else fit(row.name, room)
+    name = _NAMES.get(row.kind, fit)(row.name, room)
     line.append(row.branch, "dim").append(mark, "bold yellow").append(name, _name_style(row))
     line = _cropped(line, chosen.name + 1)
     for column, width in widths.items():
@@ -203,6 +213,9 @@ def _line(row: TopRow, chosen: ColumnPlan, widths: dict[str, int]) -> Text:
     if _is_lost(row):
         line.stylize("dim")
     return line
+
+
+_NAMES: dict[str, Callable[[str, int], str]] = {"process": begun, "container": fit_label}  # a name in one line
 
 
 def _name_style(row: TopRow) -> str:

@@ -10,7 +10,7 @@ from vgpuscope.model.words import Language
 from vgpuscope.views.reclaim.backtest.api import UNAPPLIED
 from vgpuscope.views.reclaim.tables import moment
 from vgpuscope.views.reclaim.words import ENDS, word
-from vgpuscope.views.table import table
+from vgpuscope.views.table import TableColumn, table
 from vgpuscope.views.text import clean, span
 
 _FIGURES = (
@@ -22,6 +22,21 @@ _FIGURES = (
     ("f_later", "busy_later"),
     ("f_ended", "ended"),
     ("f_idle", "still_idle"),
+)
+
+_NAMESPACES = (
+    TableColumn(("ACTIONS", "操作"), right=True),
+    TableColumn(("GPU-H FREED", "节省 GPU 小时"), right=True),
+    TableColumn(("UNKNOWN", "未知"), right=True, hide=1),
+    TableColumn(("FALSE ALARMS", "误报"), right=True),
+    TableColumn(("NAMESPACE", "命名空间"), form="name"),
+)
+_ACTIONS = (
+    TableColumn(("TIME", "时间")),
+    TableColumn(("GPUS", "GPU"), right=True, hide=1),
+    TableColumn(("GPU-H FREED", "节省 GPU 小时"), right=True),
+    TableColumn(("THEN", "之后")),
+    TableColumn(("POD", "POD"), form="name"),
 )
 
 
@@ -43,7 +58,8 @@ def _changes(found: Backtest, language: Language) -> Iterator[Text]:
 
 def _figures(found: Backtest, width: int | None, language: Language) -> RenderableType:
     soon = span(found.busy_within)
-    titles = [word("current", language), *([word("proposed", language)] if found.proposed else []), ""]
+    proposed = [TableColumn(("PROPOSED", "新策略"), right=True)] if found.proposed else []
+    columns = (TableColumn(("CURRENT", "当前策略"), right=True), *proposed, TableColumn(("", ""), form="text"))
     rows = [
         [
             Text(_number(getattr(found.current, field)), "bold"),
@@ -52,7 +68,7 @@ def _figures(found: Backtest, width: int | None, language: Language) -> Renderab
         ]
         for name, field in _FIGURES
     ]
-    return table(titles, rows, width, spared=())
+    return table(columns, rows, width, language)
 
 
 def _number(value: int | float) -> str:
@@ -60,7 +76,6 @@ def _number(value: int | float) -> str:
 
 
 def _namespaces(best: Outcome, width: int | None, language: Language) -> RenderableType:
-    names = ("actions", "won", "unknown", "alarms", "namespace")
     rows = [
         [
             Text(str(one.actions)),
@@ -71,8 +86,7 @@ def _namespaces(best: Outcome, width: int | None, language: Language) -> Rendera
         ]
         for one in best.namespaces
     ]
-    titles = [word(name, language) for name in names]
-    return table(titles, rows, width, spared=(titles[2],))
+    return table(_NAMESPACES, rows, width, language)
 
 
 def _list(
@@ -80,8 +94,7 @@ def _list(
 ) -> Iterator[RenderableType]:
     which = word("which_proposed" if found.proposed else "which_current", language)
     yield Text(word("listed", language, which=which))
-    titles = [word(name, language) for name in ("time", "gpus", "won", "end", "pod")]
-    yield table(titles, [_row(one, language) for one in best.list[:limit]], width, spared=(titles[1],))
+    yield table(_ACTIONS, [_row(one, language) for one in best.list[:limit]], width, language)
     if best.actions > limit:
         yield Text(word("more", language, n=best.actions - limit, all=best.actions))
 

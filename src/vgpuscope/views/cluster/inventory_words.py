@@ -1,0 +1,71 @@
+"""The words of `vgpuscope nodes` and `vgpuscope gpus`, in English and Chinese."""
+
+from collections.abc import Mapping
+
+from vgpuscope.model.cluster import FindingKind, LostReason
+from vgpuscope.model.words import Language
+from vgpuscope.views.languages import Pair, one_of
+from vgpuscope.views.names import FINDING_NAMES, LOST_NAMES
+
+TEXTS: Mapping[str, Pair] = {
+    # states and amounts
+    "unknown": ("unknown", "未知"),
+    "ready": ("ready", "就绪"),
+    "not_ready": ("not ready", "未就绪"),
+    "cordoned": (", cordoned", "，已停止调度"),
+    "ok": ("ok", "正常"),
+    "some_unhealthy": ("{n} unhealthy", "{n} 张不健康"),
+    "vanished": ("vanished", "已消失"),
+    "nothing": ("nothing", "无"),
+    "whole": ("{n} whole", "整卡 {n} 张"),
+    "part_of": ("{n} of {all}", "{n}/{all}"),
+    "shares": ("{n} shares", "{n} 份"),
+    "shares_of": ("{n} of {all} shares", "{n}/{all} 份"),
+    "and": (", ", "，"),
+    # notes
+    "about": ("{nodes}: {note}", "{nodes}：{note}"),
+    "comma": (", ", "、"),
+    "and_more": (" and {n} more", " 等 {all} 个节点"),
+    "fragmented": (
+        "100% fragmented. Every GPU with free memory already has a tenant, so no whole GPU is free.",
+        "碎片率 100%。有空闲显存的 GPU 都已有租户，因此没有整张空闲的 GPU。",
+    ),
+    "scaled": (
+        "memory scaling ×{factor}: up to {most} can be allocated on a GPU that has {physical}, so a request can be "
+        "larger than the GPU.",
+        "显存超分 ×{factor}：一张 {physical} 的 GPU 最多可分配 {most}，因此一个申请可以大于 GPU 本身。",
+    ),
+    "counted": (
+        "GPUs are counted from capacity and requests. Only the node knows which GPU a pod has.",
+        "GPU 按容量和申请计数。只有节点知道 Pod 用的是哪张 GPU。",
+    ),
+    # without rows
+    "no_nodes": ("No nodes: the cluster exporter has found none.", "没有节点：集群 exporter 没有发现节点。"),
+    "no_gpus": (
+        "No GPUs on {nodes}: none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has a "
+        "ResourceSlice with GPUs.",
+        "{nodes}上没有 GPU：没有节点向 HAMi 注册 GPU，没有提供 nvidia.com/gpu 或 nvidia.com/mig-*，"
+        "也没有带 GPU 的 ResourceSlice。",
+    ),
+    "no_gpus_in": ("No pod of namespace {namespace} holds a GPU.", "命名空间 {namespace} 的 Pod 没有占用 GPU。"),
+    "one_node": ("1 node", "1 个节点"),
+    "some_nodes": ("{n} nodes", "{n} 个节点"),
+}
+_REASONS: Mapping[str, str] = {"memory": "显存", "cores": "算力", "slots": "份数"}
+
+
+def word(name: str, language: Language, /, **values: object) -> str:
+    """The text; values are put into its braces."""
+    return one_of(TEXTS[name], language).format(**values)
+
+
+def finding(kind: FindingKind, reason: str, count: int, language: Language) -> str:
+    """A kind of finding and how many: its code in English, its name in Chinese."""
+    if language == "zh":
+        return f"{FINDING_NAMES[kind][1]} {count}" + (f"（{_REASONS.get(reason, reason)}）" if reason else "")
+    return f"{count} {kind}" + (f" ({reason})" if reason else "")
+
+
+def lost(reason: LostReason, language: Language) -> str:
+    """Why a GPU cannot be used: its code in English, its name in Chinese."""
+    return LOST_NAMES[reason][1] if language == "zh" else reason
