@@ -949,6 +949,7 @@ export const en = {
   "doctor.nothing": "No fault was found in the checks that could run.",
   "doctor.cause": "Cause",
   "doctor.examples": "Found",
+  "doctor.omitted": "and {n} more",
   "doctor.fix": "Fix",
   "doctor.passed": "Passed",
   "doctor.skipped": "Not checked",

@@ -934,6 +934,7 @@ export const zh: typeof en = {
   "doctor.nothing": "在能够检查的范围内没有发现故障。",
   "doctor.cause": "原因",
   "doctor.examples": "发现",
+  "doctor.omitted": "另有 {n} 项",
   "doctor.fix": "处理",
   "doctor.passed": "通过的检查",
   "doctor.skipped": "未做的检查",
