@@ -117,6 +117,22 @@ def test_without_a_cluster_exporter_nothing_is_said_of_what_only_it_knows(opened
         watched.page.close()
 
 
+def test_hours_that_are_not_stored_are_not_reported_as_none(opened: Opened):
+    def without_history(route: Route) -> None:
+        answered = route.fetch().json()
+        route.fulfill(json={**answered, **({"history": False, "rows": []} if "rows" in answered else {"waste": None})})
+
+    def in_between(page: Page) -> None:
+        page.route(re.compile("/api/v1/(waste|overview)"), without_history)
+
+    watched = opened("idle", before=in_between)
+    expect(watched.main()).to_contain_text("No history for this range")
+    expect(watched.main()).not_to_contain_text("No idle GPU-hours are recorded")
+    watched.go("")
+    expect(watched.main()).to_contain_text("GPUs without known faults")
+    expect(watched.main()).not_to_contain_text("No idle GPU-hours are recorded")
+
+
 def _nodes(address: str) -> set[str]:
     return {row["name"] for row in (answer(f"{address}/api/v1/nodes") or {"rows": []})["rows"]}
 

@@ -242,7 +242,7 @@ function TopWaste({ data }: { data: Overview }) {
   return (
     <Panel title={t("overview.waste")} note={t("overview.waste_when")} actions={<Link to="idle">{t("see_all")}</Link>}>
       <PartNotes parts={data.parts} names={["history"]} />
-      {!idle.length ? (
+      {data.waste === null ? null : !idle.length ? (
         <div class="empty small">{t("empty.waste")}</div>
       ) : (
         <Scroll name="waste-by-namespace" rows={Math.min(8, idle.length)}>

@@ -1056,6 +1056,7 @@ export const en = {
   "col.idle_hours": "Idle GPU-h",
   "col.idle_hours_day": "Idle GPU-h, last 24 h",
   "col.used_hours": "Used GPU-h",
+  "col.unknown_hours": "Unknown GPU-h",
   "col.idle_share": "Idle share",
   "col.idle_share_day": "Idle share, last 24 h",
   "col.pending": "Pending",

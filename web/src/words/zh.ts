@@ -1038,6 +1038,7 @@ export const zh: typeof en = {
   "col.idle_hours": "空闲 GPU 小时",
   "col.idle_hours_day": "空闲 GPU 小时（近 24 小时）",
   "col.used_hours": "使用 GPU 小时",
+  "col.unknown_hours": "未知 GPU 小时",
   "col.idle_share": "空闲占比",
   "col.idle_share_day": "空闲占比（近 24 小时）",
   "col.pending": "等待中",
