@@ -155,7 +155,7 @@ def test_an_empty_cluster_says_why_and_what_to_do(opened: Opened, tmp_path: Path
         watched.go("workloads")
         expect(watched.page.get_by_text("No pod has a GPU")).to_be_visible()
         watched.go("idle")
-        expect(watched.page.get_by_text("Nothing is proven idle")).to_be_visible()
+        expect(watched.page.get_by_text("No tenant is proven idle")).to_be_visible()
         assert watched.axe() == []
         watched.page.get_by_role("link", name="Find the cause on the Doctor page").first.click()
         expect(watched.page.get_by_role("heading", name="Doctor", exact=True)).to_be_visible()
