@@ -451,7 +451,7 @@ _OF_ONE = Words(
     "仅限单张 GPU 或单张 GPU 上的单个 Pod：多个对象的峰值不一定同时出现。",
 )
 _REGISTERED = Words(
-    " Of GPUs registered with HAMi: where kubelets only count GPUs, nobody knows which are allocated.",
+    " Of GPUs registered with HAMi: where kubelets only count GPUs, those that are allocated are not known.",
     "仅统计向 HAMi 注册的 GPU：由 kubelet 计数的 GPU 不知道分配了哪一张。",
 )
 _REMARKS: dict[str, Words] = {
