@@ -94,6 +94,45 @@ def test_a_stopped_cluster_exporter_greys_its_own_panels_and_nothing_else(opened
         started.__exit__(None, None, None)
 
 
+def test_without_a_cluster_exporter_nothing_is_said_of_what_only_it_knows(opened: Opened, fleet: Demo, tmp_path: Path):
+    """An empty list of findings or quotas would say that there are none."""
+    nobody, listen = f"http://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    history = tmp_path / "history.db"
+    with analyzer(listen, targets=",".join(fleet.agents), cluster=nobody, history=history) as address:
+        eventually(lambda: {"hami-a", "whole-b"} <= _nodes(address))
+        watched = opened("nodes/hami-a", at=f"{address}/ui/")
+        # allocated, what still fits, findings
+        expect(watched.page.get_by_text("needs the cluster exporter", exact=True)).to_have_count(3)
+        expect(watched.main()).not_to_contain_text("not registered with a scheduler")
+        expect(watched.main()).not_to_contain_text("There are no findings")
+        watched.go("namespaces/ml-team")
+        expect(watched.main()).to_contain_text("needs the cluster exporter")
+        expect(watched.main()).not_to_contain_text("No quota limits GPUs")
+        watched.go("namespaces")
+        expect(watched.main().get_by_role("row").filter(has_text="ml-team")).not_to_contain_text("no limit")
+        rows = (answer(f"{address}/api/v1/gpus") or {"rows": []})["rows"]
+        watched.go(f"gpus/{next(row['gpu_id'] for row in rows if row['node'] == 'hami-a')}")
+        expect(watched.main()).to_contain_text("needs the cluster exporter")
+        expect(watched.main()).not_to_contain_text("allocated by the node's device plugin")
+        watched.page.close()
+
+
+def test_hours_that_are_not_stored_are_not_reported_as_none(opened: Opened):
+    def without_history(route: Route) -> None:
+        answered = route.fetch().json()
+        route.fulfill(json={**answered, **({"history": False, "rows": []} if "rows" in answered else {"waste": None})})
+
+    def in_between(page: Page) -> None:
+        page.route(re.compile("/api/v1/(waste|overview)"), without_history)
+
+    watched = opened("idle", before=in_between)
+    expect(watched.main()).to_contain_text("No history for this range")
+    expect(watched.main()).not_to_contain_text("No idle GPU-hours are recorded")
+    watched.go("")
+    expect(watched.main()).to_contain_text("GPUs without known faults")
+    expect(watched.main()).not_to_contain_text("No idle GPU-hours are recorded")
+
+
 def _nodes(address: str) -> set[str]:
     return {row["name"] for row in (answer(f"{address}/api/v1/nodes") or {"rows": []})["rows"]}
 
@@ -116,7 +155,7 @@ def test_an_empty_cluster_says_why_and_what_to_do(opened: Opened, tmp_path: Path
         watched.go("workloads")
         expect(watched.page.get_by_text("No pod has a GPU")).to_be_visible()
         watched.go("idle")
-        expect(watched.page.get_by_text("Nothing is proven idle")).to_be_visible()
+        expect(watched.page.get_by_text("No tenant is proven idle")).to_be_visible()
         assert watched.axe() == []
         watched.page.get_by_role("link", name="Find the cause on the Doctor page").first.click()
         expect(watched.page.get_by_role("heading", name="Doctor", exact=True)).to_be_visible()
@@ -157,7 +196,7 @@ def test_a_slow_answer_is_a_skeleton_and_the_rest_of_the_page_is_there(opened: O
     pattern = re.compile("/api/v1/history/classes")
     watched = opened("", before=lambda page: page.route(pattern, hold), settled=False)
     expect(watched.page.locator(".skeleton")).to_have_count(1)
-    expect(watched.page.get_by_text("GPUs without faults")).to_be_visible()
+    expect(watched.page.get_by_text("GPUs without known faults")).to_be_visible()
     expect(watched.page.locator(".heat canvas")).to_be_visible()
     watched.page.get_by_role("button", name="Refresh").click()
     watched.page.get_by_role("button", name="Refresh now").click()  # the page asks again, as after an event
@@ -188,7 +227,7 @@ def test_a_bad_answer_is_reported_in_its_place_and_can_be_tried_again(
 
     watched = opened("", before=broken, settled=False, expected=[r"\b50[02]\b"])
     expect(watched.page.get_by_role("alert")).to_contain_text(says)
-    expect(watched.page.get_by_text("GPUs without faults")).to_be_visible()
+    expect(watched.page.get_by_text("GPUs without known faults")).to_be_visible()
     expect(watched.page.locator(".heat canvas")).to_be_visible()
     watched.page.unroute(pattern)
     watched.page.get_by_role("button", name="Try again").click()

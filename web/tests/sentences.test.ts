@@ -1,6 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { AttentionRow, TimelineEvent } from "../src/api/shapes";
-import { asks, attentionText, eventText, findingText } from "../src/parts/sentences";
+import { asks, attentionText, eventText, findingText, kindsOf } from "../src/parts/sentences";
 import { language } from "../src/state/preferences";
 import { named } from "../src/state/vocabulary";
 
@@ -58,6 +58,7 @@ const ATTENTION: readonly Partial<AttentionRow>[] = [
     code,
   })),
 ];
+const SPACED = /[\u4e00-\u9fff] [\u4e00-\u9fff]/;
 const RAW = /[A-Z]{3,}_[A-Z]|idle-held|over-allocated|terminating$|undefined|null|\{/;
 
 describe("sentences", () => {
@@ -69,6 +70,25 @@ describe("sentences", () => {
       expect(attentionText(row).length).toBeGreaterThan(1);
       if (one === "zh") expect(attentionText(row)).toMatch(/[\u4e00-\u9fff]/);
     }
+  });
+
+  it("no space stands between Chinese words, whatever the sentence is about", () => {
+    language.value = "zh";
+    for (const mig of [null, "MIG-1"]) {
+      for (const given of ATTENTION) {
+        expect(attentionText({ ...NOTHING, ...given, mig } as AttentionRow)).not.toMatch(SPACED);
+      }
+      for (const after of [null, "seen"]) {
+        const event = { ...NOTHING, id: "1", at: "", kind: "gpu", before: null, after, mig };
+        expect(eventText(event as unknown as TimelineEvent)).not.toMatch(SPACED);
+      }
+    }
+  });
+
+  it("a use above the limit is never shown as 100 % of it", () => {
+    const over = { ...NOTHING, kind: "over-limit", number: 1.0002, unit: "ratio" } as AttentionRow;
+    expect(attentionText(over)).toBe("Uses 100.1 % of its memory limit.");
+    expect(attentionText({ ...over, number: 1.25 })).toBe("Uses 125 % of its memory limit.");
   });
 
   it("tells the ghosts apart", () => {
@@ -116,6 +136,11 @@ describe("what a sentence is about", () => {
     expect(eventText(row({ ...mig, mig: null }))).toBe("The GPU is reported for the first time, or again.");
     const idle = { ...NOTHING, kind: "idle-tenant", mig: "MIG-1" } as unknown as AttentionRow;
     expect(attentionText(idle)).toBe("Idle, while other pods keep this MIG instance busy.");
+  });
+
+  it("is GPUs and MIG instances where one row of a table is of an instance", () => {
+    expect(kindsOf([{ mig: null }])).toBe("GPUs");
+    expect(kindsOf([{ mig: null }, { mig: "MIG-1" }])).toBe("GPUs and MIG instances");
   });
 
   it("says once in Chinese that a pod has waited", () => {

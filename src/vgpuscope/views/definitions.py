@@ -450,6 +450,10 @@ _OF_ONE = Words(
     " Only of one GPU or of one pod on one GPU: peaks of several need not be at the same moment.",
     "仅限单张 GPU 或单张 GPU 上的单个 Pod：多个对象的峰值不一定同时出现。",
 )
+_REGISTERED = Words(
+    " Of GPUs registered with HAMi: where kubelets only count GPUs, those that are allocated are not known.",
+    "仅统计向 HAMi 注册的 GPU：由 kubelet 计数的 GPU 不知道分配了哪一张。",
+)
 _REMARKS: dict[str, Words] = {
     "gpu.memory_ledger": _PARTS,
     "gpu.energy_ledger": _PARTS,
@@ -466,7 +470,22 @@ _REMARKS: dict[str, Words] = {
     "fleet.low_or_idle": Words(
         " A row is a GPU or MIG instance, or a tenant of a shared GPU.", "一行是 GPU 或 MIG 实例，或共享 GPU 上的租户。"
     ),
-    "fleet.power": Words(" As the drivers report it.", "由驱动上报。"),
+    "fleet.power": Words(
+        " As the drivers report it; a GPU that no exporter reports is not in it.",
+        "由驱动上报；没有 exporter 上报的 GPU 不计入。",
+    ),
+    "gpu.power": Words(
+        " The driver measures the whole GPU: for a MIG instance it is the power of its GPU.",
+        "驱动只测量整张 GPU：MIG 实例显示的是其所在 GPU 的功耗。",
+    ),
+    "gpu.power_limit": Words(" For a MIG instance it is the limit of its GPU.", "MIG 实例显示的是其所在 GPU 的上限。"),
+    "fleet.gpus_healthy": Words(
+        " A GPU that no exporter reports has no known fault.", "没有 exporter 上报的 GPU 视为没有已知故障。"
+    ),
+    "fleet.memory_allocated": Words(_REGISTERED.en, _REGISTERED.zh),
+    "node.memory_allocated": Words(
+        _REGISTERED.en + " GPUs out of service count too.", _REGISTERED.zh + "已停止服务的 GPU 也计入。"
+    ),
     "gpu.use": Words(" The signal is the one that decided the verdict.", "该信号即决定判定结果的信号。"),
     "namespace.gpus_or_instances": Words(
         " A shared GPU counts in the namespace of each of its tenants.", "共享 GPU 在其每个租户的命名空间中各计一次。"
@@ -507,7 +526,10 @@ _REMARKS: dict[str, Words] = {
     "chart.cores_allocated": _BY_TIME,
     "chart.score": _BY_TIME,
     "chart.memory_used": _AT_ONCE,
-    "chart.memory_allocated": _AT_ONCE,
+    "chart.memory_allocated": Words(
+        _AT_ONCE.en + " A pod that is assigned and has not run yet is not in it.",
+        _AT_ONCE.zh + "已指派而尚未运行的 Pod 不计入。",
+    ),
     "chart.power": _AT_ONCE,
     "chart.memory_max": _OF_ONE,
     "chart.power_max": _OF_ONE,

@@ -225,6 +225,20 @@ async def test_details_of_a_pod_a_node_and_a_namespace(fleet):
     assert waiting["pod"]["meaning"]["zh"]
 
 
+async def test_a_pod_that_is_assigned_to_a_node_and_not_bound_is_among_its_workloads(exporter):
+    """The node's allocated memory has it, so that the rows add up to the sum above them."""
+    known, *others = exporter.nodes
+    stuck = holder(uuid(2), "later-a", namespace="team-a", memory=2 * GIB)
+    exporter.nodes = (replace(known, holders=(*known.holders, stuck)), *others)
+    stub = StubSources(source())
+    flags = {**HOURLY, "analyzer.cluster_url": exporter.url}
+    async with running(stub.current, sources=stub, **flags) as analyzer:
+        await analyzer.analysed()
+        rows = (await v1(analyzer, "nodes/node-0"))["workloads"]
+    waiting = [(row["pod"], row["memory_allocated"], row["nodes"]) for row in rows if row["state"] == "pending"]
+    assert waiting == [("later-a", 2 * GIB, ["node-0"])]
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -1,13 +1,18 @@
 """The commands of a finding can be copied from a narrow screen. The truth is what a shell makes of them."""
 
+import io
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
+from rich.console import Console
 
 from tests.paths import REPOSITORY
+from vgpuscope.model.doctor import DoctorFinding
+from vgpuscope.model.words import Language, Words
 from vgpuscope.views.doctor import terminal
 from vgpuscope.views.doctor.terminal import command_lines
 from vgpuscope.views.doctor.words import STAGE_NAMES
@@ -52,6 +57,28 @@ def test_a_line_fits_unless_one_word_does_not(command: str):
 
 def test_a_short_command_stays_in_one_line():
     assert command_lines("kubectl get nodes", 74) == ["$ kubectl get nodes"]
+
+
+@pytest.mark.parametrize(("lang", "line"), [("en", "  and 2 more"), ("zh", "  另有 2 项")])
+def test_objects_that_are_not_named_are_counted_below_the_others(lang: Language, line: str):
+    finding = DoctorFinding(
+        code="GPM_UNSUPPORTED",
+        stage="driver",
+        status="warn",
+        title=Words("GPUs have profiling values", "GPU 有性能剖析数值"),
+        numbers={"count": 3, "omitted": 2},
+        examples=("GPU-0",),
+    )
+    assert line in shown(finding, lang)
+    hidden = structs.replace(finding, examples=())  # of a caller who may not see every namespace
+    assert line not in shown(hidden, lang)
+
+
+def shown(finding: DoctorFinding, lang: Language) -> list[str]:
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as captured:
+        console.print(*terminal._finding(finding, lang))
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 @pytest.mark.parametrize("stage", STAGE_NAMES)

@@ -181,6 +181,9 @@ function Found({ finding }: { finding: DoctorFinding }) {
                 {finding.examples.map((one) => (
                   <li key={one}>{one}</li>
                 ))}
+                {finding.numbers.omitted && (
+                  <li class="muted">{t("doctor.omitted", { n: finding.numbers.omitted })}</li>
+                )}
               </ul>
             </dd>
           </>

@@ -8,7 +8,7 @@ import { Covers, Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
-import { current, PartNotes } from "../parts/partnote";
+import { current, known, PartNotes } from "../parts/partnote";
 import {
   About,
   Age,
@@ -189,7 +189,10 @@ function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
           value={watts(gpu.power)}
           note={
             gpu.power_limit ? (
-              <Said text="of" numbers={{ all: ["gpu.power_limit", watts(gpu.power_limit)] }} />
+              <Said
+                text={gpu.mig ? "gpu.power_whole" : "of"}
+                numbers={{ all: ["gpu.power_limit", watts(gpu.power_limit)] }}
+              />
             ) : (
               gpu.power === null && t("value.not_measured")
             )
@@ -225,8 +228,9 @@ export function Highest({ of, use }: { of: string; use: { p95: number | null; ma
 
 function Slots({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
   if (!gpu.allocation) {
+    if (!known(data.parts, "cluster")) return <>{t("part.cluster_needed")}</>;
     if (data.tenants.some(({ tenant }) => tenant.allocated)) return <>{t("gpu.by_node")}</>;
-    return <>{t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed")}</>;
+    return <>{t("gpu.unregistered")}</>;
   }
   return (
     <Said

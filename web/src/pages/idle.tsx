@@ -384,7 +384,9 @@ function WasteTable() {
     >
       <Shown of={found} rows={5}>
         {(data) =>
-          data.rows.length === 0 ? (
+          !data.history ? (
+            <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
+          ) : data.rows.length === 0 ? (
             <div class="empty small">{t("empty.waste")}</div>
           ) : (
             <Scroll name="waste" rows={data.rows.length}>
@@ -394,6 +396,7 @@ function WasteTable() {
                     <th scope="col">{t("col.who")}</th>
                     <NumHead title="col.idle_hours" figure="waste.idle_gpu_hours" span={period} />
                     <NumHead title="col.used_hours" figure="waste.in_use_gpu_hours" span={period} />
+                    <NumHead title="col.unknown_hours" figure="waste.unknown_gpu_hours" span={period} />
                     <NumHead title="col.idle_share" figure="waste.idle_ratio" span={period} />
                     <th scope="col">{t("col.now")}</th>
                   </tr>
@@ -417,6 +420,7 @@ function WasteTable() {
                         </th>
                         <Num figure="waste.idle_gpu_hours">{number(row.idle_gpu_hours, 1)}</Num>
                         <Num figure="waste.in_use_gpu_hours">{number(row.in_use_gpu_hours, 1)}</Num>
+                        <Num figure="waste.unknown_gpu_hours">{number(row.unknown_gpu_hours, 1)}</Num>
                         <Num figure="waste.idle_ratio">{percent(row.idle_ratio)}</Num>
                         <td>
                           {row.verdict === "idle" ? (

@@ -6,9 +6,10 @@ import { Course } from "../parts/course";
 import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { current, PartNotes } from "../parts/partnote";
+import { ClusterNeeded, current, known, PartNotes } from "../parts/partnote";
 import { Copy, Figure, Link, Meter, Panel, Scroll, Shown } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
+import { kindsOf } from "../parts/sentences";
 import { Trends } from "../parts/trend";
 import { href } from "../state/url";
 import { t } from "../words";
@@ -55,7 +56,20 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
           title={t("col.gpus")}
           figure="namespace.gpus"
           value={number(row.gpus)}
-          note={<Said text="node.pods" numbers={{ n: ["namespace.pods", number(row.pods)] }} />}
+          note={
+            <>
+              {row.gpus_or_instances !== row.gpus && (
+                <>
+                  <Said
+                    text="namespace.instances"
+                    numbers={{ n: ["namespace.gpus_or_instances", number(row.gpus_or_instances)] }}
+                  />
+                  {" · "}
+                </>
+              )}
+              <Said text="node.pods" numbers={{ n: ["namespace.pods", number(row.pods)] }} />
+            </>
+          }
           origin={{ source: t("part.analysis") }}
         />
         <Figure
@@ -118,7 +132,7 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
           without={["namespace"]}
         />
       </Panel>
-      <Panel title={t("nav.gpus")} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
+      <Panel title={kindsOf(data.gpus)} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
         <GpuTable rows={data.gpus} name="namespace-gpus" parts={data.parts} plain />
       </Panel>
       <div class="columns">
@@ -128,7 +142,7 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
         </div>
         <div class="half">
           <Panel title={t("namespace.quotas")} stale={!hasCluster}>
-            <Quotas data={data} />
+            {known(data.parts, "cluster") ? <Quotas data={data} /> : <ClusterNeeded />}
           </Panel>
         </div>
       </div>

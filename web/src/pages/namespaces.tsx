@@ -4,7 +4,7 @@ import type { NamespaceList, NamespaceRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { bytes, number, percent, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { PartNotes } from "../parts/partnote";
+import { known, PartNotes } from "../parts/partnote";
 import { Empty, Link, Meter, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
@@ -26,7 +26,7 @@ export function NamespacesPage() {
               name="namespaces"
               label={t("nav.namespaces")}
               rows={data.rows}
-              columns={COLUMNS}
+              columns={known(data.parts, "cluster") ? COLUMNS : WITHOUT_QUOTAS}
               main={MAIN}
               sort="-gpus"
               rowKey={(row) => row.name}
@@ -159,6 +159,9 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     numeric: true,
   },
 ];
+
+/** Without the cluster exporter no quota is known, which is not the same as no limit. */
+const WITHOUT_QUOTAS = COLUMNS.map((one) => (one.key === "quota" ? { ...one, show: () => "–" } : one));
 
 const share = (row: NamespaceRow): number | null =>
   row.idle_gpu_hours === null || !row.held_gpu_hours ? null : row.idle_gpu_hours / row.held_gpu_hours;

@@ -7,10 +7,10 @@ import { EventList } from "../parts/eventlist";
 import { Num, NumHead, Said, Value } from "../parts/figures";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { current, PartNotes } from "../parts/partnote";
+import { ClusterNeeded, current, known, PartNotes } from "../parts/partnote";
 import { Copy, Empty, Facts, Figure, Link, type Origin, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
-import { findingText } from "../parts/sentences";
+import { findingText, kindsOf } from "../parts/sentences";
 import { Subject } from "../parts/subject";
 import { Trends } from "../parts/trend";
 import { scope } from "../state/scope";
@@ -43,6 +43,7 @@ export function NodePage({ names }: { names: string[] }) {
 function Node({ data }: { data: NodeDetail }) {
   const { node } = data;
   const hasCluster = current(data.parts, "cluster");
+  const hasLedger = known(data.parts, "cluster");
   const say = (promql: string, source: "analysis" | "cluster" | "agents"): Origin => ({
     promql,
     source: t(`part.${source}`),
@@ -106,9 +107,12 @@ function Node({ data }: { data: NodeDetail }) {
             value={bytes(node.memory_allocated)}
             note={
               node.memory_capacity === null ? (
-                t("gpu.unregistered")
+                t(hasLedger ? "gpu.unregistered" : "part.cluster_needed")
               ) : (
-                <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+                <>
+                  <Said text="of" numbers={{ all: ["node.memory_capacity", bytes(node.memory_capacity)] }} />
+                  {data.types.some((one) => Object.keys(one.lost).length > 0) && ` · ${t("node.out_of_service")}`}
+                </>
               )
             }
             origin={say(PROMQL.node_allocated, "cluster")}
@@ -151,7 +155,7 @@ function Node({ data }: { data: NodeDetail }) {
         />
       </div>
       <NodeBesidePanel beside={data.beside} />
-      <Panel title={t("nav.gpus")} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
+      <Panel title={kindsOf(data.gpus)} note={<Value figure="list.rows">{number(data.gpus.length)}</Value>}>
         <GpuTable rows={data.gpus} name="node-gpus" parts={data.parts} plain without={["node"]} />
       </Panel>
       <Panel title={t("nav.workloads")} note={<Value figure="list.rows">{number(data.workloads.length)}</Value>}>
@@ -160,7 +164,7 @@ function Node({ data }: { data: NodeDetail }) {
       <div class="columns">
         <Trends query={{ node: node.name, namespace: scope.value }} memory={node.memory_total} />
         <Panel title={t("node.fits")} stale={!hasCluster}>
-          <Fits types={data.types} counted={node.counted} />
+          {hasLedger ? <Fits types={data.types} counted={node.counted} /> : <ClusterNeeded />}
         </Panel>
         <div class="half">
           <Panel title={t("node.agent")} stale={!current(data.parts, "agents")}>
@@ -173,7 +177,7 @@ function Node({ data }: { data: NodeDetail }) {
             note={<Value figure="capacity.findings">{number(node.findings)}</Value>}
             stale={!hasCluster}
           >
-            <Findings data={data} />
+            {hasLedger ? <Findings data={data} /> : <ClusterNeeded />}
           </Panel>
         </div>
         <Panel

@@ -8,7 +8,7 @@ import { FleetMap, useFleet } from "../parts/fleetmap";
 import { bytes, number, percent, watts } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { current, PartNotes } from "../parts/partnote";
+import { current, known, PartNotes } from "../parts/partnote";
 import { Age, Figure, Link, Meter, type Origin, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { attentionText } from "../parts/sentences";
@@ -85,7 +85,7 @@ function AllFigures({ data }: { data: Overview }) {
         title={t("figure.allocated")}
         figure={now.memory_ratio === null ? "fleet.memory_allocated" : "fleet.memory_ratio"}
         value={now.memory_ratio === null ? bytes(now.memory_allocated) : percent(now.memory_ratio)}
-        note={<Allocated now={now} hasCluster={hasCluster} />}
+        note={<Allocated now={now} hasLedger={known(data.parts, "cluster")} />}
         origin={say(PROMQL.memory_ratio, "part.cluster")}
         stale={!hasCluster}
       />
@@ -158,7 +158,7 @@ function AllFigures({ data }: { data: Overview }) {
         title={t("figure.pending")}
         figure="fleet.pending_pods"
         value={<Link to="scheduling">{number(now.pending_pods)}</Link>}
-        note={hasCluster ? t("figure.pending_note") : t("part.cluster_needed")}
+        note={known(data.parts, "cluster") ? t("figure.pending_note") : t("part.cluster_needed")}
         origin={say(PROMQL.pending, "part.cluster")}
         tone={now.pending_pods ? "warn" : "plain"}
         stale={!hasCluster}
@@ -206,8 +206,8 @@ function OfInstances({ now }: { now: Figures }) {
   );
 }
 
-function Allocated({ now, hasCluster }: { now: Figures; hasCluster: boolean }) {
-  if (!hasCluster) return <>{t("part.cluster_needed")}</>;
+function Allocated({ now, hasLedger }: { now: Figures; hasLedger: boolean }) {
+  if (!hasLedger) return <>{t("part.cluster_needed")}</>;
   if (now.memory_capacity === null) return <>{t("figure.allocated_mine")}</>;
   return (
     <Said
@@ -242,7 +242,7 @@ function TopWaste({ data }: { data: Overview }) {
   return (
     <Panel title={t("overview.waste")} note={t("overview.waste_when")} actions={<Link to="idle">{t("see_all")}</Link>}>
       <PartNotes parts={data.parts} names={["history"]} />
-      {!idle.length ? (
+      {data.waste === null ? null : !idle.length ? (
         <div class="empty small">{t("empty.waste")}</div>
       ) : (
         <Scroll name="waste-by-namespace" rows={Math.min(8, idle.length)}>

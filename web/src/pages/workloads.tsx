@@ -194,7 +194,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   {
     key: "gpus",
     figure: "workload.gpus_or_instances",
-    title: "col.gpus",
+    title: "col.gpus_or_instances",
     about: "about.gpus_count",
     value: (row) => row.gpus.length,
     show: (row) => number(row.gpus.length),

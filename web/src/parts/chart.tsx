@@ -105,10 +105,15 @@ export function lastMeasured(times: readonly number[], lines: readonly Pick<Line
   return null;
 }
 
-/** What the picture shows, in words: the last value of each line. */
-function summary({ label, lines, show, times }: Props): string {
-  const last = lines.map((line) => `${line.name}: ${show(line.values.findLast((value) => value !== null) ?? null)}`);
-  return `${label}, ${moment(times[0])} – ${moment(times.at(-1))}. ${last.join("; ")}`;
+/** What the picture shows, in words: its time, and the values of the last step at which anything was measured. */
+export function summary({ label, lines, show, times, step }: Omit<Props, "name">): string {
+  const last = lastMeasured(times, lines);
+  const until = Math.min((times.at(-1) ?? 0) + step, now.value / 1000);
+  const whole = t("chart.span", { label, begin: moment(times[0]), end: moment(until) });
+  if (last === null) return whole;
+  const values = lines.map((line) => `${line.name}${t("join")}${show(line.values[last] ?? null)}`);
+  const covered = stretch(times[last]!, times[last]! + step, now.value / 1000);
+  return `${whole}${t("chart.latest", { time: covered })}${t("join")}${values.join(t("comma"))}`;
 }
 
 function data(times: readonly number[], lines: readonly Line[], stacked: boolean): uPlot.AlignedData {

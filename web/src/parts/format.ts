@@ -114,7 +114,7 @@ export function stretch(from: number, to: number, today: number): string {
     });
   if (to - from >= 86_400) return day(from) === day(to - 1) ? day(from) : `${day(from)} – ${day(to - 1)}`;
   const times = `${clock(from)}–${clock(to)} ${zoneAt(to)}`;
-  return day(from) === day(today) ? times : `${day(from)}, ${times}`;
+  return day(from) === day(today) ? times : t("moment.day", { day: day(from), times });
 }
 
 /** A moment to the second, without its year: for logs. */

@@ -18,6 +18,11 @@ export function current(parts: readonly Part[], name: Name): boolean {
   return part(parts, name)?.state === "ok";
 }
 
+/** Whether anything of a part is known: its values now, or the last good ones. */
+export function known(parts: readonly Part[], name: Name): boolean {
+  return current(parts, name) || part(parts, name)?.state === "stale";
+}
+
 /** Notes for the named parts that are not all right. */
 export function PartNotes({ parts, names }: { parts: readonly Part[]; names: readonly Name[] }) {
   const bad = names
@@ -29,10 +34,15 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
         <p key={one.name} class={one.state === "absent" ? "notice" : "notice warn"} role="status">
           <Icon name={one.state === "absent" ? "info" : "warning"} />
           <span>
-            <b>{t(`part.${one.name}`)}</b>: {t(`part_state.${one.state}`)}
-            {one.state === "stale" && one.at !== null && ` (${t("ago", { time: duration(ageOf(one.at, now.value)) })})`}
-            {language.value === "en" && one.message && `. ${one.message}`} {hintOf(one)}{" "}
-            {one.state !== "absent" && <ToDoctor />}
+            <b>{t(`part.${one.name}`)}</b>
+            {t("join")}
+            {t(`part_state.${one.state}`)}
+            {one.state === "stale" &&
+              one.at !== null &&
+              t("bracket", { text: t("ago", { time: duration(ageOf(one.at, now.value)) }) })}
+            {t("stop")}
+            {language.value === "en" && one.state !== "absent" && one.message && `${one.message}. `}
+            {hintOf(one)} {one.state !== "absent" && <ToDoctor />}
           </span>
         </p>
       ))}
@@ -46,6 +56,11 @@ export function NoHistory({ parts }: { parts: readonly Part[] }) {
     return <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />;
   }
   return <Empty title={t("empty.measured")} why={t("empty.measured_why")} doctor />;
+}
+
+/** In the place of a list that only the cluster exporter has: without it, an empty list would say that there is nothing. */
+export function ClusterNeeded() {
+  return <div class="empty small">{t("part.cluster_needed")}</div>;
 }
 
 /** What to do: in English the API says it best. */

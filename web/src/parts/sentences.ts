@@ -16,9 +16,10 @@ export function attentionText(row: AttentionRow): string {
       return row.code === "SOURCE_DOWN"
         ? t("attend.target", { name: row.message ?? "" })
         : t("attend.no-data", { what: kindOf(row) });
-    case "over-limit":
+    case "over-limit": // however little it is, it is not shown as 100 %
+      return t("attend.over-limit", { share: percent(Math.max(row.number ?? 0, 1.001), 1) });
     case "near-limit":
-      return t(`attend.${row.kind}`, { share: percent(row.number, 1) });
+      return t("attend.near-limit", { share: percent(row.number, 1) });
     case "idle-long":
       return t("attend.idle-long", { what: kindOf(row), reason: named("reason", row.code) });
     case "pending-long":
@@ -36,6 +37,10 @@ export function attentionText(row: AttentionRow): string {
 
 /** What a row is about: a GPU, or a MIG instance of one. */
 export const kindOf = (row: { mig: string | null }): string => t(row.mig ? "kind.mig" : "kind.gpu");
+
+/** What the rows of a table are: a GPU that MIG divides has a row for each of its instances. */
+export const kindsOf = (rows: readonly { mig: string | null }[]): string =>
+  t(rows.some((row) => row.mig) ? "kinds.mig" : "kinds.gpu");
 
 /** A contradiction between scheduler, kubelet and pods. */
 export function findingText(kind: string, reason: string): string {

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DEVICES, UUID_LABELS
-from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
+from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, Status, known
 from vgpuscope.model.quantity import Seconds
 
 K = TypeVar("K")
@@ -25,12 +25,19 @@ def passed(**numbers: float | str) -> CheckOutcome:
 
 def warned(examples: Iterable[str] = (), **numbers: float | str) -> CheckOutcome:
     """It works, but numbers can mislead."""
-    return CheckOutcome(status="warn", numbers=numbers, examples=few(examples))
+    return _finding("warn", examples, numbers)
 
 
 def failed(examples: Iterable[str] = (), **numbers: float | str) -> CheckOutcome:
     """Something is broken."""
-    return CheckOutcome(status="fail", numbers=numbers, examples=few(examples))
+    return _finding("fail", examples, numbers)
+
+
+def _finding(status: Status, examples: Iterable[str], numbers: dict[str, float | str]) -> CheckOutcome:
+    """`omitted`: how many objects are not named, so that five names below `7 GPUs` are no contradiction."""
+    each = sorted(dict.fromkeys(examples))
+    omitted = {"omitted": len(each) - _EXAMPLES} if len(each) > _EXAMPLES else {}
+    return CheckOutcome(status=status, numbers={**numbers, **omitted}, examples=tuple(each[:_EXAMPLES]))
 
 
 def failed_if(found: Collection[str], **numbers: float | str) -> CheckOutcome:

@@ -36,6 +36,7 @@ _LABELS = {
     "fix": Words("Fix", "处理"),
     "more": Words("More", "详见"),
 }
+_OMITTED = Words("and {n} more", "另有 {n} 项")
 _PLACES = {
     "node": Words("on this node", "在本节点上"),
     "outside": Words("from outside", "从外部"),
@@ -189,6 +190,8 @@ def _finding(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]
         yield _line("cause", _in(finding.cause, lang), lang)
     for example in finding.examples:
         yield _line("found", clean(example), lang)
+    if finding.examples and (omitted := finding.numbers.get("omitted")):
+        yield Padding(Text(_in(_OMITTED, lang).format(n=omitted), "dim"), (0, 0, 0, 2))
     if finding.fix:
         yield _line("fix", _in(finding.fix, lang), lang)
     for command in finding.commands:

@@ -10,17 +10,18 @@ from rich.console import Console
 
 from tests.store import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
+from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.results.results import low, rows
 from vgpuscope.views.fleet.results.table import LowCounts, looked_at, results_table, short_names
 
 GIB = fleets.GIB
 
 
-def drawn(*gpus, width: int | None, color: bool = False, only_low: bool = False) -> str:
+def drawn(*gpus, width: int | None, color: bool = False, only_low: bool = False, language: Language = "en") -> str:
     out = io.StringIO()
     console = Console(file=out, width=width or 500, color_system="standard" if color else None, force_terminal=color)
     made = rows(fleets.analysis(fleets.NOON, *gpus))
-    console.print(results_table(low(made, threshold=20) if only_low else made, width))
+    console.print(results_table(low(made, threshold=20) if only_low else made, width, language))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -98,6 +99,15 @@ def test_sums_stand_below_the_table():
     text = drawn(shared(), one_gpu(1), width=80)
     assert "2 GPUs on 1 node: 2 in use, 0 idle, 0 unknown." in text
     assert "3 tenants: 1 in use, 1 idle (1 holds memory), 1 unknown." in text
+
+
+def test_every_class_of_idle_tenants_is_in_the_sum():
+    """A tenant that prepares data may hold memory too: `1 holds memory` alone would deny it."""
+    preparing = part("loader-0", "ml", 0.0, 2.5, 1.0, verdict="idle", use_class="idle-preparing")
+    text = drawn(shared(), one_gpu(1, tenants=(preparing,)), width=80)
+    assert "3 tenants: 1 in use, 2 idle (1 holds memory, 1 prepares data), 0 unknown." in text
+    chinese = drawn(shared(), one_gpu(1, tenants=(preparing,)), width=80, language="zh")
+    assert "3 个租户：1 个使用中，2 个空闲（1 个占用显存，1 个准备数据），0 个未知。" in chinese
 
 
 def test_the_only_tenant_of_a_gpu_does_not_repeat_what_its_gpu_says():

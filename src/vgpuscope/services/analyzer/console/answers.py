@@ -141,6 +141,20 @@ def workload_rows_of(view: ConsoleView, scope: Namespaces, asked: WorkloadsQuery
     )
 
 
+def workload_rows_on(view: ConsoleView, scope: Namespaces, node: str) -> tuple[WorkloadRow, ...]:
+    """The pods on a node, and those that are assigned to it and not bound: what they hold is allocated there."""
+    allocated = [one for one in pod_allocations(view.ledgers, scope) if one.node == node]
+    assigned = {(one.namespace, one.pod) for one in allocated}
+    pending = [pod for pod in pods_in(view.pending or (), scope) if (pod.namespace, pod.pod) in assigned]
+    return workload_rows(
+        [row for row in gpus_in(view.rows, scope) if row.node == node],
+        group_by="pod",
+        pending=[pod for pod in pending if pod.outcome == "waiting"],
+        allocations=allocated,
+        now=view.now,
+    )
+
+
 def namespace_rows_of(view: ConsoleView, scope: Namespaces) -> tuple[NamespaceRow, ...]:
     """Every namespace."""
     return namespace_rows(

@@ -48,6 +48,7 @@ from vgpuscope.services.analyzer.console.answers import (
     saying,
     scheduling_of,
     workload_rows_of,
+    workload_rows_on,
 )
 from vgpuscope.services.analyzer.console.console import JOINED, Console, ConsoleView
 from vgpuscope.services.analyzer.console.history import class_history, series_history
@@ -241,7 +242,7 @@ class ConsoleApi:
             stale=view.board.stale,
             node=node,
             gpus=gpus,
-            workloads=workload_rows(gpus, group_by="pod"),
+            workloads=workload_rows_on(view, scope, name),
             types=tuple(scheduling.free_capacity(one) for one in ledger.types) if ledger else (),
             offers=ledger.offers if ledger and scope is None else (),
             findings=tuple(findings_in(ledger.findings, scope)) if ledger else (),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from rich.console import Group
 from rich.text import Text
 
-from vgpuscope.model.analysis import Verdict
+from vgpuscope.model.analysis import UseClass, Verdict
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.results.results import ResultRow, RowKind, TenantResult
@@ -222,6 +222,13 @@ def _age(since: str, now: str, language: Language) -> str:
 # ── below the table ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+# A tenant that prepares data may hold memory too, so that both classes are named.
+_IDLE_CLASSES: tuple[tuple[UseClass, str, str], ...] = (
+    ("idle-held", "holds", "hold"),
+    ("idle-preparing", "prepares", "prepare"),
+)
+
+
 def _sums(rows: Sequence[ResultRow], language: Language) -> Iterable[Text]:
     tenants = [one for row in rows for one in row.tenants]
     gpus = amount(len({row.gpu_id for row in rows}), "gpu", language)
@@ -234,8 +241,13 @@ def _sums(rows: Sequence[ResultRow], language: Language) -> Iterable[Text]:
         what = amount(len(rows), "rows", language)
     yield Text(word("counted", language, what=what, verdicts=verdicts))
     if tenants:
-        held = sum(one.use_class == "idle-held" for one in tenants)
-        remark = word("holds" if held == 1 else "hold", language, n=held) if held else ""
+        classes = Counter(one.use_class for one in tenants)
+        remarks = word("comma", language).join(
+            word(one if classes[use_class] == 1 else many, language, n=classes[use_class])
+            for use_class, one, many in _IDLE_CLASSES
+            if classes[use_class]
+        )
+        remark = word("remark", language, remarks=remarks) if remarks else ""
         verdicts = _verdicts([one.verdict for one in tenants], language, remark)
         yield Text(word("counted", language, what=amount(len(tenants), "tenant", language), verdicts=verdicts))
 

@@ -30,8 +30,11 @@ TEXTS: Mapping[str, Pair] = {
         "{in_use} in use, {idle} idle{remark}, {unknown} unknown",
         "{in_use} 个使用中，{idle} 个空闲{remark}，{unknown} 个未知",
     ),
-    "holds": (" ({n} holds memory)", "（{n} 个占用显存）"),
-    "hold": (" ({n} hold memory)", "（{n} 个占用显存）"),
+    "holds": ("{n} holds memory", "{n} 个占用显存"),
+    "hold": ("{n} hold memory", "{n} 个占用显存"),
+    "prepares": ("{n} prepares data", "{n} 个准备数据"),
+    "prepare": ("{n} prepare data", "{n} 个准备数据"),
+    "remark": (" ({remarks})", "（{remarks}）"),
     # below a list of low GPUs and tenants
     "is_low": ("{what} is idle or below {limit}.", "{what}空闲或评分低于 {limit}。"),
     "are_low": ("{what} are idle or below {limit}.", "{what}空闲或评分低于 {limit}。"),
