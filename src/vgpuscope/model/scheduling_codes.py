@@ -152,8 +152,15 @@ CODES: tuple[Code, ...] = (
     Code(
         code="SCHED_DEVICE_UNHEALTHY",
         stage="filter",
-        meaning="The GPUs are reported as unhealthy.",
-        runbook="`vgpuscope gpus` names them. Look for XIDs in the node's kernel log and at the device plugin's log.",
+        meaning=(
+            "The GPUs are reported as unhealthy, or pods hold MIG instances at unknown places of them (MIG placements "
+            "unknown)."
+        ),
+        runbook=(
+            "`vgpuscope gpus` names them. Look for XIDs in the node's kernel log and at the device plugin's log. For "
+            "unknown places, compare the annotation hami.io/vgpu-mig-allocations of the pods on the GPU with "
+            "`nvidia-smi mig -lgi`; the GPU is used again when pods without a readable placement have ended."
+        ),
     ),
     Code(
         code="SCHED_DEVICE_CORDONED",

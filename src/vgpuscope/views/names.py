@@ -109,8 +109,9 @@ REASON_NAMES: dict[str, ChineseReason] = {
         "对照 `vgpuscope gpus` 与 Pod 的注解 nvidia.com/use-gpuuuid 和 nvidia.com/nouse-gpuuuid。",
     ),
     "SCHED_DEVICE_UNHEALTHY": ChineseReason(
-        "GPU 被报告为不健康。",
-        "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。",
+        "GPU 被报告为不健康，或有 Pod 占用其上位置未知的 MIG 实例（MIG 位置未知）。",
+        "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。如果位置未知，请把该 GPU 上 Pod 的注解 "
+        "hami.io/vgpu-mig-allocations 与 `nvidia-smi mig -lgi` 对照；没有可读位置的 Pod 结束后，该 GPU 恢复使用。",
     ),
     "SCHED_DEVICE_CORDONED": ChineseReason(
         "GPU 已被操作员停止调度。",
