@@ -1,4 +1,4 @@
-"""A model of the scheduler of Project-HAMi/HAMi v2.10.0: its filter, its webhook, and its /metrics page.
+"""A model of the scheduler of Project-HAMi/HAMi v2.10.0: its filter, its binding, its webhook, and its /metrics page.
 
 It is written from what that program does, file by file as the functions below name it, and it is checked against
 answers that were recorded from it. It shares no code with vgpuscope. It gets objects as the API server has them, and
@@ -11,11 +11,13 @@ one with the highest index, then the last by UUID. HAMi's faults that docs/migra
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import combinations
 from struct import pack, unpack
 
 REGISTER, PAIR_SCORES, CORDON = "hami.io/node-nvidia-register", "hami.io/node-nvidia-score", "hami.io/device-cordon"
 ALLOCATED, PLACED_ON, MIGS = "hami.io/vgpu-devices-allocated", "hami.io/vgpu-node", "hami.io/vgpu-mig-allocations"
+LOCK, PHASE = "hami.io/mutex.lock", "hami.io/bind-phase"
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE, PRIORITY = "nvidia.com/gpumem-percentage", "nvidia.com/priority"
 SORT_KEYS = ("binpack", "spread", "numa")
@@ -564,6 +566,55 @@ def annotations(pod, answer):
         ]
     found = {ALLOCATED: "".join(segments), PLACED_ON: answer["node"]}
     return found | ({MIGS: json.dumps(instances)} if instances else {})
+
+
+# --- binding, and the lock of a node ----------------------------------------------------------------------------------
+
+LOCK_EXPIRES = 300  # seconds
+
+
+def bind(world, pod, name, now, *, fails=False):
+    """pkg/scheduler/scheduler.go Bind, of a pod that is not bound: "" or why it is refused; `fails`: the last write."""
+    node = next((one for one in world["nodes"] if one["metadata"]["name"] == name), None)
+    if pod is None or node is None:
+        return "not found"
+    if any(containers_of(pod)[0]) and not _lock(world, node, pod, now):
+        return f"node {name} has been locked within 5m0s"
+    if any(containers_of(pod)[0]):  # HAMi marks other pods, too: docs/migration.md
+        notes(pod)[PHASE] = "allocating"
+    if fails:
+        _unlock(node, pod)
+        return "forbidden"
+    pod["spec"]["nodeName"] = name
+    return ""
+
+
+def _lock(world, node, pod, now):
+    """pkg/util/nodelock/nodelock.go LockNode; the pod's own lock is renewed, as docs/migration.md says of ours."""
+    meta, own = pod["metadata"], f"{pod['metadata']['namespace']},{pod['metadata']['name']}"
+    if text := notes(node).get(LOCK):
+        since, _, holder = text.partition(",")
+        age = now - datetime.fromisoformat(since).timestamp()
+        pods = {f"{one['metadata']['namespace']},{one['metadata']['name']}" for one in world["pods"]}
+        if age <= LOCK_EXPIRES and holder != own and (not holder or holder in pods):
+            return False
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    notes(node)[LOCK] = f"{time},{meta['namespace']},{meta['name']}"
+    return True
+
+
+def plugin_done(world, pod, phase):
+    """pkg/device-plugin PodAllocationTrySuccess and PodAllocationFailed: the phase, then the pod's own lock is gone."""
+    notes(pod)[PHASE] = phase
+    for node in world["nodes"]:
+        if node["metadata"]["name"] == pod["spec"]["nodeName"]:
+            _unlock(node, pod)
+
+
+def _unlock(node, pod):
+    """pkg/util/nodelock/nodelock.go ReleaseNodeLock: the pod's own lock only."""
+    if notes(node).get(LOCK, "").endswith(f",{pod['metadata']['namespace']},{pod['metadata']['name']}"):
+        del notes(node)[LOCK]
 
 
 # --- the webhook ------------------------------------------------------------------------------------------------------

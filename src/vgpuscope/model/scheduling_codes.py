@@ -39,8 +39,8 @@ CODES: tuple[Code, ...] = (
         stage="admit",
         meaning="The API server or a webhook rejected the pod.",
         runbook=(
-            "The message names the webhook or the rule. HAMi's webhook rejects pods with nodeName set and "
-            "privileged containers that ask for a GPU."
+            "The message names the webhook or the rule. HAMi's webhook and ours reject pods that ask for a GPU if they "
+            "set nodeName or have a privileged container."
         ),
     ),
     Code(

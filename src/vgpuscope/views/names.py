@@ -53,7 +53,7 @@ REASON_NAMES: dict[str, ChineseReason] = {
     # --- admit --------------------------------------------------------------------------------------------------------
     "SCHED_ADMISSION_DENIED": ChineseReason(
         "API server 或 webhook 拒绝了该 Pod。",
-        "消息中写明了 webhook 或规则。HAMi 的 webhook 会拒绝设置了 nodeName 的 Pod，以及申请 GPU 的特权容器。",
+        "消息中写明了 webhook 或规则。申请 GPU 的 Pod 如果设置了 nodeName 或有特权容器，HAMi 和我们的 webhook 都会拒绝。",
     ),
     "SCHED_QUOTA_EXCEEDED": ChineseReason(
         "Pod 的申请超出了命名空间的 ResourceQuota。",
