@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 from tests.services.agent.noderoot import Samples
 from vgpuscope.catalog import cluster as catalog
@@ -73,11 +74,12 @@ class Bindings:
         self.world, self.now, self._version, self._forbids = world, now, 0, False
         for one in [*world["nodes"], *world["pods"]]:
             self._merge(one, {})
-        writer = KubeWriter(self, component="c", instance="i")
-        self._pods = PodWriter(self, writer)
+        api: Any = self
+        writer = KubeWriter(api, component="c", instance="i")
+        self._pods = PodWriter(api, writer)
         self._binder = Binder(
             self._pods,
-            NodeLocks(self, writer, expires=300.0, changed=self._changed, wall=lambda: self.now),
+            NodeLocks(api, writer, expires=300.0, changed=self._changed, wall=lambda: self.now),
             written=lambda _: None,
             overfull=lambda uid, node: overfull(state_of(self.world), uid, node),
             cleared=lambda *_: None,

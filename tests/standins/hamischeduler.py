@@ -32,7 +32,7 @@ class Kube:
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self._url, self._token = cluster["server"], user["token"]
         self._trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        self.seen = {kind: {} for kind in KINDS}
+        self.seen: dict = {kind: {} for kind in KINDS}
         self.lock = threading.RLock()
 
     def call(self, method, path, body=None, *, media="application/merge-patch+json"):
@@ -84,7 +84,7 @@ class Scheduler:
     def __init__(self, kube, *, node, gpu, fault, ties):
         self.kube, self.fault, self._ties = kube, fault, ties
         self._policies = {"node": node, "gpu": gpu}
-        self._overview = {"nodes": []}  # the world as of the last filter or new node: what the page says of GPUs
+        self._overview: dict = {"nodes": []}  # the world as of the last filter or new node: what the page says of GPUs
 
     def filter(self, args):
         pod, names = _plain(args["Pod"]), args["NodeNames"]
