@@ -1,21 +1,24 @@
-"""A model of the scheduler of Project-HAMi/HAMi v2.10.0: its filter, its webhook, and its /metrics page.
+"""A model of the scheduler of Project-HAMi/HAMi v2.10.0: its filter, its binding, its webhook, and its /metrics page.
 
 It is written from what that program does, file by file as the functions below name it, and it is checked against
 answers that were recorded from it. It shares no code with vgpuscope. It gets objects as the API server has them, and
 keeps no state: what pods hold is what their annotations say.
 
 What HAMi leaves to chance is decided here as vgpuscope decides it: of equal nodes the first by name, of equal GPUs the
-one with the highest index, then the last by UUID. HAMi's faults that docs/migration.md lists are not modelled.
+one with the highest index, then the last by UUID; `chance` names what HAMi chose instead. HAMi's faults that
+docs/migration.md lists are not modelled.
 """
 
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import combinations
 from struct import pack, unpack
 
 REGISTER, PAIR_SCORES, CORDON = "hami.io/node-nvidia-register", "hami.io/node-nvidia-score", "hami.io/device-cordon"
 ALLOCATED, PLACED_ON, MIGS = "hami.io/vgpu-devices-allocated", "hami.io/vgpu-node", "hami.io/vgpu-mig-allocations"
+LOCK, PHASE = "hami.io/mutex.lock", "hami.io/bind-phase"
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE, PRIORITY = "nvidia.com/gpumem-percentage", "nvidia.com/priority"
 SORT_KEYS = ("binpack", "spread", "numa")
@@ -113,10 +116,16 @@ def links_of(world, name):
     return {one["uuid"]: one["score"] for one in json.loads(text)}
 
 
+def quantity(text):
+    """A whole number as the API server writes it: 15000 comes back as 15k."""
+    number = str(text)
+    return int(number.rstrip("kM")) * {"k": 10**3, "M": 10**6}.get(number[-1], 1)
+
+
 def amount(container, name):
     resources = container.get("resources", {})
     value = resources.get("limits", {}).get(name, resources.get("requests", {}).get(name))
-    return None if value is None else int(value)
+    return None if value is None else quantity(value)
 
 
 def request_of(container):
@@ -198,7 +207,7 @@ def held(pod):
 def usage(world, name, without=""):
     """The cards of a node with what pods hold: pkg/scheduler/scheduler.go getNodesUsage. None: not registered."""
     node = next((one for one in world["nodes"] if one["metadata"]["name"] == name), None)
-    if node is None or not int(node["status"]["allocatable"].get(GPU, 0)):
+    if node is None or not quantity(node["status"]["allocatable"].get(GPU, 0)):
         return None
     cards = {card.id: card for card in cards_of(node)}
     for pod in world["pods"]:
@@ -244,7 +253,7 @@ def quota_used(world, namespace, without=""):
 
 def quota_limits(world, namespace):
     hard: dict = next((one["spec"]["hard"] for one in world["quotas"] if one["metadata"]["namespace"] == namespace), {})
-    return tuple(int(hard[key]) if (key := f"limits.{name}") in hard else None for name in (MEMORY, CORES))
+    return tuple(quantity(hard[key]) if (key := f"limits.{name}") in hard else None for name in (MEMORY, CORES))
 
 
 # --- the order of nodes and cards -------------------------------------------------------------------------------------
@@ -287,10 +296,15 @@ def card_score(card, weights):
     return f32(10 * f32(f32(slots + cores) + memory))
 
 
-def in_order(cards, policy, weights, numa_bind):
-    """pkg/scheduler/policy/gpu_policy.go Less, lessByChain; Fit begins at the end of HAMi's list, here at [0]."""
+def in_order(cards, policy, weights, numa_bind, preferred=()):
+    """pkg/scheduler/policy/gpu_policy.go Less, lessByChain; Fit begins at the end of HAMi's list, here at [0].
+
+    `preferred`: the first of equal GPUs. Only chains compare the index.
+    """
+    chained = False
     single = policy.strip()
     if "," in single or single == "numa":
+        chained = True
         keys = list(dict.fromkeys(name for name in chain(policy) if name in SORT_KEYS)) or ["spread"]
         if numa_bind:
             keys = ["numa", *(name for name in keys if name != "numa")]
@@ -313,7 +327,12 @@ def in_order(cards, policy, weights, numa_bind):
             return score, -card.numa
 
     last = sorted(cards, key=lambda card: card.id, reverse=True)
-    return sorted(last, key=lambda card: (*key(card), -card.index))
+
+    def tied(card):
+        place = preferred.index(card.id) if card.id in preferred else len(preferred)
+        return (-card.index, place) if chained else (place, -card.index)
+
+    return sorted(last, key=lambda card: (*key(card), *tied(card)))
 
 
 def node_score(cards):
@@ -342,6 +361,8 @@ class _Pod:
         self.topology, self.mutex = "topology-aware" in chain(self.policy), "mutex" in chain(self.policy)
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         self.links: dict = {}  # of the node that is looked at
+        self.chance: dict = {}  # container → the GPUs that are preferred to equal ones
+        self.preferred: list = []  # of the container that is looked at
         self.used, self.limits = quota_used(world, namespace, without=uid), quota_limits(world, namespace)
 
     def listed(self, key):
@@ -371,9 +392,13 @@ class _Pod:
         return any(limit is not None and used + more > limit for used, more, limit in rows)
 
 
-def filter_pod(world, pod, names, *, node="binpack", gpu="spread"):
-    """pkg/scheduler/scheduler.go Filter: {"node", "shares"} or {"failed"}; None: the pod asks for no GPU."""
+def filter_pod(world, pod, names, *, node="binpack", gpu="spread", chance=("", {})):
+    """pkg/scheduler/scheduler.go Filter: {"node", "shares"} or {"failed"}; None: the pod asks for no GPU.
+
+    `chance`: the node, and by container the GPUs, that are chosen among equal ones.
+    """
     question = _Pod(world, pod, {"node": node, "gpu": gpu})
+    preferred_node, question.chance = chance
     if not any(question.requests):
         return None
     failed, fitting, scores = {}, {}, {}
@@ -391,20 +416,22 @@ def filter_pod(world, pod, names, *, node="binpack", gpu="spread"):
     if not fitting:
         return {"failed": failed}
     sign = 1 if question.node_policy == "spread" else -1
-    best = min(fitting, key=lambda name: (sign * scores[name], name))
+    best = min(fitting, key=lambda name: (sign * scores[name], name != preferred_node, name))
     return {"node": best, "shares": fitting[best], "scores": {name: f"{scores[name]:.2f}" for name in scores}}
 
 
 def _fit_node(question, cards):
     """pkg/scheduler/score.go scoreNode: the shares of each container, or why not."""
     segments = []
-    for request in question.requests[: question.init]:
+    for at, request in enumerate(question.requests[: question.init]):
+        question.preferred = question.chance.get(at, [])
         found = _fit_container(question, [card.copy() for card in cards], request, [])
         if isinstance(found, str):
             return found
         segments.append(found)
     running = [card.copy() for card in cards]
-    for request in question.requests[question.init :]:
+    for at, request in enumerate(question.requests[question.init :], question.init):
+        question.preferred = question.chance.get(at, [])
         before = [share for shares in segments[question.init :] for share in shares]
         found = _fit_container(question, running, request, before)
         if isinstance(found, str):
@@ -417,7 +444,7 @@ def _fit_container(question, cards, request, before):
     """pkg/scheduler/score.go fitInDevices; the cards are changed."""
     if request is None:
         return []
-    order = in_order(cards, question.policy, question.weights, question.numa_bind)
+    order = in_order(cards, question.policy, question.weights, question.numa_bind, question.preferred)
     typed = [card for card in order if "nvidia" in card.type.lower()]
     mode = question.notes.get("nvidia.com/vgpu-mode")
     divisible = (mode is None or "mig" in mode) and any(card.mode == "mig" for card in typed)
@@ -541,9 +568,14 @@ def _linked(question, picked, count):
         return 0 if one.card == other.card else question.links.get(one.card, {}).get(other.card, 0)
 
     if count == 1:
-        return [min(picked, key=lambda one: sum(link(one, other) for other in picked))]
+        preferred = question.preferred
+        return [min(picked, key=lambda one: (sum(link(one, other) for other in picked), one.card not in preferred))]
     groups = combinations(picked, count)
-    return list(max(groups, key=lambda group: sum(link(*pair) for pair in combinations(group, 2))))
+
+    def linked(group):
+        return sum(link(*pair) for pair in combinations(group, 2)), [one.card for one in group] == question.preferred
+
+    return list(max(groups, key=linked))
 
 
 def annotations(pod, answer):
@@ -564,6 +596,55 @@ def annotations(pod, answer):
         ]
     found = {ALLOCATED: "".join(segments), PLACED_ON: answer["node"]}
     return found | ({MIGS: json.dumps(instances)} if instances else {})
+
+
+# --- binding, and the lock of a node ----------------------------------------------------------------------------------
+
+LOCK_EXPIRES = 300  # seconds
+
+
+def bind(world, pod, name, now, *, fails=False):
+    """pkg/scheduler/scheduler.go Bind, of a pod that is not bound: "" or why it is refused; `fails`: the last write."""
+    node = next((one for one in world["nodes"] if one["metadata"]["name"] == name), None)
+    if pod is None or node is None:
+        return "not found"
+    if any(containers_of(pod)[0]) and not _lock(world, node, pod, now):
+        return f"node {name} has been locked within 5m0s"
+    if any(containers_of(pod)[0]):  # HAMi marks other pods, too: docs/migration.md
+        notes(pod)[PHASE] = "allocating"
+    if fails:
+        _unlock(node, pod)
+        return "forbidden"
+    pod["spec"]["nodeName"] = name
+    return ""
+
+
+def _lock(world, node, pod, now):
+    """pkg/util/nodelock/nodelock.go LockNode; the pod's own lock is renewed, as docs/migration.md says of ours."""
+    meta, own = pod["metadata"], f"{pod['metadata']['namespace']},{pod['metadata']['name']}"
+    if text := notes(node).get(LOCK):
+        since, _, holder = text.partition(",")
+        age = now - datetime.fromisoformat(since).timestamp()
+        pods = {f"{one['metadata']['namespace']},{one['metadata']['name']}" for one in world["pods"]}
+        if age <= LOCK_EXPIRES and holder != own and (not holder or holder in pods):
+            return False
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    notes(node)[LOCK] = f"{time},{meta['namespace']},{meta['name']}"
+    return True
+
+
+def plugin_done(world, pod, phase):
+    """pkg/device-plugin PodAllocationTrySuccess and PodAllocationFailed: the phase, then the pod's own lock is gone."""
+    notes(pod)[PHASE] = phase
+    for node in world["nodes"]:
+        if node["metadata"]["name"] == pod["spec"]["nodeName"]:
+            _unlock(node, pod)
+
+
+def _unlock(node, pod):
+    """pkg/util/nodelock/nodelock.go ReleaseNodeLock: the pod's own lock only."""
+    if notes(node).get(LOCK, "").endswith(f",{pod['metadata']['namespace']},{pod['metadata']['name']}"):
+        del notes(node)[LOCK]
 
 
 # --- the webhook ------------------------------------------------------------------------------------------------------

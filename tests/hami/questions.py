@@ -176,6 +176,43 @@ def change(random: Random, world):
                 model.notes(pod)[model.MIGS] = random.choice(("[{]", text.replace("GPU-n", "GPU-x"), "[{}]"))
 
 
+def some_bindings(random: Random):
+    """A world with waiting pods, and what happens to them; a step that makes no sense any more changes nothing."""
+    world = some_world(random)
+    limited = {one["metadata"]["namespace"] for one in world["quotas"]}
+    pods = [some_pod(random, f"p{at}", limited=limited) for at in range(random.randint(2, 6))]
+    for pod in pods:  # HAMi does not lock the node of a pod whose init containers only have GPUs
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        limits.setdefault(model.GPU, "1")
+        pod["metadata"]["annotations"].pop("hami.io/device-scoring-weights", None)
+    world["pods"] = pods
+    return {"world": world, "steps": [_step(random, world) for _ in range(random.randint(5, 40))]}
+
+
+def _step(random, world):
+    do = random.choices(
+        ("filter", "bind", "served", "ended", "deleted", "passed", "locked"), weights=(30, 30, 16, 5, 4, 6, 6)
+    )[0]
+    if do == "passed":
+        return {"do": do, "seconds": random.choice((20, 200, 301))}
+    if do == "locked":  # by another scheduler: for a pod that is gone, or as HAMi's first releases wrote it
+        return {"do": do, "node": random.choice(world["nodes"])["metadata"]["name"], "by": random.choice(("", ",ml,x"))}
+    if do == "bind":
+        fails = random.random() < 0.15  # the API server refuses it
+        return {"do": do, "pod": random.choice(world["pods"])["metadata"]["name"], "fails": fails}
+    phase = {"served": ("success", "success", "failed"), "ended": ("Succeeded", "Failed")}.get(do, ("",))
+    return {"do": do, "pod": random.choice(world["pods"])["metadata"]["name"], "phase": random.choice(phase)}
+
+
+def smaller_bindings(question):
+    """Bindings with one step, pod or node less."""
+    for at in reversed(range(len(question["steps"]))):
+        yield _without(question, "steps", at)
+    for kind in ("pods", "quotas", "nodes"):
+        for at in range(len(question["world"][kind])):
+            yield _without(question, "world", kind, at)
+
+
 def smaller(question):
     """Questions with one thing less."""
     world = question["world"]
@@ -216,7 +253,7 @@ def _without(question, *path):
     return made
 
 
-def shrunk(question, disagree):
+def shrunk(question, disagree, smaller=smaller):
     """The same disagreement in a question from which nothing can be taken away."""
     while (next_ := next((one for one in smaller(question) if disagree(one)), None)) is not None:
         question = next_

@@ -39,8 +39,8 @@ CODES: tuple[Code, ...] = (
         stage="admit",
         meaning="The API server or a webhook rejected the pod.",
         runbook=(
-            "The message names the webhook or the rule. HAMi's webhook rejects pods with nodeName set and "
-            "privileged containers that ask for a GPU."
+            "The message names the webhook or the rule. HAMi's webhook and ours reject pods that ask for a GPU if they "
+            "set nodeName or have a privileged container."
         ),
     ),
     Code(
@@ -152,8 +152,15 @@ CODES: tuple[Code, ...] = (
     Code(
         code="SCHED_DEVICE_UNHEALTHY",
         stage="filter",
-        meaning="The GPUs are reported as unhealthy.",
-        runbook="`vgpuscope gpus` names them. Look for XIDs in the node's kernel log and at the device plugin's log.",
+        meaning=(
+            "The GPUs are reported as unhealthy, or pods hold MIG instances at unknown places of them (MIG placements "
+            "unknown)."
+        ),
+        runbook=(
+            "`vgpuscope gpus` names them. Look for XIDs in the node's kernel log and at the device plugin's log. For "
+            "unknown places, compare the annotation hami.io/vgpu-mig-allocations of the pods on the GPU with "
+            "`nvidia-smi mig -lgi`; the GPU is used again when pods without a readable placement have ended."
+        ),
     ),
     Code(
         code="SCHED_DEVICE_CORDONED",

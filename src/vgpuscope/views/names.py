@@ -55,7 +55,8 @@ REASON_NAMES: dict[str, ChineseReason] = {
     # --- admit --------------------------------------------------------------------------------------------------------
     "SCHED_ADMISSION_DENIED": ChineseReason(
         "API server 或 webhook 拒绝了该 Pod。",
-        "消息中写明了 webhook 或规则。HAMi 的 webhook 会拒绝设置了 nodeName 的 Pod，以及申请 GPU 的特权容器。",
+        "消息中写明了 webhook 或规则。"
+        "申请 GPU 的 Pod 如果设置了 nodeName 或有特权容器，HAMi 和我们的 webhook 都会拒绝。",
     ),
     "SCHED_QUOTA_EXCEEDED": ChineseReason(
         "Pod 的申请超出了命名空间的 ResourceQuota。",
@@ -111,8 +112,10 @@ REASON_NAMES: dict[str, ChineseReason] = {
         "对照 `vgpuscope gpus` 与 Pod 的注解 nvidia.com/use-gpuuuid 和 nvidia.com/nouse-gpuuuid。",
     ),
     "SCHED_DEVICE_UNHEALTHY": ChineseReason(
-        "GPU 被报告为不健康。",
-        "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。",
+        "GPU 被报告为不健康，或有 Pod 占用其上位置未知的 MIG 实例（MIG 位置未知）。",
+        "`vgpuscope gpus` 列出这些 GPU。查看节点内核日志中的 XID 和设备插件的日志。"
+        "如果位置未知，请把该 GPU 上 Pod 的注解 hami.io/vgpu-mig-allocations 与 `nvidia-smi mig -lgi` 对照；"
+        "没有可读位置的 Pod 结束后，该 GPU 恢复使用。",
     ),
     "SCHED_DEVICE_CORDONED": ChineseReason(
         "GPU 已被操作员停止调度。",
