@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import json
 import logging
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -437,6 +438,29 @@ async def test_the_etag_of_results_changes_with_an_opinion(model):
         model.hold.set()
         await until(lambda: asked_about(found))
         assert (await found.get("/results", headers={"if-none-match": before})).status_code == 200
+
+
+async def test_another_language_in_the_file_changes_results_and_their_etag_before_the_next_analysis(model, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("ai: {language: zh}\n")
+    source = StubSource(reading(track(1, util=IDLE)))
+    async with running(source, file=file, **HOURLY, **asking(model)) as found:
+        await found.analysed()
+        (row,) = await until(lambda: asked_about(found))
+        assert row["ai_analysis"]["reason"] == "窗口内没有计算"
+        source.hang()  # a changed file starts an analysis, which does not end here
+        before = (await found.get("/results")).headers["etag"]
+        file.write_text("ai: {language: en}\n")
+        found.analyzer.signals()[signal.SIGHUP]()
+
+        async def changed() -> bool:
+            return (await found.get("/results", headers={"if-none-match": before})).status_code == 200
+
+        await until(changed)
+        (row,) = await asked_about(found)
+        assert row["ai_analysis"]["reason"] == "Nothing was computed"
+        assert len(model.asked) == 1
+        source.let_go.set()
 
 
 async def test_a_model_that_hangs_delays_no_analysis(model):
