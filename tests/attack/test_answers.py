@@ -9,7 +9,9 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+import requests
 
+from tests.sinks import chat
 from tests.standins.llm import Llm, Said
 from vgpuscope.model.errors import AiAnswerInvalid, CallFailed, SourceDown
 from vgpuscope.model.opinion import Prompt
@@ -82,6 +84,12 @@ async def test_an_endless_answer_to_a_notice_is_given_up_without_growing(endless
         sender.close()
     assert server.left.wait(60)  # the connection was closed
     assert grown < 30 * 2**20
+
+
+def test_answers_to_others_of_this_process_are_read_whole():
+    with chat.Standin(lambda _: (200, b"x" * 2**20)) as service:
+        answer = requests.post(service.url, json={}, timeout=60)
+        assert len(answer.content) == 2**20
 
 
 @pytest.mark.parametrize("service", ["webhook", "feishu"])

@@ -586,6 +586,8 @@ OPINION = {
     "confidence": 0.8,
     "reason": "<b id=injected>Memory is held</b> and [links](javascript:alert(1)) do not work.",
     "recommendation": "Ask the owner.",
+    "reason_zh": None,
+    "recommendation_zh": None,
     "ai_adjusted_score": 12.5,
     "at": "2026-01-01T00:00:00Z",
     "model": "stand-in",
@@ -617,6 +619,33 @@ def test_the_opinion_stands_beside_the_verdict_as_plain_text(opened: Opened):
         expect(box).to_contain_text(words)
     assert watched.page.locator("#injected, .opinion a").count() == 0
     assert watched.axe() == []
+
+
+@pytest.mark.parametrize(
+    ("language", "texts", "shown", "lang"),
+    [
+        ("en", {"reason": "Nothing runs.", "reason_zh": "没有计算。"}, "Nothing runs.", "en"),
+        ("zh", {"reason": "Nothing runs.", "reason_zh": "没有计算。"}, "没有计算。", "zh-CN"),
+        ("zh", {"reason": "Nothing runs.", "reason_zh": None}, "Nothing runs.", "en"),
+        (
+            "en",
+            {"reason": None, "reason_zh": "没有<b id=injected>计算</b>。"},
+            "没有<b id=injected>计算</b>。",
+            "zh-CN",
+        ),
+    ],
+)
+def test_the_opinion_is_in_the_language_of_the_page_or_in_the_one_it_has(
+    opened: Opened, language: str, texts: dict[str, Any], shown: str, lang: str
+):
+    watched = opened("workloads/research/notebook-alice", settled=False, language=language)
+    none = {"recommendation": None, "recommendation_zh": None}
+    watched.changed("workloads/research/notebook-alice", with_opinion(OPINION | none | texts))
+    watched.go("workloads/research/notebook-alice")
+    text = watched.page.locator(".opinion dd")
+    expect(text).to_have_text(shown)
+    expect(text).to_have_attribute("lang", lang)
+    assert watched.page.locator("#injected").count() == 0
 
 
 @pytest.mark.parametrize(

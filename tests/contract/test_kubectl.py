@@ -115,6 +115,9 @@ async def kubectl(kubeconfig: Path | str, command: str, home: Path) -> str:
         "describe pods -n research",
         "describe quota -n ml-team",
         "get nodes,pods,events -A",
+        "auth can-i list pods -n ml-team",
+        "auth can-i get nodes/hami-a",
+        "auth can-i watch no",
     ],
 )
 async def test_kubectl_shows_of_the_demo_what_it_shows_of_a_real_cluster(tmp_path, objects, real, command):
@@ -125,6 +128,13 @@ async def test_kubectl_shows_of_the_demo_what_it_shows_of_a_real_cluster(tmp_pat
         ):
             assert time.monotonic() < end, f"{mine}\n--- of the real one:\n{its}"  # an age can change between the two
     assert mine
+
+
+@pytest.mark.parametrize(("question", "answer"), [("delete pods", "no"), ("list events", "yes"), ("get secrets", "no")])
+async def test_kubectl_is_told_what_the_demo_serves(tmp_path, objects, question, answer):
+    async with served(tmp_path, objects) as kubeconfig:
+        found = await kubectl(kubeconfig, f"auth can-i {question}", tmp_path)
+    assert found.split()[0] == answer, found
 
 
 async def test_every_object_of_the_demo_is_one_that_a_real_api_server_accepts(objects, real):

@@ -1,6 +1,7 @@
 """The simulated Kubernetes API, as the real watch and the real decoders of the cluster exporter see it."""
 
 import asyncio
+import contextlib
 import time
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -9,6 +10,8 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vgpuscope.formats.kube import objects as objects_format
 from vgpuscope.formats.kube.events import decode_events
@@ -16,6 +19,7 @@ from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
+from vgpuscope.sim.kubeproto import MAGIC, access_review
 from vgpuscope.sim.world import World
 from vgpuscope.sources.kube import KubeClient, Watch, open_client
 
@@ -432,3 +436,43 @@ async def test_an_evicted_pod_is_told_to_the_simulation_unless_another_one_has_i
         same = await client.post(path, json={"deleteOptions": {"preconditions": {"uid": "ml-one"}}})
         assert (same.status_code, objects.evicted) == (201, {("ml", "one")})
         assert (await client.post(path.replace("one", "none"), json={})).status_code == 404
+
+
+# as the real kubectl 1.35 sends it for `kubectl auth can-i list pods -n ml-team`
+CAN_I = bytes.fromhex(
+    "6b3873000a320a17617574686f72697a6174696f6e2e6b38732e696f2f7631121753656c665375626a65637441636365"
+    "7373526576696577123d0a100a0012001a0022002a00320038004200121f0a1d0a076d6c2d7465616d12046c6973741a"
+    "0022002a04706f647332003a001a08080012001a0020001a002200"
+)
+
+
+def test_the_question_of_kubectl_is_read_and_each_shorter_one_is_read_or_refused():
+    assert access_review(CAN_I)["spec"]["resourceAttributes"] == {
+        "namespace": "ml-team",
+        "verb": "list",
+        "group": "",
+        "version": "",
+        "resource": "pods",
+        "subresource": "",
+        "name": "",
+    }
+    for size in range(len(CAN_I)):
+        with contextlib.suppress(ValueError):
+            access_review(CAN_I[:size])
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_review_or_are_refused(sent):
+    try:
+        found = access_review(MAGIC + sent)
+    except ValueError:
+        return
+    assert all(isinstance(text, str) for text in found["spec"]["resourceAttributes"].values())
+
+
+async def test_what_is_no_access_review_is_refused_and_the_api_answers_on(tmp_path):
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    async with served(tmp_path, Objects()) as client:
+        for sent in (MAGIC + b"\xff", MAGIC + b"\x12\x7f", MAGIC + b"\x12\x09\x12\x07\x0a\x05\x12\x03\xff\xfe\xfd"):
+            assert (await client.post(path, content=sent)).status_code == 400
+        assert (await client.post(path, content=CAN_I)).json()["status"] == {"allowed": True}

@@ -1,6 +1,7 @@
 """The stand-in model: chat completions as OpenAI's own SDK reads them, the same answer for the same evidence."""
 
 import json
+import re
 
 import openai
 import pytest
@@ -9,7 +10,7 @@ from vgpuscope.sim import model, posts
 from vgpuscope.sim.posts import Asked
 
 
-def asked(evidence, *, system="Answer in Simplified Chinese."):
+def asked(evidence, *, system="Answer."):
     body = {
         "model": "m",
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": evidence}],
@@ -17,8 +18,8 @@ def asked(evidence, *, system="Answer in Simplified Chinese."):
     return Asked("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
 
 
-def said(evidence, **more):
-    answer = model.answer(asked(evidence, **more))
+def said(evidence):
+    answer = model.answer(asked(evidence))
     assert answer.status == 200
     return json.loads(answer.content["choices"][0]["message"]["content"])
 
@@ -49,9 +50,20 @@ def test_a_name_below_the_numbers_changes_nothing():
     assert said(injected) == said(honest)
 
 
-def test_the_language_is_that_of_the_prompt():
-    assert said('{"class":"idle"}', system="Sentences in English.")["reason"].isascii()
-    assert not said('{"class":"idle"}')["reason"].isascii()
+@pytest.mark.parametrize("use_class", ["idle", "idle-held", "idle-preparing", "stalled", "busy", "new"])
+def test_it_answers_in_english_and_in_chinese(use_class):
+    found = said(f'{{"class":"{use_class}"}}')
+    assert found["reason"].isascii()
+    assert found["recommendation"].isascii()
+    for text in (found["reason_zh"], found["recommendation_zh"]):
+        assert re.search("[\u4e00-\u9fff]", text)
+
+
+def test_a_chinese_character_counts_as_a_token_and_four_letters_as_one():
+    few, more, most = (
+        model.answer(asked(text)).content["usage"]["prompt_tokens"] for text in ("", "abcdefgh", "abcdefgh空闲")
+    )
+    assert (more - few, most - more) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ _ENOUGH = 16 * 2**20  # bytes of an answer without an end: a reader that takes t
 HONEST = {
     "status": "idle",
     "confidence": 0.9,
-    "reason": "窗口内没有计算",
-    "recommendation": "可以收回",
+    "reason": "Nothing was computed",
+    "recommendation": "Take it back",
+    "reason_zh": "窗口内没有计算",
+    "recommendation_zh": "可以收回",
     "ai_adjusted_score": 3.5,
 }
 

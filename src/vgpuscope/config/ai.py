@@ -76,7 +76,12 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = False
     language: Annotated[
-        Language, Meta(description="Language of reasons and recommendations.", extra={"flag": None})
+        Language,
+        Meta(
+            description="Language of reasons and recommendations where a field has one language only: `/results` and "
+            "control calls. The console and notices use their reader's language.",
+            extra={"flag": None},
+        ),
     ] = "zh"
     send_names: Annotated[
         bool,

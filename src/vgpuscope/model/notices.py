@@ -38,7 +38,8 @@ class LowUse(Struct, frozen=True, kw_only=True):
     model: str
     score: float | None
     idle_since: str  # ISO 8601; "": its verdict is not idle
-    opinion: str = ""
+    opinion: str = ""  # as in a notice
+    opinion_zh: str = ""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -51,7 +52,8 @@ class Notice(Struct, frozen=True, kw_only=True):
     low: LowUse | None = None  # of the kind low
     turned: int = 0  # workloads that turned idle at once, of so many
     of: int = 0
-    opinion: str = ""  # the reason that a language model gave
+    opinion: str = ""  # the reason that a language model gave, in English; "": none
+    opinion_zh: str = ""
 
 
 class Route(Struct, frozen=True, kw_only=True):

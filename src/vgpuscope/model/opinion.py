@@ -6,10 +6,11 @@ An opinion can explain a verdict, or hold reclaim back. It never changes a score
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from vgpuscope.model.analysis import Signal, Status, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio, Seconds, UnixTime, Watts
+from vgpuscope.model.words import Language, Words
 
 Provider: TypeAlias = Literal["openai", "azure", "anthropic", "compatible"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
@@ -39,12 +40,17 @@ TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a model has to answer. Its JSON schema is sent with the question, and the answer is decoded by it."""
+    """What a model has to answer. Its JSON schema is sent with the question, and the answer is decoded by it.
+
+    The schema asks for every text; a model that answers in one language only is accepted.
+    """
 
     status: OpinionStatus
     confidence: Annotated[Ratio, Meta(ge=0, le=1)]
-    reason: str
-    recommendation: str
+    reason: str | UnsetType = UNSET
+    recommendation: str | UnsetType = UNSET
+    reason_zh: str | UnsetType = UNSET
+    recommendation_zh: str | UnsetType = UNSET
     ai_adjusted_score: Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -105,16 +111,27 @@ class TenantEvidence(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Opinion(Struct, frozen=True, kw_only=True, gc=False):
-    """A model's answer on some evidence. It holds as long as the evidence has the same key."""
+    """A model's answer on some evidence. It holds as long as the evidence has the same key.
+
+    Its texts are in English and in Chinese; "": the model gave none in that language.
+    """
 
     key: str
     status: OpinionStatus
     confidence: Ratio
     reason: str
     recommendation: str
+    reason_zh: str = ""
+    recommendation_zh: str = ""
     ai_adjusted_score: float
     at: UnixTime
     model: str
+
+    def reason_in(self, language: Language) -> str:
+        return Words(self.reason, self.reason_zh).text_in(language)
+
+    def recommendation_in(self, language: Language) -> str:
+        return Words(self.recommendation, self.recommendation_zh).text_in(language)
 
     def vetoes(self, threshold: Ratio) -> bool:
         """Whether it holds reclaim back: the model is sure that the GPU is used, or that a person should look."""
@@ -152,6 +169,7 @@ class OpinionsShown(Struct, frozen=True, kw_only=True):
 
     parts: Mapping[PartId, Opinion | NoOpinion | None] = {}
     threshold: Ratio = 1.0  # the confidence from which an opinion counts
+    language: Language = "zh"  # of texts that have one language only, as gpu-oour's
 
 
 NO_OPINIONS = OpinionsShown()

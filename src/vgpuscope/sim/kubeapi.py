@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from vgpuscope.sim.kubekinds import DOCUMENTS, EVENTS, KINDS, REVIEW_PATH, review
+from vgpuscope.sim.kubeproto import MAGIC, access_review
 from vgpuscope.sim.kubeselectors import BadSelector, Selector, selector
 from vgpuscope.sim.kubetables import table
 
@@ -36,7 +37,6 @@ _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
 _LONGEST_REQUEST = 16 * 1024  # bytes of its head
 _LARGEST_BODY = 4 * 1024 * 1024
-_PROTOBUF = b"k8s\x00"  # what every body in Kubernetes' own encoding starts with
 _TABLE = "as=Table"  # in the media type that kubectl accepts
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}  # annotation of the bookmark after all objects of the beginning
 
@@ -364,7 +364,7 @@ class KubeApi:
         """The answer to a request that changes something."""
         place = request.place
         if not place.plural:
-            return 201, msgspec.json.encode(review(_object(body)))
+            return 201, msgspec.json.encode(review(_review(body)))
         key = (place.namespace, place.name)
         if request.method == "PATCH" and body[:1] == b"[":
             sent = _applied(_operations(body), self._objects.get(place.plural, key))
@@ -519,12 +519,22 @@ def _success() -> bytes:
 
 
 def _object(sent: bytes) -> Json:
-    if sent.startswith(_PROTOBUF):
+    if sent.startswith(MAGIC):
         raise Refusal(415, "only JSON is understood here")
     try:
         return msgspec.json.decode(sent or b"{}", type=Json)
     except msgspec.DecodeError as e:
         raise Refusal(400, f"the body is not an object: {e}") from None
+
+
+def _review(sent: bytes) -> Json:
+    """An access review; kubectl sends it in Kubernetes' own encoding, and takes no other status for an answer."""
+    if not sent.startswith(MAGIC):
+        return _object(sent)
+    try:
+        return access_review(sent)
+    except ValueError as e:
+        raise Refusal(400, f"the body is not an access review: {e}") from None
 
 
 def _operations(sent: bytes) -> list[Json]:

@@ -19,10 +19,11 @@ _CLASS = re.compile(r'\b(?:use_)?class"?\s*[:=]\s*"?([a-z][a-z-]+)', re.IGNORECA
 _IDLE_MINUTES = re.compile(r'"idle_minutes"\s*:\s*(\d+)')
 _SHORT = 10  # minutes; who has been idle for a shorter time may only pause
 _LETTERS_PER_TOKEN = 4
+_FIRST_WIDE = 0x3000  # of Chinese characters and punctuation
 
 
 class Opinion(NamedTuple):
-    """One answer, in Chinese and English: the prompt says which is wanted."""
+    """One answer, in Chinese and English."""
 
     status: Literal["active", "idle", "suspicious"]
     confidence: float
@@ -111,7 +112,7 @@ def answer(asked: Asked) -> Answer:
         return _refused(400, f"not a chat request: {e}")
     texts = [_text(message) for message in request.messages]
     said = msgspec.json.encode(_said(texts)).decode()
-    used = [sum(map(len, texts)) // _LETTERS_PER_TOKEN, len(said) // _LETTERS_PER_TOKEN]
+    used = [sum(map(_tokens, texts)), _tokens(said)]
     return Answer(
         200,
         {
@@ -134,12 +135,14 @@ def answer(asked: Asked) -> Answer:
 
 def _said(texts: list[str]) -> dict[str, object]:
     opinion = _opinion(texts[-1] if texts else "")
-    reason, recommendation = opinion.en if "in English" in "".join(texts[:1]) else opinion.zh
+    (reason, recommendation), (reason_zh, recommendation_zh) = opinion.en, opinion.zh
     return {
         "status": opinion.status,
         "confidence": opinion.confidence,
         "reason": reason,
         "recommendation": recommendation,
+        "reason_zh": reason_zh,
+        "recommendation_zh": recommendation_zh,
         "ai_adjusted_score": opinion.adjusted,
     }
 
@@ -149,6 +152,12 @@ def _opinion(evidence: str) -> Opinion:
     opinion = _BY_CLASS.get(found[1].lower(), _UNSURE) if found else _UNSURE
     pauses = opinion.status == "idle" and minutes is not None and int(minutes[1]) < _SHORT
     return _PAUSES if pauses else opinion
+
+
+def _tokens(text: str) -> int:
+    """About as many as a tokenizer makes: one for each Chinese character, and for some letters of other text."""
+    wide = sum(ord(letter) >= _FIRST_WIDE for letter in text)
+    return wide + (len(text) - wide) // _LETTERS_PER_TOKEN
 
 
 def _text(message: _Message) -> str:

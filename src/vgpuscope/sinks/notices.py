@@ -196,10 +196,12 @@ def _bounded(parts: Iterable[bytes], *, within: Seconds, clock: Callable[[], Sec
 
 
 class _BoundedAdapter(HTTPAdapter):
-    """requests reads an answer to its end, and apprise, which is all that uses requests here, has no setting for it."""
+    """requests reads an answer to its end, and apprise has no setting for it. Only answers to notices are bounded."""
 
     def send(self, request: Any, *args: Any, **settings: Any) -> requests.Response:
         answer = super().send(request, *args, **settings)
+        if _listening.get() is None:
+            return answer
         raw, timeout = answer.raw, settings.get("timeout") or 0.0
         within = 4 * (timeout[1] if isinstance(timeout, tuple) else timeout)
         parts = iter(lambda: raw.read1(_LONGEST_ANSWER, decode_content=True), b"")

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from tests.logic.reclaim.test_machine import LIVE, analysis, gpu, tenant
+from vgpuscope.logic.console.opinions import opinion_row
 from vgpuscope.logic.opinion.answers import answer_of, opinion_of, stance
 from vgpuscope.logic.opinion.budget import HOUR, RequestBudget
 from vgpuscope.logic.opinion.courses import bursts, trend, with_courses
@@ -49,7 +51,7 @@ def idle(name: str = "a", **more: Any):
 
 
 def asked(found) -> str:
-    return question(found, language="zh", names=True, redact=redacted).user
+    return question(found, names=True, redact=redacted).user
 
 
 def facts_of(text: str) -> dict[str, Any]:
@@ -209,12 +211,12 @@ HOSTILE = [
 def test_a_name_cannot_leave_its_block(name):
     (found,) = evidence_of(analysis(1000.0, WHOLE), BOUNDS)
     hostile = replace(found, part=found.part._replace(pod=name, namespace=name), owner=name, model=name)
-    made = question(hostile, language="zh", names=True, redact=redacted)
+    made = question(hostile, names=True, redact=redacted)
     assert (made.user.count("<untrusted>"), made.user.count("</untrusted>")) == (1, 1)
     assert made.user.endswith("</untrusted>")
     assert all(len(value) <= 128 for value in untrusted(made.user).values())
     assert facts_of(made.user) == facts_of(asked(found)), "no name is among the numbers"
-    assert made.system == question(found, language="zh", names=True, redact=redacted).system
+    assert made.system == question(found, names=True, redact=redacted).system
     assert len(made.user) < 10_000
 
 
@@ -254,9 +256,8 @@ def test_an_ordinary_name_stays():
 
 def test_names_are_left_out_if_so_configured():
     (found,) = evidence_of(analysis(1000.0, WHOLE), BOUNDS)
-    made = question(found, language="en", names=False, redact=redacted)
+    made = question(found, names=False, redact=redacted)
     assert untrusted(made.user) == {"gpu_model": "NVIDIA A100-SXM4-80GB"}
-    assert "English" in made.system
     assert "team" not in made.user
 
 
@@ -376,12 +377,84 @@ def test_facts_of_several_sources_are_joined_and_the_strictest_word_counts():
 
 
 def test_the_models_words_become_one_line():
+    found = opinion_from(reason="a\nb\x1b[31m" + " long" * 5000, reason_zh="甲\n乙\x1b[31m" + "长" * 5000)
+    assert found.reason.startswith("a b [31m long long")
+    assert found.reason_zh.startswith("甲 乙 [31m长")
+    assert (len(found.reason), len(found.reason_zh)) == (600, 600)
+
+
+# ── both languages ───────────────────────────────────────────────────────────────────────────────────────────────
+
+EN, ZH = "Nothing was computed for 2 hours.", "两小时内没有计算活动。"
+
+
+def opinion_from(*, reason: Any = UNSET, reason_zh: Any = UNSET) -> Opinion:
+    """The opinion on an answer whose texts are all these."""
     said = Answer(
-        status="idle", confidence=1, reason="a\nb\x1b[31m" + "长" * 5000, recommendation="", ai_adjusted_score=0
+        status="idle",
+        confidence=1,
+        reason=reason,
+        reason_zh=reason_zh,
+        recommendation=reason,
+        recommendation_zh=reason_zh,
+        ai_adjusted_score=0,
     )
-    found = opinion_of(said, key="k", at=1.0, model="m")
-    assert found.reason.startswith("a b [31m长")
-    assert len(found.reason) == 600
+    return opinion_of(said, key="k", at=1.0, model="m")
+
+
+def test_one_question_asks_for_english_and_for_chinese():
+    (found,) = evidence_of(analysis(1000.0, WHOLE), BOUNDS)
+    system = question(found, names=True, redact=redacted).system
+    assert "reason and recommendation: one or two sentences each, in English." in system
+    assert "reason_zh and recommendation_zh: the same in Simplified Chinese (简体中文)." in system
+
+
+@pytest.mark.parametrize(
+    ("answered", "english", "chinese"),
+    [
+        ({"reason": EN, "reason_zh": ZH}, EN, ZH),
+        ({"reason": EN}, EN, ""),
+        ({"reason_zh": ZH}, "", ZH),
+        ({"reason": EN, "reason_zh": ""}, EN, ""),
+        ({"reason": EN, "reason_zh": EN}, EN, ""),  # a copy is no Chinese text
+        ({"reason": ZH, "reason_zh": ZH}, "", ZH),
+        ({"reason": ZH}, "", ZH),  # as gpu-oour's prompt has it
+        ({"reason": ZH, "reason_zh": EN}, EN, ZH),
+        ({"reason": "Status is idle (空闲) for 2 hours."}, "Status is idle (空闲) for 2 hours.", ""),
+        ({"reason_zh": "CUDA kernel 未运行，SM 为 0"}, "", "CUDA kernel 未运行，SM 为 0"),
+    ],
+)
+def test_each_text_stands_under_the_language_it_is_written_in_and_a_missing_one_is_absent(answered, english, chinese):
+    found = opinion_from(**answered)
+    assert (found.reason, found.reason_zh) == (english, chinese)
+    assert (found.recommendation, found.recommendation_zh) == (english, chinese)
+    row = opinion_row(found, 0.7)
+    assert (row.reason, row.reason_zh) == (english or None, chinese or None)
+
+
+def test_who_reads_another_language_than_the_model_answered_in_gets_the_text_there_is():
+    both, english, chinese = (opinion_from(reason=EN, reason_zh=ZH), opinion_from(reason=EN), opinion_from(reason=ZH))
+    assert [one.reason_in("en") for one in (both, english, chinese)] == [EN, EN, ZH]
+    assert [one.recommendation_in("zh") for one in (both, english, chinese)] == [ZH, EN, ZH]
+
+
+@given(st.text(), st.text())
+def test_no_text_in_either_language_has_control_characters_or_more_than_its_length(one, other):
+    found = opinion_from(reason=one, reason_zh=other)
+    for text in (found.reason, found.reason_zh, found.recommendation, found.recommendation_zh):
+        assert len(text) <= 600
+        assert text.isprintable()
+    assert not found.reason_zh or found.reason_zh != found.reason
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_gpu_oours_keys_have_the_language_of_the_settings(language):
+    part = PartId("GPU-1", "", "team", "a", "")
+    before = rows(analysis(1000.0, gpu(1, tenant("a", "idle"))))
+    shown = OpinionsShown(parts={part: opinion_from(reason=EN, reason_zh=ZH)}, language=language)
+    (row,) = with_opinions(before, shown)
+    assert row.ai_analysis is not None
+    assert row.ai_analysis.reason == row.ai_analysis.recommendation == {"en": EN, "zh": ZH}[language]
 
 
 # ── the budget ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -70,11 +70,12 @@ async def test_a_gpu_that_becomes_low_is_told_once_with_the_text_of_the_handbook
     ]
 
 
-async def test_the_reason_of_the_language_model_is_in_the_message(bot):
+@pytest.mark.parametrize(("language", "reason"), [("zh", "窗口内没有计算"), ("en", "Nothing was computed")])
+async def test_the_reason_of_the_language_model_is_in_the_message_in_its_language(bot, language, reason):
     wall = Ahead()
     async with Llm() as model:
         asks = {"ai.enabled": True, "ai.api_url": f"{model.url}/v1/chat/completions", "ai.api_key": "k"}
-        async with listing("change", channel(bot), wall=wall, **asks) as one:
+        async with listing("change", channel(bot, language=language), wall=wall, **asks) as one:
             await until(lambda: one.analyzer.opinions.shown.parts)
 
             async def answered() -> bool:
@@ -83,7 +84,10 @@ async def test_the_reason_of_the_language_model_is_in_the_message(bot):
             await until(answered)
             wall.seconds = 61.0  # a change waits for opinions
             await until(lambda: bot.taken)
-    assert texts(bot) == [f"{HEADING}- **ml/nb**\n - 评分: 11.5%\n - AI: 窗口内没有计算"]
+    (text,) = texts(bot)
+    assert text.endswith(f"AI: {reason}")
+    if language == "zh":
+        assert text == f"{HEADING}- **ml/nb**\n - 评分: 11.5%\n - AI: {reason}"
 
 
 async def test_a_digest_lists_all_of_them_again_after_its_time(bot):

@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import json
 import logging
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -299,6 +300,32 @@ async def test_opinions_and_the_budget_of_the_day_survive_a_restart(model, asked
         assert [one.status for one in follower.opinions.shown.parts.values()] == ["active"]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("窗口内没有计算", (None, "窗口内没有计算")), ("Nothing was computed", ("Nothing was computed", None))],
+)
+async def test_an_opinion_that_was_stored_with_one_text_is_shown_in_its_language(model, asked, tmp_path, text, shown):
+    one = asked()
+    await one.analysed("a")
+    (key,) = one.opinions._known
+    before = {"key": key, "status": "active", "confidence": 0.9, "reason": text, "recommendation": text}
+    body = json.dumps(before | {"ai_adjusted_score": 5.0, "at": one.now, "model": "m"})
+    engine = open_engine(str(tmp_path / "history.db"))
+    assert engine is not None
+    store = OpinionStore(engine)
+    await store.save([], {}, now=one.now)  # creates the tables
+    await engine.write(
+        lambda tx: tx.all("INSERT INTO opinions VALUES (:key, :at, :body)", key=key, at=one.now, body=body)
+    )
+    again = asked(store=store)
+    await again.analysed("a")
+    row = again.opinions.on_pod("uid-a")
+    await engine.close()
+    assert row is not None
+    assert (row.reason, row.reason_zh) == (row.recommendation, row.recommendation_zh) == shown
+    assert len(model.asked) == 1, "it is not asked about again"
+
+
 @contextlib.asynccontextmanager
 async def stored(file: str):
     engine = open_engine(file)
@@ -322,13 +349,20 @@ async def test_tokens_and_cost_are_counted(model, asked):
 
 async def test_the_key_is_in_no_log_and_in_no_answer(model, asked, caplog):
     caplog.set_level(logging.DEBUG)
-    model.says = llm.honest(reason=f"the key is {KEY}", recommendation=f"use Bearer {KEY}")
+    model.says = llm.honest(
+        reason=f"the key is {KEY}",
+        recommendation=f"use Bearer {KEY}",
+        reason_zh=f"密钥是 {KEY}",
+        recommendation_zh=f"请使用这个密钥：Bearer {KEY}",
+    )
     found = asked()
     await found.analysed("a")
     model.says = llm.status(401, message=f"wrong key {KEY}")
     await found.analysed("a", "b")
     (row,) = [one for one in found.opinions.shown.parts.values() if hasattr(one, "reason")]
-    assert KEY not in row.reason + row.recommendation
+    assert KEY not in row.reason + row.recommendation + row.reason_zh + row.recommendation_zh
+    assert row.reason_zh.startswith("密钥是")
+    assert row.recommendation_zh.startswith("请使用这个密钥")
     records = [record for record in caplog.records if "vgpuscope" in record.name]
     ours = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in records)
     assert "AI_REJECTED" in ours
@@ -382,6 +416,20 @@ async def test_results_have_the_five_keys_and_the_numbers_stay(model):
         assert not any(KEY in answer.text for answer in everything)
 
 
+@pytest.mark.parametrize(("language", "reason"), [("en", "Nothing was computed"), ("zh", "窗口内没有计算")])
+async def test_results_have_the_language_of_the_settings_and_the_api_has_both(model, language, reason):
+    source = StubSource(reading(track(1, util=IDLE)))
+    async with running(source, **HOURLY, **asking(model, **{"ai.language": language})) as found:
+        await found.analysed()
+        (row,) = await until(lambda: asked_about(found))
+        assert list(row["ai_analysis"]) == FIVE
+        assert row["ai_analysis"]["reason"] == reason
+        opinion = (await found.json(f"/api/v1/gpus/{row['gpu_id']}"))["opinion"]
+        assert (opinion["reason"], opinion["reason_zh"]) == ("Nothing was computed", "窗口内没有计算")
+        assert (opinion["recommendation"], opinion["recommendation_zh"]) == ("Take it back", "可以收回")
+        assert len(model.asked) == 1, "one question brings both"
+
+
 async def test_the_etag_of_results_changes_with_an_opinion(model):
     model.hold = asyncio.Event()
     async with running(StubSource(reading(track(1, util=IDLE))), **HOURLY, **asking(model)) as found:
@@ -390,6 +438,29 @@ async def test_the_etag_of_results_changes_with_an_opinion(model):
         model.hold.set()
         await until(lambda: asked_about(found))
         assert (await found.get("/results", headers={"if-none-match": before})).status_code == 200
+
+
+async def test_another_language_in_the_file_changes_results_and_their_etag_before_the_next_analysis(model, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("ai: {language: zh}\n")
+    source = StubSource(reading(track(1, util=IDLE)))
+    async with running(source, file=file, **HOURLY, **asking(model)) as found:
+        await found.analysed()
+        (row,) = await until(lambda: asked_about(found))
+        assert row["ai_analysis"]["reason"] == "窗口内没有计算"
+        source.hang()  # a changed file starts an analysis, which does not end here
+        before = (await found.get("/results")).headers["etag"]
+        file.write_text("ai: {language: en}\n")
+        found.analyzer.signals()[signal.SIGHUP]()
+
+        async def changed() -> bool:
+            return (await found.get("/results", headers={"if-none-match": before})).status_code == 200
+
+        await until(changed)
+        (row,) = await asked_about(found)
+        assert row["ai_analysis"]["reason"] == "Nothing was computed"
+        assert len(model.asked) == 1
+        source.let_go.set()
 
 
 async def test_a_model_that_hangs_delays_no_analysis(model):
@@ -514,7 +585,7 @@ def test_a_missing_sdk_is_refused_at_start_and_on_change(monkeypatch):
 async def test_tenants_of_a_shared_gpu_have_opinions_of_their_own_which_other_namespaces_do_not_see(model):
     def by_name(asked):
         status = "active" if '"nb-0"' in asked.user else "idle"
-        return llm.honest(status=status, reason=f"about {status}")(asked)
+        return llm.honest(status=status, reason=f"about {status}", reason_zh=f"关于状态 {status}")(asked)
 
     model.says = by_name
     idle = {"process_sm": stat(0.0), "mem_used": stat(20.0 * GIB)}
@@ -542,12 +613,14 @@ async def test_tenants_of_a_shared_gpu_have_opinions_of_their_own_which_other_na
         assert detail["opinion"] is None
         (tenant_,) = detail["tenants"]
         assert (tenant_["opinion"]["status"], tenant_["opinion"]["applied"]) == ("active", True)
-        text = json.dumps([shared, detail])
+        text = json.dumps([shared, detail], ensure_ascii=False)
         assert "about idle" not in text
+        assert "关于状态 idle" not in text
+        assert (tenant_["opinion"]["reason"], tenant_["opinion"]["reason_zh"]) == ("about active", "关于状态 active")
         pod = await found.json("/api/v1/workloads/notebooks/nb-0", headers=BEARER)
         opinion = pod["gpus"][0]["detail"]["opinion"]
         assert opinion["state"] == "answered"
-        assert set(opinion) == {*FIVE, "state", "at", "model", "applied", "error"}
+        assert set(opinion) == {*FIVE, "reason_zh", "recommendation_zh", "state", "at", "model", "applied", "error"}
         names = {"nb-0", "api-0"}
         for asked in model.asked:
             assert sum(name in asked.user for name in names) <= 1, "no question names a neighbour"
@@ -606,6 +679,7 @@ async def test_an_opinion_that_agrees_or_is_not_sure_changes_nothing_and_is_told
         body = json.loads(control.received[0][1])
         assert list(body["ai_analysis"]) == FIVE[:4]
         assert body["ai_analysis"]["status"] == status
+        assert body["ai_analysis"]["reason"] == "窗口内没有计算", "ai.language is zh"
         assert body["score"] == (await found.json("/results"))[0]["score"]
 
 

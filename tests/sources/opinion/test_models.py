@@ -108,6 +108,8 @@ async def test_the_answer_is_asked_for_by_the_schema_of_our_struct(server, opene
         schema = body["response_format"]["json_schema"]["schema"]
     assert set(schema["properties"]) == set(schema["required"]) == set(HONEST)
     assert schema["additionalProperties"] is False
+    texts = ["reason", "recommendation", "reason_zh", "recommendation_zh"]
+    assert [schema["properties"][name] for name in texts] == [{"type": "string"}] * 4, "no default: strict takes none"
     assert set(schema["properties"]["status"]["enum"]) == {"active", "idle", "suspicious"}
 
 
@@ -189,6 +191,9 @@ async def test_nobody_listens(server, opened, provider, path):
     [
         "The GPU is idle.",
         '{"status": "idle"}',
+        '{"status": "idle", "confidence": 0.9, "recommendation": "", "recommendation_zh": "", "ai_adjusted_score": 1}',
+        '{"status": "idle", "confidence": 0.9, "reason": "", "reason_zh": "", "ai_adjusted_score": 1}',
+        '{"status": "idle", "confidence": 0.9, "reason_zh": 1, "recommendation": "", "ai_adjusted_score": 1}',
         '{"status": "busy", "confidence": 0.9, "reason": "", "recommendation": "", "ai_adjusted_score": 1}',
         '{"status": "idle", "confidence": NaN, "reason": "", "recommendation": "", "ai_adjusted_score": 1}',
         '{"status": "idle", "confidence": 1.5, "reason": "", "recommendation": "", "ai_adjusted_score": 1}',

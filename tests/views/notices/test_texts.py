@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from vgpuscope.model.notices import NOTICE_KINDS, Notice
+from vgpuscope.model.notices import NOTICE_KINDS, LowUse, Notice
 from vgpuscope.model.reclaim import Case, Share
 from vgpuscope.views.case_reasons import CHINESE_REASONS
 from vgpuscope.views.notices import templates, words
-from vgpuscope.views.notices.message import FIELDS, Item, Style, check_template, harmless, message, moment
+from vgpuscope.views.notices.message import FIELDS, Item, Style, check_template, fields, harmless, message, moment
 from vgpuscope.views.notices.templates import TemplateRefused
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00 UTC
@@ -45,6 +45,27 @@ def oour(low_util_gpus) -> str:
 
 
 OURS = (" - GPU: ", " - 空闲开始: ", " - 收回时间: ", " - 保留: ", " - 推迟: ", " - 立即归还: ")
+
+
+@pytest.mark.parametrize(
+    ("language", "given", "shown"),
+    [
+        ("en", {"opinion": "no work", "opinion_zh": "没有计算"}, "no work"),
+        ("zh", {"opinion": "no work", "opinion_zh": "没有计算"}, "没有计算"),
+        ("zh", {"opinion": "no work"}, "no work"),
+        ("en", {"opinion_zh": "没有计算"}, "没有计算"),
+        ("zh", {"opinion_zh": "看 https://evil.example/ <a href=x>这里</a> @all"}, "看 … a href=x这里/a all"),
+    ],
+)
+@pytest.mark.parametrize("low", [False, True])
+def test_an_opinion_has_the_language_of_the_channel_and_no_markup_in_either(language, given, shown, low):
+    use = LowUse(namespace="ml", pod="a", gpu_id="GPU-1", model="A100", score=1.0, idle_since="", **given)
+    notice = (
+        Notice(kind="low", channel="c", at=NOW, low=use)
+        if low
+        else Notice(kind="soon", channel="c", at=NOW, case=case(), **given)
+    )
+    assert fields(Item(notice=notice), Style(language=language)).opinion == shown
 
 
 @pytest.mark.parametrize("opinion", ["", "显存占用但无计算"])

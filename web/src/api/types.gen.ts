@@ -1007,7 +1007,7 @@ export interface components {
         };
         /**
          * AiAnalysis
-         * @description The opinion of a language model, with gpu-oour's keys. It changes no other field.
+         * @description The opinion of a language model, with gpu-oour's keys and in ai.language. It changes no other field.
          */
         AiAnalysis: {
             ai_adjusted_score: number;
@@ -2616,7 +2616,11 @@ export interface components {
             /** @default null */
             reason: string | null;
             /** @default null */
+            reason_zh: string | null;
+            /** @default null */
             recommendation: string | null;
+            /** @default null */
+            recommendation_zh: string | null;
             /** @enum {unknown} */
             state: "answered" | "failed" | "pending";
             /** @default null */

@@ -2,6 +2,7 @@
 import "../style/reclaim.css";
 import type { Opinion, WithOpinion } from "../api/shapes";
 import { now } from "../state/clock";
+import { language } from "../state/preferences";
 import { named } from "../state/vocabulary";
 import { t } from "../words";
 import { Said } from "./figures";
@@ -55,22 +56,24 @@ function Body({ opinion, holds }: { opinion: Opinion; holds: boolean }) {
         <Tag tone={holds ? "warn" : "plain"}>{t(holds ? "opinion.vetoes" : "opinion.shown")}</Tag>
       </div>
       <dl class="opinion-texts">
-        {opinion.reason && (
-          <>
-            <dt>{t("opinion.reason")}</dt>
-            <dd>{opinion.reason}</dd>
-          </>
-        )}
-        {opinion.recommendation && (
-          <>
-            <dt>{t("opinion.recommendation")}</dt>
-            <dd>{opinion.recommendation}</dd>
-          </>
-        )}
+        <OwnWords title={t("opinion.reason")} en={opinion.reason} zh={opinion.reason_zh} />
+        <OwnWords title={t("opinion.recommendation")} en={opinion.recommendation} zh={opinion.recommendation_zh} />
       </dl>
       {opinion.model && age !== null && (
         <p class="muted small">{t("opinion.source", { model: opinion.model, time: duration(age) })}</p>
       )}
+    </>
+  );
+}
+
+/** One text of the model in the language of the page, or in the other one if that is all it gave. */
+function OwnWords({ title, en, zh }: { title: string; en: string | null; zh: string | null }) {
+  const [text, lang] = zh && (language.value === "zh" || !en) ? [zh, "zh-CN"] : [en, "en"];
+  if (!text) return null;
+  return (
+    <>
+      <dt>{title}</dt>
+      <dd lang={lang}>{text}</dd>
     </>
   );
 }

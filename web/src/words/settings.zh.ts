@@ -76,7 +76,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "ai.model": "语言模型的名称；在 Azure OpenAI 中为部署名。",
   "ai.threshold": "能阻止收回的意见的最低置信度（0-1）。低于该值的意见只显示。",
   "ai.required": "没有意见就不收回 GPU。为 false 时，如果模型没有回答，由数值决定，并记入审计日志。",
-  "ai.language": "理由和建议所用的语言。",
+  "ai.language": "只有一种语言的字段（/results 和控制调用）中，理由和建议所用的语言。控制台和通知使用读者的语言。",
   "ai.send_names": "发送命名空间、Pod、容器和所有者的名称。名称有助于模型判断；数值总会发送。",
   "ai.max_tokens": "回答的最大长度（token）。",
   "ai.timeout": "回答必须在这段时间内完成。",

@@ -14,8 +14,10 @@ class OpinionRow(Struct, frozen=True, kw_only=True, gc=False):
     state: Literal["answered", "pending", "failed"]
     status: OpinionStatus | None = None
     confidence: Ratio | None = None
-    reason: str | None = None  # the model's own words
+    reason: str | None = None  # the model's own words in English; null: it gave none in this language
     recommendation: str | None = None
+    reason_zh: str | None = None  # the same in Chinese
+    recommendation_zh: str | None = None
     ai_adjusted_score: float | None = None
     at: str | None = None  # when it answered, or failed
     model: str | None = None

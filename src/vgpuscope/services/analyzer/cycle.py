@@ -25,6 +25,7 @@ from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
+from vgpuscope.model.words import Language
 from vgpuscope.runtime.heap import give_back, without_collections
 from vgpuscope.services.analyzer.failure_log import FailureLog
 from vgpuscope.views.fleet.log.table import RULE
@@ -62,7 +63,7 @@ class Board(Struct, frozen=True, kw_only=True):
     stale: bool = False
     dropped: int = 0  # impossible samples
     opinions: OpinionsShown = NO_OPINIONS  # that the rows show
-    opinions_version: int = 0
+    opinions_version: tuple[int, Language] | None = None
 
 
 class AnalysisCounts(Struct, frozen=True, kw_only=True):

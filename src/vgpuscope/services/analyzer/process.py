@@ -30,6 +30,7 @@ from vgpuscope.model.errors import HistoryDown, ScopeError
 from vgpuscope.model.history import HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Case
+from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import set_level
 from vgpuscope.services.analyzer.access import AnalyzerAccess, needs_no_credentials
@@ -231,10 +232,10 @@ class Analyzer(Service):
         )
         return MetricsPage(parts)
 
-    def _opinion_on(self, case: Case) -> str:
-        """What a language model said of a case's workload; "" if nothing."""
+    def _opinion_on(self, case: Case) -> Words:
+        """The reason that a language model gave for a case's workload; without texts if it gave none."""
         found = self.opinions.on_pod(case.uid)
-        return (found.reason or "") if found else ""
+        return Words(found.reason or "", found.reason_zh or "") if found else NO_WORDS
 
     def about(self) -> dict[str, object]:
         return {"source": self._sources.name}

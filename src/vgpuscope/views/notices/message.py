@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from vgpuscope.model.notices import Notice, NoticeKind
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Case
-from vgpuscope.model.words import Language
+from vgpuscope.model.words import Language, Words
 from vgpuscope.views.notices import words
 from vgpuscope.views.notices.templates import TemplateRefused, check, rendered
 
@@ -151,7 +151,7 @@ def fields(item: Item, style: Style) -> Fields:
             gpu_count=1,
             score="" if use.score is None else f"{use.score:.1f}",
             idle_since=use.idle_since,
-            opinion=harmless(use.opinion),
+            opinion=harmless(Words(use.opinion, use.opinion_zh).text_in(style.language)),
         )
     if case is None:
         return Fields(**common, turned=notice.turned, of=notice.of)
@@ -167,7 +167,7 @@ def fields(item: Item, style: Style) -> Fields:
         grace_end=moment(item.grace_end, style.tz) if item.grace_end is not None else "",
         reason=words.REASONS[style.language].get(case.reason, case.reason),
         by=harmless(case.by),
-        opinion=harmless(notice.opinion),
+        opinion=harmless(Words(notice.opinion, notice.opinion_zh).text_in(style.language)),
         keep_url=item.links.get("keep", ""),
         snooze_url=item.links.get("snooze", ""),
         release_url=item.links.get("release", ""),

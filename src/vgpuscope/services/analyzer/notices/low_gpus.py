@@ -17,7 +17,7 @@ from vgpuscope.logic.notices.daily import next_time
 from vgpuscope.logic.notices.routing import low_uses_for
 from vgpuscope.logic.reclaim import retries
 from vgpuscope.model.notices import LowUse
-from vgpuscope.model.opinion import PartId
+from vgpuscope.model.opinion import NoOpinion, Opinion, PartId
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.cycle import Board
 from vgpuscope.services.analyzer.notices.notices import Notices
@@ -115,7 +115,7 @@ class LowGpuNotices:
         low = (await asyncio.to_thread(low_parts, board.rows, threshold=board.threshold)).low
         chosen = {part: row for part, row in low.items() if self._mode != "change" or part in self._changed}
         self._changed = {}
-        uses = {part: _use(row) for part, row in chosen.items()}
+        uses = {part: _use(row, board.opinions.parts.get(part)) for part, row in chosen.items()}
         for route in self._notices.routes():
             mine = low_uses_for(route, list(uses.values()))
             listed = {part: use for part, use in uses.items() if use in mine}
@@ -138,7 +138,8 @@ class LowGpuNotices:
         return {name: tuple(letter.uses.values()) for name, letter in self._letters.items()}
 
 
-def _use(row: ResultRow) -> LowUse:
+def _use(row: ResultRow, opinion: Opinion | NoOpinion | None) -> LowUse:
+    given = opinion if isinstance(opinion, Opinion) else None
     return LowUse(
         namespace=plain_name(row.namespace),
         pod=plain_name(row.pod),
@@ -146,5 +147,6 @@ def _use(row: ResultRow) -> LowUse:
         model=plain_name(row.model_name),
         score=row.score,
         idle_since=row.idle_since or "",
-        opinion=row.ai_analysis.reason if row.ai_analysis is not None else "",
+        opinion=given.reason if given else "",
+        opinion_zh=given.reason_zh if given else "",
     )

@@ -31,6 +31,7 @@ from vgpuscope.model.errors import CallFailed, ConfigInvalid, HistoryDown, NotLe
 from vgpuscope.model.notices import ANSWERED, LINK_ACTIONS, NOTICE_KINDS, LowUse, Notice, Route, SignedLink
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, Case
+from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.reclaim.case_notices import CaseNotices
 from vgpuscope.services.analyzer.reclaim.dependencies import NoticeRequest
@@ -148,10 +149,10 @@ class Notices:
         self,
         config: Callable[[], Config],
         *,
-        opinion: Callable[[Case], str] = lambda _: "",
+        opinion: Callable[[Case], Words] = lambda _: NO_WORDS,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`opinion` is the reason that a language model gave for a case; "" if there is none."""
+        """`opinion` is the reason that a language model gave for a case; NO_WORDS if it gave none."""
         self._config, self._opinion, self._clock = config, opinion, clock
         self._made_by: NotifyConfig | None = None
         self._channels: dict[str, ReadyChannel] = {}
@@ -225,6 +226,7 @@ class Notices:
 
     def _call(self, told: NoticeRequest, channel: str) -> Call:
         case = told.case
+        opinion = self._opinion(case) if case else NO_WORDS
         notice = Notice(
             kind=told.kind,
             channel=channel,
@@ -232,7 +234,8 @@ class Notices:
             case=case,
             turned=told.turned,
             of=told.of,
-            opinion=self._opinion(case) if case else "",
+            opinion=opinion.en,
+            opinion_zh=opinion.zh,
         )
         case_id, since = (case.id, case.since) if case else ("", told.at)
         return Call(

@@ -141,11 +141,17 @@ class Asker:
         """The opinion on one tenant; AiFailed if no request brought one. `begin` was called before."""
         assert self._model is not None
         model, hide = self._model, _hider(self._model.access.key)
-        asked = question(found, language=ai.language, names=ai.send_names, redact=hide)
+        asked = question(found, names=ai.send_names, redact=hide)
         reply, answer = await self._patiently(asked, model, ai)
         self._failures = 0
         opinion = opinion_of(answer, key=found.key, at=self._clock(), model=hide(reply.model[:128]) or ai.model)
-        return replace(opinion, reason=hide(opinion.reason), recommendation=hide(opinion.recommendation))
+        return replace(
+            opinion,
+            reason=hide(opinion.reason),
+            recommendation=hide(opinion.recommendation),
+            reason_zh=hide(opinion.reason_zh),
+            recommendation_zh=hide(opinion.recommendation_zh),
+        )
 
     async def _patiently(self, asked: Prompt, model: _Model, ai: AiConfig) -> tuple[ModelReply, Answer]:
         """Request until there is an answer that can be used, at most ai.retry_times times."""

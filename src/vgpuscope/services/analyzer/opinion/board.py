@@ -4,6 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
+from vgpuscope.model.opinion import OpinionsShown
 from vgpuscope.services.analyzer.cycle import AnalysisCycle, Board
 from vgpuscope.services.analyzer.opinion.opinions import Opinions
 from vgpuscope.views.fleet.results.results import with_opinions
@@ -14,19 +15,18 @@ class OpinionBoard:
 
     def __init__(self, cycle: AnalysisCycle, opinions: Opinions) -> None:
         self._cycle, self._opinions = cycle, opinions
-        self._kept: tuple[Board | None, int, Board | None] = (None, 0, None)  # made from, changes, made
+        self._kept: tuple[Board, OpinionsShown, Board] | None = None  # made from both, made
 
     async def board(self) -> Board:
-        board, changes, shown = await self._cycle.board(), self._opinions.changes, self._opinions.shown
+        board, shown = await self._cycle.board(), self._opinions.shown
         if not shown.parts:
             return board
-        made_from, known, made = self._kept
-        if made is None or made_from is not board or known != changes:
+        if self._kept is None or self._kept[0] is not board or self._kept[1] is not shown:
+            version = (self._opinions.changes, shown.language)
             rows = await asyncio.to_thread(with_opinions, board.rows, shown)
-            made = replace(board, rows=rows, opinions=shown, opinions_version=changes)
-            self._kept = (board, changes, made)
-        return made
+            self._kept = (board, shown, replace(board, rows=rows, opinions=shown, opinions_version=version))
+        return self._kept[2]
 
     def forget(self) -> None:
         """The last board need not stay in memory."""
-        self._kept = (None, 0, None)
+        self._kept = None

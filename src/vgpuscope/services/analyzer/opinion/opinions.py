@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 from vgpuscope.config import Config
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.logic.console.opinions import deciding, opinion_row
-from vgpuscope.logic.opinion.answers import stance
+from vgpuscope.logic.opinion.answers import in_its_languages, stance
 from vgpuscope.logic.opinion.budget import RequestBudget
 from vgpuscope.logic.opinion.courses import Courses, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, Candidate, candidates, evidence_on, keys_by_uid
@@ -118,13 +118,13 @@ class Opinions:
     @property
     def shown(self) -> OpinionsShown:
         """The opinions on the analysis that is shown."""
-        current, threshold = self._current, self._config().ai.threshold
+        current, ai = self._current, self._config().ai
         if not current.asks:
             return NO_OPINIONS
-        made_for = (self.changes, threshold)
+        made_for = (self.changes, ai.threshold, ai.language)
         if self._shown[0] != made_for:
             parts = {one.part: self._known.get(one.key) for one in current.found}
-            self._shown = (made_for, OpinionsShown(parts=parts, threshold=threshold))
+            self._shown = (made_for, OpinionsShown(parts=parts, threshold=ai.threshold, language=ai.language))
         return self._shown[1]
 
     def on_pod(self, uid: str) -> OpinionRow | None:
@@ -196,7 +196,7 @@ class Opinions:
         except HistoryDown as e:
             self._told.tell("store", e.code, level=logging.WARNING, message="opinions were not read", **error_fields(e))
             return
-        self._known |= saved.opinions
+        self._known |= {key: in_its_languages(one) for key, one in saved.opinions.items()}
         self.asker.budget = RequestBudget(saved.requests)
         self._loaded = True
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Policy, ReclaimTarget
+from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.low_parts import control_body
 
 CHANGE_WITHIN: Seconds = 8.0  # a change of the cluster; what is not done by then is tried again
@@ -23,8 +24,13 @@ class ClusterChange(Struct, frozen=True, kw_only=True):
     taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
 
 
-def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None = None) -> Call:
-    """The call for one GPU of a case. Its key is the pod's UID and the GPU: a second call for both is the same call."""
+def control_call(
+    case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None, language: Language
+) -> Call:
+    """The call for one GPU of a case. Its key is the pod's UID and the GPU: a second call for both is the same call.
+
+    `language`: of the opinion's texts, of which gpu-oour's keys have one each.
+    """
     share = next(one for one in case.shares if one.gpu_id == gpu_id)
     key = f"{case.uid}/{gpu_id}"
     body: dict[str, object] = {
@@ -54,8 +60,12 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opin
         },
     }
     if opinion is not None:
-        names = ("status", "confidence", "reason", "recommendation")
-        body["ai_analysis"] = {name: getattr(opinion, name) for name in names}  # gpu-oour's keys
+        body["ai_analysis"] = {  # gpu-oour's keys
+            "status": opinion.status,
+            "confidence": opinion.confidence,
+            "reason": opinion.reason_in(language),
+            "recommendation": opinion.recommendation_in(language),
+        }
     text = msgspec.json.encode(body).decode()
     return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
 

@@ -155,8 +155,16 @@ class Ticks:
         case = move.after
         if case.target is not None:
             return [scale_call(case, case.target, now=now)]
+        language = self._given.config().ai.language
         return [
-            control_call(case, gpu_id, now=now, policy=policy, opinion=self._given.opinion(case.workload, gpu_id))
+            control_call(
+                case,
+                gpu_id,
+                now=now,
+                policy=policy,
+                opinion=self._given.opinion(case.workload, gpu_id),
+                language=language,
+            )
             for gpu_id in case.gpu_ids
         ]
 

@@ -29,13 +29,14 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.model.opinion import Opinion, OpinionsShown, OpinionStatus, PartId
 from vgpuscope.model.quantity import MIB, Ratio, UnixTime
+from vgpuscope.model.words import Language
 
 W = TypeVar("W", bound=str)
 RowKind: TypeAlias = Literal["gpu", "tenant"]  # gpu: a GPU or a MIG instance
 
 
 class AiAnalysis(Struct, frozen=True):
-    """The opinion of a language model, with gpu-oour's keys. It changes no other field."""
+    """The opinion of a language model, with gpu-oour's keys and in ai.language. It changes no other field."""
 
     status: OpinionStatus
     confidence: float
@@ -164,7 +165,7 @@ def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
 
 def with_opinions(found: tuple[ResultRow, ...], shown: OpinionsShown) -> tuple[ResultRow, ...]:
     """The rows with the opinions on them; a shared GPU has none of its own, but each of its tenants can."""
-    given = {part: _ai_analysis(one) for part, one in shown.parts.items() if isinstance(one, Opinion)}
+    given = {part: _ai_analysis(one, shown.language) for part, one in shown.parts.items() if isinstance(one, Opinion)}
     return tuple([_with_opinions(row, given) for row in found]) if given else found
 
 
@@ -177,8 +178,14 @@ def _with_opinions(row: ResultRow, given: Mapping[PartId, AiAnalysis]) -> Result
     return replace(row, tenants=tenants, ai_analysis=given.get(alone))
 
 
-def _ai_analysis(one: Opinion) -> AiAnalysis:
-    return AiAnalysis(one.status, one.confidence, one.reason, one.recommendation, one.ai_adjusted_score)
+def _ai_analysis(one: Opinion, language: Language) -> AiAnalysis:
+    return AiAnalysis(
+        status=one.status,
+        confidence=one.confidence,
+        reason=one.reason_in(language),
+        recommendation=one.recommendation_in(language),
+        ai_adjusted_score=one.ai_adjusted_score,
+    )
 
 
 def units(row: ResultRow) -> tuple[ResultRow, ...]:
