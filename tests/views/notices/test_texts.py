@@ -68,6 +68,22 @@ def test_an_opinion_has_the_language_of_the_channel_and_no_markup_in_either(lang
     assert fields(Item(notice=notice), Style(language=language)).opinion == shown
 
 
+@pytest.mark.parametrize(("language", "marked"), [("en", "  AI: no work"), ("zh", "  AI：没有计算")])
+def test_the_opinion_on_a_low_gpu_is_a_line_of_its_own(language, marked):
+    use = LowUse(
+        namespace="ml",
+        pod="a",
+        gpu_id="GPU-1",
+        model="A100",
+        score=1.0,
+        idle_since="",
+        opinion="no work",
+        opinion_zh="没有计算",
+    )
+    notice = Notice(kind="low", channel="c", at=NOW, low=use)
+    assert marked in message([Item(notice=notice)], Style(language=language)).body.split("\n")
+
+
 @pytest.mark.parametrize("opinion", ["", "显存占用但无计算"])
 def test_feishu_gets_gpu_oours_text_and_below_each_workload_what_its_owner_can_do(opinion):
     items = [item(pod="train-0", opinion=opinion, links=LINKS), item(pod="web-1", links=LINKS)]

@@ -72,7 +72,7 @@ TEXTS: dict[Language, dict[NoticeKind, str]] = {
         "breaker_opened": "{{ turned }} of {{ of }} workloads turned idle at once. This looks like a fault of the "
         "metrics, so no GPU is taken back.\n",
         "breaker_closed": "Workloads with idle GPUs are handled as before.\n",
-        "low": _WHAT_EN.rstrip("\n") + "\n{% if opinion %}  AI: {{ opinion }}\n{% endif %}",
+        "low": _WHAT_EN + "{% if opinion %}  AI: {{ opinion }}\n{% endif %}",
     },
     "zh": {
         "soon": f"{_WHAT_ZH}{_IDLE_ZH}  GPU 将在 {{{{ grace_end }}}} 之后收回。\n{_LINKS_ZH}",
@@ -83,7 +83,7 @@ TEXTS: dict[Language, dict[NoticeKind, str]] = {
         "failed": f"{_WHAT_ZH}  原因：{{{{ reason }}}}。审计日志中有每一次尝试。\n",
         "breaker_opened": "{{ of }} 个工作负载中有 {{ turned }} 个同时变为空闲，可能是指标故障，因此暂停收回 GPU。\n",
         "breaker_closed": "空闲 GPU 按原策略处理。\n",
-        "low": _WHAT_ZH.rstrip("\n") + "\n{% if opinion %}  AI：{{ opinion }}\n{% endif %}",
+        "low": _WHAT_ZH + "{% if opinion %}  AI：{{ opinion }}\n{% endif %}",
     },
 }
 
