@@ -17,7 +17,7 @@ import msgspec
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim import annotations, targets
 from vgpuscope.logic.reclaim.brakes import WorkloadFacts
-from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeUnreadable
+from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeObjectUnreadable, KubeUnreadable
 from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
@@ -137,12 +137,28 @@ class ReclaimKube:
     async def _learn(self, due: Sequence[Workload], reader: ObjectReader, seen: Collection[PodUID]) -> None:
         around, gate = _Round(reader, seen, {}), asyncio.Semaphore(_AT_ONCE)
         faults: list[str] = []
+        answered = False
 
         async def one(workload: Workload) -> None:
+            nonlocal answered
             async with gate:
                 try:
                     self._read[workload.uid] = await self._workload(workload, around)
+                    answered = True
+                except KubeObjectUnreadable as e:
+                    answered = True
+                    self._read[workload.uid] = self._unread(str(e))
+                    self._told.tell(
+                        ("object", workload.uid),
+                        e.code,
+                        level=logging.WARNING,
+                        message="not read: this workload is left alone",
+                        namespace=workload.namespace,
+                        pod=workload.pod,
+                        **error_fields(e),
+                    )
                 except KubeForbidden as e:  # of this object; others may be allowed
+                    answered = True
                     self._read[workload.uid] = self._unread(str(e))
                     self._told.tell("rights", str(e), level=logging.WARNING, message="not read", **error_fields(e))
                 except KubeUnreadable as e:
@@ -152,13 +168,15 @@ class ReclaimKube:
             async with asyncio.timeout(_WITHIN), asyncio.TaskGroup() as tasks:
                 for workload in due:
                     tasks.create_task(one(workload))
-        except TimeoutError:
-            faults.append(f"not all was read within {_WITHIN:g} s")
+        except TimeoutError:  # if some were read, the API answers, and the others are read before the next tick
+            if not answered:
+                faults.append(f"nothing was read within {_WITHIN:g} s")
         finally:
             for task in around.tasks.values():
                 task.cancel()
             await asyncio.gather(*around.tasks.values(), return_exceptions=True)
         self._note(faults)
+        self._told.keep({"kube", "rights", *(("object", uid) for uid in self._read)})
 
     def _note(self, faults: Sequence[str]) -> None:
         self._down = faults[0] if faults else ""
