@@ -1,15 +1,21 @@
 """A tenant writes owners, names, labels and annotations of its own objects, and wants reclaim to stop, or to act for
 it: on others' objects, or with the analyzer's rights."""
 
+import json
 import logging
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.attack.apiserver import Cluster, Object
 from vgpuscope.config import Config
 from vgpuscope.config.kube import KubeConfig
 from vgpuscope.config.reclaim import ReclaimConfig
-from vgpuscope.model.reclaim import Workload
+from vgpuscope.model.errors import CallRefused
+from vgpuscope.model.reclaim import Call, Case, Workload
+from vgpuscope.services.analyzer.reclaim.calls import restore_call, scale_call
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
 
 pytestmark = pytest.mark.attack
@@ -110,3 +116,119 @@ async def test_an_api_server_that_does_not_answer_is_down_for_all(cluster, kube)
     cluster.silent = True
     await kube.learn([workload(honest)], fresh=False, seen=())
     assert (kube.state, kube.known(workload(honest)).pod.read) == ("down", False)
+
+
+# ── marks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+RECLAIMED, RESTORED = "vgpuscope.io/reclaimed", "vgpuscope.io/restored"
+HOSTILE = {
+    "spec template spec serviceAccountName": "admin",
+    "spec template spec containers": [{"name": "c", "image": "evil"}],
+    "metadata labels team": "other",
+}
+
+
+def web(cluster: Cluster) -> Object:
+    return cluster.objects["/apis/apps/v1/namespaces/ml/deployments/web"]
+
+
+def write_mark(item: Object, name: str, **mark: Any) -> None:
+    """As a tenant does it, who may patch its own object; the key of a call is the UID of the pod and its kind."""
+    whole = {"at": "2026-11-17T01:00:00Z", "before": {}, "after": {}, "pod": "web-1-0"} | mark
+    item["metadata"].setdefault("annotations", {})[name] = json.dumps(whole)
+
+
+async def looked(cluster: Cluster, kube: ReclaimKube, pod: Object) -> tuple[Case, Call]:
+    """The case of a pod, and the call to stop its owner, as they are made after a look."""
+    await kube.learn([workload(pod)], fresh=True, seen=())
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    target = kube.known(workload(pod)).pod.target
+    case = Case(id=uid, uid=uid, namespace="ml", pod=name, since=0.0, first_idle=0.0, target=target)
+    return case, scale_call(case, target, now=1000.0)
+
+
+async def stopped(cluster: Cluster, kube: ReclaimKube, pod: Object) -> tuple[Case, Call]:
+    """After a stop, as the store has its call."""
+    case, call = await looked(cluster, kube, pod)
+    done = await kube.scale(call, now=1000.0)
+    return case, replace(call, status="delivered", result=done.result)
+
+
+@pytest.mark.parametrize("key", ["uid-Pod-web-1-0/scale", "another"])
+@pytest.mark.parametrize("after", [{}, {"spec replicas": 3}])
+async def test_a_forged_mark_does_not_keep_a_stop_from_its_work(cluster, kube, caplog, key, after):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    write_mark(web(cluster), RECLAIMED, key=key, after=after)
+    _, call = await stopped(cluster, kube, pod)
+    assert web(cluster)["spec"]["replicas"] == 0
+    assert msgspec.json.decode(call.result)["before"] == {"spec replicas": 3}
+    if key == call.key:
+        assert "ignored a mark that this analyzer did not write" in caplog.messages
+        assert "ReclaimMarkIgnored" in {event["reason"] for event in cluster.events}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_forged_mark_writes_no_field_of_its_authors_choice(cluster, kube, answered):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    write_mark(web(cluster), RECLAIMED, key=call.key, before=HOSTILE, after={"spec replicas": 0})
+    before = json.loads(json.dumps(web(cluster)["spec"]["template"]))
+    if answered:  # the store knows what was there
+        await kube.restore(restore_call(case, case.target, [call], number=1, now=2000.0), now=2000.0)
+        assert web(cluster)["spec"]["replicas"] == 3
+    else:
+        lost = replace(call, result="")
+        with pytest.raises(CallRefused, match="not ours"):
+            await kube.restore(restore_call(case, case.target, [lost], number=1, now=2000.0), now=2000.0)
+        assert web(cluster)["spec"]["replicas"] == 0
+    assert web(cluster)["spec"]["template"] == before
+    assert "labels" not in web(cluster)["metadata"]
+
+
+async def test_a_signed_mark_gives_back_what_was_there_though_the_answer_of_its_call_was_lost(cluster, kube):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    await kube.restore(restore_call(case, case.target, [replace(call, result="")], number=1, now=2000.0), now=2000.0)
+    assert web(cluster)["spec"]["replicas"] == 3
+
+
+async def test_a_mark_of_another_object_is_not_ours_on_this_one(cluster, kube):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    other = replace(case.target, uid="uid-of-a-later-web")
+    web(cluster)["metadata"]["uid"] = other.uid
+    with pytest.raises(CallRefused, match="not ours"):
+        await kube.restore(restore_call(case, other, [replace(call, result="")], number=1, now=2000.0), now=2000.0)
+
+
+async def test_a_mark_from_before_the_signatures_gives_back_what_the_store_has(cluster, kube):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    old = msgspec.json.decode(web(cluster)["metadata"]["annotations"][RECLAIMED])
+    del old["signature"]
+    write_mark(web(cluster), RECLAIMED, **old | {"before": {"spec replicas": 999}})
+    body = msgspec.json.decode(call.body)
+    del body["secret"]
+    unsigned = replace(call, body=msgspec.json.encode(body).decode())
+    await kube.restore(restore_call(case, case.target, [unsigned], number=1, now=2000.0), now=2000.0)
+    assert web(cluster)["spec"]["replicas"] == 3
+
+
+async def test_a_forged_mark_does_not_keep_a_restore_from_its_work(cluster, kube):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    back = restore_call(case, case.target, [call], number=1, now=2000.0)
+    write_mark(web(cluster), RESTORED, key=back.key, after={"spec replicas": 3})
+    await kube.restore(back, now=2000.0)
+    assert web(cluster)["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize("replicas", [-1, 10**12, "3", 2.5, True, [3]])
+async def test_only_values_that_the_field_can_have_are_put_back(cluster, kube, replicas):
+    pod, *_ = deployment(cluster, "web", pods=3)
+    case, call = await stopped(cluster, kube, pod)
+    result = msgspec.json.decode(call.result) | {"before": {"spec replicas": replicas}}
+    odd = replace(call, result=msgspec.json.encode(result).decode())
+    with pytest.raises(CallRefused, match="not put back"):
+        await kube.restore(restore_call(case, case.target, [odd], number=1, now=2000.0), now=2000.0)
+    assert web(cluster)["spec"]["replicas"] == 0

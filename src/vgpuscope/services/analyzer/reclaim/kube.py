@@ -271,7 +271,7 @@ class ReclaimKube:
     async def restore(self, call: Call, *, now: UnixTime) -> CallResult:
         order = msgspec.json.decode(call.body, type=ClusterChange)
         hands = self._reclaimer()
-        mark = await _in_time(hands.restore(order.target, _why(call, order), taken_by=order.taken_by, now=now))
+        mark = await _in_time(hands.restore(order.target, _why(call, order), earlier=order.earlier, now=now))
         return CallResult(msgspec.json.encode(mark).decode())
 
     def _reclaimer(self) -> KubeReclaimer:
@@ -310,4 +310,4 @@ async def _in_time(change: Coroutine[Any, Any, T]) -> T:
 
 
 def _why(call: Call, order: ClusterChange) -> ChangeReason:
-    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid)
+    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid, order.secret)
