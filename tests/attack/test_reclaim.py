@@ -118,6 +118,80 @@ async def test_an_api_server_that_does_not_answer_is_down_for_all(cluster, kube)
     assert (kube.state, kube.known(workload(honest)).pod.read) == ("down", False)
 
 
+# ── owners ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+KUBEFLOW, KSERVE = "kubeflow.org/v1", "serving.kserve.io/v1beta1"
+NOTEBOOK_LABEL, KSERVE_LABEL = {"notebook-name": "alice"}, {"serving.kserve.io/inferenceservice": "alice"}
+
+
+def notebook(cluster: Cluster, *, gpus: int) -> tuple[Object, Object, Object]:
+    """A Notebook of Kubeflow, the StatefulSet that its controller made, and its pod."""
+    top = cluster.add("Notebook", "alice", api_version=KUBEFLOW)
+    return top, *controlled(cluster, "StatefulSet", "alice", top, NOTEBOOK_LABEL, gpus=gpus)
+
+
+def controlled(
+    cluster: Cluster, kind: str, name: str, by: Object, labels: dict[str, str], *, gpus: int
+) -> tuple[Object, Object]:
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    template = {"spec": {"containers": [{"name": "c", "resources": limits}]}}
+    middle = cluster.add(kind, name, by=by, spec={"selector": {"matchLabels": labels}, "template": template})
+    return middle, cluster.pod(f"{name}-0", by=middle, gpus=gpus, labels=labels)
+
+
+async def target_of(kube: ReclaimKube, pod: Object, *others: Object) -> str | None:
+    await kube.learn([workload(pod), *map(workload, others)], fresh=True, seen=())
+    assert kube.state == "ok"
+    found = kube.known(workload(pod)).pod.target
+    return None if found is None else str(found)
+
+
+async def test_a_notebook_with_a_gpu_is_the_target_of_its_own_pod(cluster, kube):
+    *_, pod = notebook(cluster, gpus=1)
+    assert await target_of(kube, pod) == "Notebook/alice"
+
+
+async def test_an_inference_service_is_the_target_through_all_controllers_of_its_own(cluster, kube):
+    top = cluster.add("InferenceService", "alice", api_version=KSERVE)
+    middle, _ = controlled(cluster, "Deployment", "alice-predictor", top, KSERVE_LABEL, gpus=1)
+    rs = cluster.add("ReplicaSet", "alice-predictor-1", by=middle, spec=middle["spec"])
+    cluster.objects.pop("/api/v1/namespaces/ml/pods/alice-predictor-0")
+    pod = cluster.pod("alice-predictor-1-0", by=rs, labels=KSERVE_LABEL)
+    _, transformer = controlled(cluster, "StatefulSet", "alice-transformer", top, KSERVE_LABEL, gpus=0)
+    assert await target_of(kube, pod) == "InferenceService/alice"
+    assert await target_of(kube, transformer) is None
+
+
+@pytest.mark.parametrize("kind", ["Notebook", "InferenceService"])
+@pytest.mark.parametrize("genuine", [0, 1])
+async def test_a_pod_that_names_a_notebook_or_a_service_as_its_owner_does_not_stop_it(cluster, kube, kind, genuine):
+    """With `create pods` alone: the reference has the right name and UID, and the label is right."""
+    version, labels = {"Notebook": (KUBEFLOW, NOTEBOOK_LABEL), "InferenceService": (KSERVE, KSERVE_LABEL)}[kind]
+    top = cluster.add(kind, "alice", api_version=version)
+    middle, _ = controlled(cluster, "StatefulSet", "alice", top, labels, gpus=genuine)
+    forged = cluster.pod("forged", by=top, labels=labels)
+    assert await target_of(kube, forged) is None
+    without_gpu = cluster.pod("forged-2", by=middle, labels=labels)
+    if not genuine:
+        assert await target_of(kube, without_gpu) is None
+
+
+async def test_a_pod_that_only_carries_the_label_is_no_part_of_the_notebook(cluster, kube):
+    *_, pod = notebook(cluster, gpus=1)
+    cluster.pod("stranger", labels=NOTEBOOK_LABEL)
+    assert await target_of(kube, pod) is None
+
+
+@pytest.mark.parametrize("wrong", ["uid", "gone"])
+async def test_a_chain_that_ends_at_another_object_of_the_name_is_no_proof(cluster, kube, wrong):
+    _, middle, pod = notebook(cluster, gpus=1)
+    if wrong == "gone":
+        del cluster.objects["/apis/kubeflow.org/v1/namespaces/ml/notebooks/alice"]
+    else:
+        middle["metadata"]["ownerReferences"][0]["uid"] = "uid-of-an-earlier-alice"
+    assert await target_of(kube, pod) is None
+
+
 # ── marks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 RECLAIMED, RESTORED = "vgpuscope.io/reclaimed", "vgpuscope.io/restored"

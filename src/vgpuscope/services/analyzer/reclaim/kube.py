@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeObjectUnreadable, KubeUnreadable
 from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
+from vgpuscope.model.reclaim import Call, PodFacts, ReclaimTarget, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, ClusterChange
 from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, KubeState
@@ -250,11 +250,24 @@ class ReclaimKube:
         peers: tuple[PodUID, ...] = (pod.uid,)
         if chosen.selector:
             read = partial(around.reader.pods, namespace, chosen.selector)
-            peers = targets.peers(await around.shared((namespace, chosen.selector), read), {*around.seen, pod.uid})
+            pods = await around.shared((namespace, chosen.selector), read)
+            if targets.has_no_template(target) and not await self._all_proven(target, namespace, pods, around):
+                return facts
+            peers = targets.peers(pods, {*around.seen, pod.uid})
             scalers = await around.shared(("autoscalers", namespace), lambda: around.reader.autoscalers(namespace))
             if pod.uid not in peers or targets.fought_over(target, scalers):
                 return facts
         return msgspec.structs.replace(facts, target=target, peers=peers, reversible=targets.reversible(target))
+
+    async def _all_proven(self, target: ReclaimTarget, namespace: str, pods: Iterable[KubePod], around: _Round) -> bool:
+        """Whether every pod that carries the label of the target is controlled by it."""
+        for pod in pods:
+            if pod.ends:
+                continue
+            owners, complete = await self._owners(namespace, pod, around)
+            if not targets.proven(target, owners, complete=complete):
+                return False
+        return True
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
