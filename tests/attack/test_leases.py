@@ -5,6 +5,7 @@ import json
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ GROUP = {
 }
 
 
-def lease(namespace: str) -> dict[str, object]:
+def lease(namespace: str) -> dict[str, Any]:
     meta = {"name": "vgpuscope-extender", "namespace": namespace, "uid": f"u-{namespace}", "resourceVersion": "1"}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {"metadata": meta, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": now}}
@@ -31,7 +32,7 @@ def lease(namespace: str) -> dict[str, object]:
 class Handler(BaseHTTPRequestHandler):
     """Leases by the rule of the API server: a path with a namespace has those of this namespace only."""
 
-    leases: tuple[dict[str, object], ...] = ()
+    leases: tuple[dict[str, Any], ...] = ()
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
