@@ -455,4 +455,4 @@ def _workload(pod: Object) -> Workload:
 
 def _why(call: Call) -> ChangeReason:
     order = msgspec.json.decode(call.body, type=ClusterChange)
-    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid)
+    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid, order.secret)

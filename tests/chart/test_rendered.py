@@ -275,10 +275,12 @@ def test_only_pods_with_rights_get_a_token(objects):
 def test_with_named_namespaces_the_cluster_exporter_may_read_pods_only_there():
     objects = template({"config": {"cluster": {"namespaces": ["ml", "vision"]}}})
     role = one(objects, "ClusterRole", "cluster")
-    assert {r for rule in role["rules"] for r in rule["resources"]} == {"nodes", "resourceslices", "leases"}
-    (leases,) = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
-    assert leases["resourceNames"] == [EXTENDER_LEASE]
-    assert {o["metadata"]["namespace"] for o in only(objects, "Role", "cluster")} == {"ml", "vision"}
+    assert {r for rule in role["rules"] for r in rule["resources"]} == {"nodes", "resourceslices"}
+    roles = {o["metadata"]["namespace"]: o["rules"] for o in only(objects, "Role", "cluster")}
+    [(home, [leases])] = [(place, rules) for place, rules in roles.items() if place not in {"ml", "vision"}]
+    assert (leases["resources"], leases["resourceNames"]) == (["leases"], [EXTENDER_LEASE])
+    assert {o["metadata"]["namespace"] for o in only(objects, "ServiceAccount", "cluster")} == {home}
+    assert set(roles) == {"ml", "vision", home}
     as_text = template({"config": {"cluster": {"namespaces": "ml, vision"}}})
     assert only(as_text, "Role") == only(objects, "Role")
 

@@ -37,6 +37,14 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f"runs in the cluster, that is, the lease {EXTENDER_LEASE} was not renewed in the last minute.",
         ),
     ] = "auto"
+    lease_namespace: Annotated[
+        str,
+        Meta(
+            max_length=63,
+            description=f"Namespace of the extender's lease {EXTENDER_LEASE}; a lease in another one is ignored.",
+            extra={"placeholder": "NAME", "unset": "the namespace of the service account, or kube-system"},
+        ),
+    ] = ""
     web_config_file: WebConfigFile = None
     max_series: Annotated[
         int,

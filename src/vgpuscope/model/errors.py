@@ -497,6 +497,12 @@ class KubeUnreadable(SourceDown):
     hint = "Check --kubeconfig, --pods and the network. Known objects are kept, and new pods are shown by UID."
 
 
+class KubeObjectUnreadable(KubeUnreadable):
+    """One object cannot be asked for or understood; the API server answers for all others."""
+
+    retryable = False
+
+
 class KubeForbidden(KubeUnreadable):
     code = "KUBE_FORBIDDEN"
     meaning = "The API server or the kubelet rejected the credentials."

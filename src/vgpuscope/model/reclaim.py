@@ -294,6 +294,14 @@ CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]
 CallStatus: TypeAlias = Literal["waiting", "delivered", "cancelled", "failed"]
 
 
+class EarlierChange(Struct, frozen=True, kw_only=True, gc=False):
+    """A call that may have changed an object, as the store has it: what a restore of the object trusts."""
+
+    key: str
+    secret: str = ""  # that signs its mark on the object; "": the call is older than the signatures
+    result: str = ""  # JSON: the mark; "": its answer was lost
+
+
 class Call(Struct, frozen=True, kw_only=True, gc=False):
     """Something to be done outside, kept until it is done. The same key is never sent for two different things."""
 

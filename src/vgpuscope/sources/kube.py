@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 from vgpuscope.formats.kube.api_groups import decode_group_versions
 from vgpuscope.formats.kube.lists import ObjectFault, ObjectPage, WatchEvent, decode_status
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
-from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
+from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeObjectUnreadable, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.bodies import BodyRefused, plain_body
@@ -41,6 +41,7 @@ _AT_ONCE = 0.001  # seconds: a chunk that takes longer was not available at once
 _BURST = 0.2  # seconds between two yields
 
 _FORBIDDEN = {401, 403}
+_OF_THIS_OBJECT = {400, 413, 414, 422, 431}  # the server answers, and rejects what is asked for
 _FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or too new (after a restored backup)
 
 
@@ -356,6 +357,9 @@ class KubeClient:
     async def find(self, path: str, params: Mapping[str, str] = {}, *, accept: str = "*/*") -> bytes | None:
         """The body of the response; None if the server has no such path."""
         answer = await self._ask(path, params, accept=accept)
+        if answer.status_code in _OF_THIS_OBJECT:
+            error = decode_status(answer.content)
+            raise KubeObjectUnreadable(f"the API server answered {answer.status_code} {error}".rstrip())
         try:
             return None if answer.status_code == 404 else _body(answer)
         except VersionForgotten as e:  # no version of ours was asked for

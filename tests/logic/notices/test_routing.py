@@ -33,9 +33,11 @@ def test_a_notice_takes_the_closest_route(kind, namespace, owner, wanted):
     assert channels_for(kind, namespace, owner, [ML, ANN, ALL, OPS]) == wanted
 
 
-def test_without_a_route_the_operators_are_told_and_without_operators_everybody():
+def test_without_a_route_the_operators_are_told_and_without_operators_nobody():
     assert channels_for("soon", "web", "", [ML, OPS]) == ("ops",)
-    assert channels_for("soon", "web", "", [ML, ANN]) == ("ml", "ann")
+    assert channels_for("soon", "web", "", [ML, ANN]) == ()
+    assert channels_for("failed", "web", "", [ML, ANN]) == ()
+    assert channels_for("breaker_opened", "", "", [ML, ANN]) == ("ml", "ann")  # it names no workload
     assert channels_for("failed", "web", "", [ML, ALL]) == ("all",)
 
 
@@ -55,10 +57,20 @@ routes = st.builds(
     st.sampled_from(["", "ann"]),
     st.lists(routes),
 )
-def test_a_notice_is_never_lost_between_routes_and_never_sent_twice(kind, namespace, owner, some):
+def test_a_notice_is_sent_to_no_channel_of_others_never_twice_and_never_lost_where_somebody_may_read_it(
+    kind, namespace, owner, some
+):
     found = channels_for(kind, namespace, owner, some)
     assert len(set(found)) == len(found)
-    assert bool(found) == any(kind in route.kinds for route in some)
+    fit = {
+        route.name
+        for route in some
+        if kind in route.kinds
+        and (route.operators or route.anyone or namespace in route.namespaces or owner in route.owners)
+    }
+    assert set(found) <= fit
+    if any(kind in route.kinds and route.operators for route in some):
+        assert found
     assert all(any(route.name == name and kind in route.kinds for route in some) for name in found)
 
 

@@ -145,7 +145,7 @@ class Cluster(Life):
         if self.control == "refuses":
             raise CallFailed("503")
         if owner.given_back != call.key:
-            if owner.mark is None or owner.mark[0] not in order.taken_by or owner.replicas:
+            if owner.mark is None or owner.mark[0] not in {one.key for one in order.earlier} or owner.replicas:
                 raise CallRefused("somebody changed it")
             self.restored.append((order.target.name, owner.mark[1], self.scaled[-1].before if self.scaled else 0))
             owner.replicas, owner.mark, owner.given_back = owner.mark[1], None, call.key

@@ -20,7 +20,7 @@ class Clock:
 
 @pytest.fixture
 def sighting():
-    made = ExtenderSighting(resync=1800.0, clock=lambda: Clock.now, wall=lambda: WALL)
+    made = ExtenderSighting(namespace="kube-system", resync=1800.0, clock=lambda: Clock.now, wall=lambda: WALL)
     Clock.now = 1000.0
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vgpuscope.model.errors import CallFailed
-from vgpuscope.model.reclaim import ReclaimTarget
+from vgpuscope.model.reclaim import EarlierChange, ReclaimTarget
 from vgpuscope.sinks.kube.reclaimer import ChangeReason, KubeReclaimer
 from vgpuscope.sinks.kube.writer import KubeWriter
 
@@ -15,7 +15,7 @@ WEB = ReclaimTarget(kind="Deployment", api_version="apps/v1", name="web", uid="u
 
 
 def why(key: str) -> ChangeReason:
-    return ChangeReason(key=key, namespace="n", pod="web-1", pod_uid="p-1")
+    return ChangeReason(key=key, namespace="n", pod="web-1", pod_uid="p-1", secret=f"secret of {key}")
 
 
 def reclaimer(server: "Server") -> KubeReclaimer:
@@ -80,7 +80,9 @@ async def taken() -> Server:
 
 
 async def restored(server: Server) -> None:
-    await reclaimer(server).restore(WEB, why("back"), taken_by=["take"], now=2000.0)
+    await reclaimer(server).restore(
+        WEB, why("back"), earlier=[EarlierChange(key="take", secret="secret of take")], now=2000.0
+    )
 
 
 async def test_a_restore_that_meets_a_controllers_write_looks_again_at_once(taken: Server):

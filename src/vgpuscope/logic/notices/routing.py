@@ -1,6 +1,7 @@
 """Who is told: the channels of a notice, by the owner's annotation, then by namespace, then those for everyone.
 
-A notice never gets lost between routes: what no route wants goes to the operators' channels.
+A channel is never told of a namespace that is not its own: what no route wants goes to the operators' channels, and
+without those to nobody. An owner's notice has links by which its reader answers for the owner.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ def channels_for(kind: NoticeKind, namespace: str, owner: str, routes: Sequence[
     wanting = [route for route in routes if kind in route.kinds]
     found: list[Route] = []
     if kind in FOR_OWNERS:
-        found += _for_owner(namespace, owner, wanting) or operators(wanting)
+        found += _for_owner(namespace, owner, wanting) or [route for route in wanting if route.operators]
     if kind in FOR_OPERATORS:
-        found += operators(wanting)
+        found += operators(wanting) or ([] if namespace else wanting)
     return tuple(dict.fromkeys(route.name for route in found))
 
 
@@ -27,9 +28,8 @@ def _for_owner(namespace: str, owner: str, routes: Sequence[Route]) -> list[Rout
 
 
 def operators(routes: Sequence[Route]) -> list[Route]:
-    """The operators' channels; without one, those for everyone; without those, all of them."""
-    marked = [route for route in routes if route.operators]
-    return marked or [route for route in routes if route.anyone] or list(routes)
+    """The operators' channels; without one, those for everyone."""
+    return [route for route in routes if route.operators] or [route for route in routes if route.anyone]
 
 
 def low_uses_for(route: Route, uses: Sequence[LowUse]) -> list[LowUse]:

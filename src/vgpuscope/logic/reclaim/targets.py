@@ -39,19 +39,33 @@ def _acted_on(owners: Sequence[KubeObject]) -> KubeObject | None:
     """The topmost owner; the Job of a CronJob, which makes the next one in time.
 
     The owner's own template has to ask for devices. A pod can name any owner, and whoever may create pods could have a
-    service stopped that has no GPU.
+    service stopped that has no GPU. Where only metadata is read, the template is that of the controller which it made.
     """
     top = owners[-1]
     if (top.group, top.kind) == ("batch", "CronJob") and len(owners) > 1:
         top = owners[-2]
     fit = (top.group, top.kind) in STOPS and _KUEUE not in top.labels
-    return top if fit and (top.wants_devices or top.kind in _WITHOUT_TEMPLATE) else None
+    template = owners[0] if top.kind in _WITHOUT_TEMPLATE else top
+    return top if fit and template.wants_devices else None
 
 
 def _selector(top: KubeObject) -> str:
     if top.kind == "InferenceService":
         return f"{_KSERVE_PODS}={top.name}"
     return f"{_NOTEBOOK_PODS}={top.name}" if top.kind == "Notebook" else top.selector
+
+
+def has_no_template(target: ReclaimTarget) -> bool:
+    """Whether only its pods show what it controls: `proven` has to hold for each of them."""
+    return target.kind in _WITHOUT_TEMPLATE
+
+
+def proven(target: ReclaimTarget, owners: Sequence[KubeObject], *, complete: bool) -> bool:
+    """Whether the owners of a pod, as the API has them, end at the target, with a controller of its own between them.
+
+    A label is no proof, and neither is a reference of the pod itself: its author writes both.
+    """
+    return complete and len(owners) > 1 and owners[0].selector != "" and owners[-1].uid == target.uid
 
 
 def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID, ...]:

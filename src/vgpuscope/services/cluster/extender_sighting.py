@@ -22,11 +22,15 @@ _FRESH: Seconds = 60.0  # since the last renewal; an extender that restarts is b
 
 
 class ExtenderSighting:
-    """The leases of extenders, and when each was last seen to be renewed, by our own clock."""
+    """The lease of the extender, and when it was last seen to be renewed, by our own clock.
+
+    Only the one in the extender's own namespace counts: in theirs, tenants may create a lease of this name.
+    """
 
     def __init__(
         self,
         *,
+        namespace: str,
         resync: Seconds,
         clock: Callable[[], Seconds] = time.monotonic,
         wall: Callable[[], UnixTime] = time.time,
@@ -37,6 +41,7 @@ class ExtenderSighting:
         self._told = OnChange(log)
         self.kind = WatchedKind(
             "leases",
+            namespace=namespace,
             group=_GROUP,
             fields=f"metadata.name={EXTENDER_LEASE}",
             resync=resync,

@@ -47,6 +47,7 @@ from vgpuscope.services.cluster.extender_sighting import ExtenderSighting
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.services.lease_namespace import lease_namespace
 from vgpuscope.services.watch import RETRY, WatchedKind, merged, report_watch, watch_keys
 from vgpuscope.services.watched_kinds import KindBuilder
 from vgpuscope.sources.kube import check_kubeconfig
@@ -116,7 +117,9 @@ class ClusterExporter(Service):
         self._answered, self._answers = 0, KeptAnswers()  # the answer with all ledgers, as long as they stay the same
         self._events: dict[str, int] = {}  # by UID: a hash of the event, to tell after a fresh list what has changed
         self._kinds = list(self._watched())
-        self._extender = ExtenderSighting(resync=config.resync_interval, clock=clock, wall=wall)
+        self._extender = ExtenderSighting(
+            namespace=lease_namespace(config.lease_namespace), resync=config.resync_interval, clock=clock, wall=wall
+        )
 
     def loops(self) -> Loops:
         """The loops that run for as long as the exporter does.

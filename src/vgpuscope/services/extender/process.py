@@ -16,7 +16,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuscope.catalog import extender as catalog
@@ -55,6 +54,7 @@ from vgpuscope.services.extender.protocol import LIMITS, WEBHOOK, ExtenderPaths
 from vgpuscope.services.extender.reporting import Reports
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.services.lease_namespace import lease_namespace
 from vgpuscope.services.watch import report_watch, watch_keys
 from vgpuscope.sinks.kube.lease import KubeLease
 from vgpuscope.sinks.kube.writer import KubeWriter
@@ -74,7 +74,6 @@ _REACHED_WITHIN = 2.0  # lease durations without an answer of the API server, un
 _STUCK_AFTER = 6.0  # lease durations without a round of the lease loop, until this process should be restarted
 _LOCK_PATIENCE: Seconds = 5.0
 _GC_EVERY = 20_000
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
@@ -108,7 +107,7 @@ class Extender(Service):
         self._client = RenewedClient(config.kubeconfig)
         api = KubeClient(self._client, timeout=_API_WITHIN)
         writer = KubeWriter(api, component=config.scheduler_name, instance=self._identity)
-        lease = KubeLease(api, writer, namespace=_namespace(config), name=EXTENDER_LEASE)
+        lease = KubeLease(api, writer, namespace=lease_namespace(config.lease_namespace), name=EXTENDER_LEASE)
         self._leadership = KubeLeadership(
             lease,
             identity=self._identity,
@@ -473,13 +472,3 @@ def policies(config: ExtenderConfig) -> Policies:
     }
     gpu = tuple(known[word] for word in config.gpu_scheduler_policy.split(","))
     return Policies(node=config.node_scheduler_policy, gpu=gpu)
-
-
-def _namespace(config: ExtenderConfig) -> str:
-    """The namespace of the lease."""
-    if config.lease_namespace:
-        return config.lease_namespace
-    try:
-        return _NAMESPACE_FILE.read_text().strip() or "kube-system"
-    except OSError:
-        return "kube-system"

@@ -3,6 +3,9 @@
 One patch does both: it changes the fields, and writes on the object what was there before. So a crash leaves nothing
 half done, and a call that is repeated finds its own mark and changes nothing. Each patch names the UID and the version
 of the object that was looked at: if anything has changed since, the server refuses it.
+
+Who may change an object may write a mark on it. So a mark counts only if it has the signature of a call, and what is
+put back comes from our store, or from a signed mark if the call's answer was lost.
 """
 
 import hashlib
@@ -19,10 +22,13 @@ from vgpuscope.formats.kube.changes import (
     Fields,
     annotation,
     at_rest,
+    is_ours,
     iso,
     mark_of,
     patch,
     present,
+    restorable,
+    signed,
     stopped,
     told,
 )
@@ -39,7 +45,7 @@ from vgpuscope.model.errors import (
     ScopeError,
 )
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import ReclaimTarget
+from vgpuscope.model.reclaim import EarlierChange, ReclaimTarget
 from vgpuscope.sinks.kube.api import KubeRequests
 from vgpuscope.sinks.kube.writer import KubeWriter
 
@@ -51,12 +57,13 @@ _KUBE_ERRORS = (KubeUnreadable, KubeUnwritten)
 
 
 class ChangeReason(NamedTuple):
-    """What a change is made for, and the key of its call."""
+    """What a change is made for, and the key and the secret of its call."""
 
     key: str
     namespace: str
     pod: str
     pod_uid: str
+    secret: str = ""
 
 
 class KubeReclaimer:
@@ -71,21 +78,23 @@ class KubeReclaimer:
             return await self._evict(target, why, now)
         item = await self._read(target, why.namespace)
         mark = mark_of(item, RECLAIMED)
-        if mark is None or not (mark.key == why.key or present(item, mark.after) == mark.after):
+        if mark is None or mark.key != why.key or not is_ours(mark, target, why.secret):
+            if mark is not None and mark.key == why.key:
+                await self._warn_of_foreign(target, why, now)
             mark = await self._stop(target, item, why, now)
         note = f"GPUs of {why.pod} are idle. Was: {told(mark.before)}. Now: {told(mark.after)}."
         await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
         return mark
 
     async def restore(
-        self, target: ReclaimTarget, why: ChangeReason, *, taken_by: Collection[str], now: UnixTime
+        self, target: ReclaimTarget, why: ChangeReason, *, earlier: Collection[EarlierChange], now: UnixTime
     ) -> ChangeAnnotation:
-        """Put back what was there when one of the calls `taken_by` changed the target.
+        """Put back what was there when one of the `earlier` calls changed the target.
 
         A controller may write the status at the same moment, so a conflict is looked at again at once.
         """
         for _ in range(_LOOKS):
-            done = await self._restored(target, why, taken_by, now)
+            done = await self._restored(target, why, earlier, now)
             if done is not None:
                 break
         else:
@@ -95,21 +104,23 @@ class KubeReclaimer:
         return done
 
     async def _restored(
-        self, target: ReclaimTarget, why: ChangeReason, taken_by: Collection[str], now: UnixTime
+        self, target: ReclaimTarget, why: ChangeReason, earlier: Collection[EarlierChange], now: UnixTime
     ) -> ChangeAnnotation | None:
         """None: the object was changed after it was read."""
         item = await self._read(target, why.namespace)
         done = mark_of(item, RESTORED)
-        if done is not None and done.key == why.key:
+        if done is not None and done.key == why.key and is_ours(done, target, why.secret):
             return done
-        return await self._restore(target, item, why, taken_by, now)
+        return await self._restore(target, item, why, earlier, now)
 
     async def _stop(
         self, target: ReclaimTarget, item: Mapping[str, Any], why: ChangeReason, now: UnixTime
     ) -> ChangeAnnotation:
         after = stopped(target, now)
         before = present(item, after)
-        mark = ChangeAnnotation(key=why.key, at=iso(now), before=before, after=after, pod=why.pod)
+        mark = signed(
+            ChangeAnnotation(key=why.key, at=iso(now), before=before, after=after, pod=why.pod), target, why.secret
+        )
         if at_rest(before, after):  # somebody did it already, and we have nothing to put back
             return msgspec.structs.replace(mark, after=before)
         marks = {annotation(RECLAIMED): _text(mark), annotation(RESTORED): None}
@@ -122,17 +133,28 @@ class KubeReclaimer:
         target: ReclaimTarget,
         item: Mapping[str, Any],
         why: ChangeReason,
-        taken_by: Collection[str],
+        earlier: Collection[EarlierChange],
         now: UnixTime,
     ) -> ChangeAnnotation | None:
-        taken = mark_of(item, RECLAIMED)
-        if taken is None:
+        mark = mark_of(item, RECLAIMED)
+        if mark is None:
             raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or the mark was removed")
-        if taken.key not in taken_by:
-            raise CallRefused(f"{target} was changed again since, because of {taken.pod}")
+        call = next((one for one in earlier if one.key == mark.key), None)
+        if call is None:
+            raise CallRefused(f"{target} was changed again since, or its mark {RECLAIMED} is not ours")
+        taken = _trusted(mark, target, call)
+        if taken is None:
+            await self._warn_of_foreign(target, why, now)
+            raise CallRefused(f"the mark {RECLAIMED} of {target} is not ours, so it does not show what was there")
+        if not (restorable(target, taken.before) and restorable(target, taken.after)):
+            raise CallRefused(f"{target} had values that are not put back: {told(taken.before)[:200]}")
         if (found := present(item, taken.after)) != taken.after:
             raise CallRefused(f"{target} was changed since: {told(found)}, not {told(taken.after)}")
-        done = ChangeAnnotation(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
+        done = signed(
+            ChangeAnnotation(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod),
+            target,
+            why.secret,
+        )
         marks = {annotation(RECLAIMED): None, annotation(RESTORED): _text(done)}
         changed = await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
         return done if changed else None
@@ -175,6 +197,13 @@ class KubeReclaimer:
             raise _call_error(f"the change of {target}", e) from e
         return True
 
+    async def _warn_of_foreign(self, target: ReclaimTarget, why: ChangeReason, now: UnixTime) -> None:
+        """Somebody else wrote a mark under the key of a call: it is ignored, and people can see that it was there."""
+        named = {"object": str(target), "namespace": why.namespace, "annotation": RECLAIMED}
+        log.warning("ignored a mark that this analyzer did not write", extra={"fields": named})
+        note = f"The annotation {RECLAIMED} was not written by vgpuscope. It is ignored."
+        await self._report(target, why.namespace, "ReclaimMarkIgnored", note, key=why.key, now=now)
+
     async def _report(
         self, target: ReclaimTarget, namespace: str, reason: str, note: str, *, key: str, now: UnixTime
     ) -> None:
@@ -197,6 +226,13 @@ def _call_error(what: str, error: ScopeError) -> CallFailed:
 
 def _ref(target: ReclaimTarget, namespace: str) -> ObjectRef:
     return ObjectRef(target.kind, target.name, namespace, target.uid, target.api_version)
+
+
+def _trusted(mark: ChangeAnnotation, target: ReclaimTarget, call: EarlierChange) -> ChangeAnnotation | None:
+    """What a call changed: as it was stored, or as the signed mark says; None: neither shows it."""
+    if call.result:
+        return msgspec.json.decode(call.result, type=ChangeAnnotation)
+    return mark if is_ours(mark, target, call.secret) else None
 
 
 def _version(item: Mapping[str, Any]) -> str:

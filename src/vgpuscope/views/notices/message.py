@@ -16,6 +16,8 @@ from vgpuscope.views.notices import words
 from vgpuscope.views.notices.templates import TemplateRefused, check, rendered
 
 _ADDRESS = re.compile(r"\S*(://|www\.)\S*", re.IGNORECASE)
+_DOMAIN = re.compile(r"\.(?=[^\W\d_])")  # a dot as in evil.example, not as in 2.5
+_NOT_A_LINK = ".\u200b"  # a space of no width: chat services make links of bare domains, and none of this
 _OPINION = 300  # characters
 _GPUS = 8  # that are named
 
@@ -157,15 +159,15 @@ def fields(item: Item, style: Style) -> Fields:
         return Fields(**common, turned=notice.turned, of=notice.of)
     return Fields(
         **common,
-        namespace=case.namespace,
-        pod=case.pod,
-        owner=case.owner,
+        namespace=harmless(case.namespace),
+        pod=harmless(case.pod),
+        owner=harmless(case.owner),
         gpus=gpu_names(case),
         gpu_count=len(case.gpu_ids),
         score=score(case),
         idle_since=moment(idle_since(case), style.tz),
         grace_end=moment(item.grace_end, style.tz) if item.grace_end is not None else "",
-        reason=words.REASONS[style.language].get(case.reason, case.reason),
+        reason=words.REASONS[style.language].get(case.reason, harmless(case.reason)),
         by=harmless(case.by),
         opinion=harmless(Words(notice.opinion, notice.opinion_zh).text_in(style.language)),
         keep_url=item.links.get("keep", ""),
@@ -184,7 +186,7 @@ def gpu_names(case: Case) -> str:
     models = {share.gpu_id: share.model for share in case.shares}
     names = [f"{gpu_id} ({models[gpu_id]})" if models[gpu_id] else gpu_id for gpu_id in case.gpu_ids]
     more = len(names) - _GPUS
-    return ", ".join(names[:_GPUS]) + (f", +{more}" if more > 0 else "")
+    return ", ".join(map(harmless, names[:_GPUS])) + (f", +{more}" if more > 0 else "")
 
 
 def idle_since(case: Case) -> UnixTime:
@@ -203,4 +205,5 @@ def moment(at: UnixTime, tz: str) -> str:
 def harmless(text: str) -> str:
     """Text that others wrote, without what a chat service would obey: links, mentions, lines of its own."""
     words_only = _ADDRESS.sub("…", " ".join(text.split()))
-    return "".join(one for one in words_only if one.isprintable() and one not in "<>@`*[]|{}")[:_OPINION]
+    plain = "".join(one for one in words_only if one.isprintable() and one not in "<>@`*[]|{}")[:_OPINION]
+    return _DOMAIN.sub(_NOT_A_LINK, plain)

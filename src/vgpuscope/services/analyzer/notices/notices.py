@@ -222,7 +222,10 @@ class Notices:
     def calls(self, told: NoticeRequest) -> Sequence[Call]:
         """One call for each channel that is told."""
         namespace = told.case.namespace if told.case else ""
-        return [self._call(told, name) for name in channels_for(told.kind, namespace, told.owner, self.routes())]
+        names = channels_for(told.kind, namespace, told.owner, self.routes())
+        if not names:
+            log.warning("a notice has no channel", extra=fields(kind=told.kind, namespace=namespace))
+        return [self._call(told, name) for name in names]
 
     def _call(self, told: NoticeRequest, channel: str) -> Call:
         case = told.case

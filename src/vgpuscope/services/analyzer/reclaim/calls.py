@@ -1,13 +1,14 @@
 """Calls of reclaim: what is sent for a case, with a key that is the same each time it is sent."""
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, Case, Policy, ReclaimTarget
+from vgpuscope.model.reclaim import Call, Case, EarlierChange, Policy, ReclaimTarget
 from vgpuscope.model.words import Language
 from vgpuscope.views.fleet.low_parts import control_body
 
@@ -21,7 +22,8 @@ class ClusterChange(Struct, frozen=True, kw_only=True):
     pod: str
     pod_uid: PodUID
     target: ReclaimTarget
-    taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
+    secret: str = ""  # signs the mark of this call on the object; only the store has it
+    earlier: tuple[EarlierChange, ...] = ()  # of a restore: the calls that may have changed the target
 
 
 def control_call(
@@ -72,7 +74,9 @@ def control_call(
 
 def scale_call(case: Case, target: ReclaimTarget, *, now: UnixTime) -> Call:
     """The one call of a case that changes an object of the cluster."""
-    order = ClusterChange(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
+    order = ClusterChange(
+        namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target, secret=secrets.token_hex(32)
+    )
     return Call(key=scale_key(case), case_id=case.id, kind="scale", body=_json(order), first_at=now, next_at=now)
 
 
@@ -80,14 +84,21 @@ def scale_key(case: Case) -> str:
     return f"{case.uid}/scale"
 
 
-def restore_call(case: Case, target: ReclaimTarget, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
-    """A call that undoes what the case, or another one of the same object, has changed."""
+def restore_call(case: Case, target: ReclaimTarget, earlier: Iterable[Call], *, number: int, now: UnixTime) -> Call:
+    """A call that undoes what one of the earlier calls, for the case or another one of the object, has changed."""
     order = ClusterChange(
         namespace=case.namespace,
         pod=case.pod,
         pod_uid=case.uid,
         target=target,
-        taken_by=tuple(map(scale_key, together)),
+        secret=secrets.token_hex(32),
+        earlier=tuple(
+            EarlierChange(
+                key=call.key, secret=msgspec.json.decode(call.body, type=ClusterChange).secret, result=call.result
+            )
+            for call in earlier
+            if call.kind == "scale"
+        ),
     )
     key = f"{case.uid}/restore/{number}"
     return Call(key=key, case_id=case.id, kind="restore", body=_json(order), first_at=now, next_at=now)

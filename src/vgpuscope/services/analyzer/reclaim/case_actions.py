@@ -98,12 +98,13 @@ class CaseActions:
                 "nothing was changed for it that can be changed back"
             )
         together = shared.together(case)
-        before = await self._restores_before(case, together, store)
+        earlier = await self._calls_before(case, together, store)
+        before = [one for one in earlier if one.kind == "restore" and one.case_id == case.id]
         waiting = next((one for one in before if one.status == "waiting"), None)
         if waiting is not None:
             return waiting
         now = shared.now()
-        call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
+        call = restore_call(case, case.target, earlier, number=len(before) + 1, now=now)
         asked = replace(case, reason=case.reason if case.state in machine.DECIDED else "restoring", by=by)
         entry = moved_entry(CaseChange(case, asked, ""), now, shared.policy())
         entry = replace(entry, actor=by, what="restore_asked")
@@ -112,12 +113,12 @@ class CaseActions:
         shared.show([asked])
         return call
 
-    async def _restores_before(self, case: Case, together: Sequence[Case], store: ReclaimStore) -> list[Call]:
-        """Earlier calls that gave back; CaseUnfit if nothing was taken yet."""
+    async def _calls_before(self, case: Case, together: Sequence[Case], store: ReclaimStore) -> list[Call]:
+        """All calls for the object so far; CaseUnfit if nothing was taken yet."""
         calls = [call for one in together for call in await store.calls_of(one.id)]
         if not any(one.kind == "scale" and one.attempts for one in calls):
             raise CaseUnfit(f"{case.target} was not changed yet", hint="Snooze the case, or exempt it.")
-        return [one for one in calls if one.kind == "restore" and one.case_id == case.id]
+        return calls
 
     async def _restored(self, case_id: str, call: Call) -> Case:
         """The case after the first attempt. If the API did not answer, the case is restored later."""

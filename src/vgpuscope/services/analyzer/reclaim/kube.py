@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -17,10 +17,10 @@ import msgspec
 from vgpuscope.config import Config
 from vgpuscope.logic.reclaim import annotations, targets
 from vgpuscope.logic.reclaim.brakes import WorkloadFacts
-from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeUnreadable
+from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeObjectUnreadable, KubeUnreadable
 from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
+from vgpuscope.model.reclaim import Call, PodFacts, ReclaimTarget, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.services.analyzer.reclaim.calls import CHANGE_WITHIN, ClusterChange
 from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, KubeState
@@ -137,12 +137,28 @@ class ReclaimKube:
     async def _learn(self, due: Sequence[Workload], reader: ObjectReader, seen: Collection[PodUID]) -> None:
         around, gate = _Round(reader, seen, {}), asyncio.Semaphore(_AT_ONCE)
         faults: list[str] = []
+        answered = False
 
         async def one(workload: Workload) -> None:
+            nonlocal answered
             async with gate:
                 try:
                     self._read[workload.uid] = await self._workload(workload, around)
+                    answered = True
+                except KubeObjectUnreadable as e:
+                    answered = True
+                    self._read[workload.uid] = self._unread(str(e))
+                    self._told.tell(
+                        ("object", workload.uid),
+                        e.code,
+                        level=logging.WARNING,
+                        message="not read: this workload is left alone",
+                        namespace=workload.namespace,
+                        pod=workload.pod,
+                        **error_fields(e),
+                    )
                 except KubeForbidden as e:  # of this object; others may be allowed
+                    answered = True
                     self._read[workload.uid] = self._unread(str(e))
                     self._told.tell("rights", str(e), level=logging.WARNING, message="not read", **error_fields(e))
                 except KubeUnreadable as e:
@@ -152,13 +168,15 @@ class ReclaimKube:
             async with asyncio.timeout(_WITHIN), asyncio.TaskGroup() as tasks:
                 for workload in due:
                     tasks.create_task(one(workload))
-        except TimeoutError:
-            faults.append(f"not all was read within {_WITHIN:g} s")
+        except TimeoutError:  # if some were read, the API answers, and the others are read before the next tick
+            if not answered:
+                faults.append(f"nothing was read within {_WITHIN:g} s")
         finally:
             for task in around.tasks.values():
                 task.cancel()
             await asyncio.gather(*around.tasks.values(), return_exceptions=True)
         self._note(faults)
+        self._told.keep({"kube", "rights", *(("object", uid) for uid in self._read)})
 
     def _note(self, faults: Sequence[str]) -> None:
         self._down = faults[0] if faults else ""
@@ -232,11 +250,24 @@ class ReclaimKube:
         peers: tuple[PodUID, ...] = (pod.uid,)
         if chosen.selector:
             read = partial(around.reader.pods, namespace, chosen.selector)
-            peers = targets.peers(await around.shared((namespace, chosen.selector), read), {*around.seen, pod.uid})
+            pods = await around.shared((namespace, chosen.selector), read)
+            if targets.has_no_template(target) and not await self._all_proven(target, namespace, pods, around):
+                return facts
+            peers = targets.peers(pods, {*around.seen, pod.uid})
             scalers = await around.shared(("autoscalers", namespace), lambda: around.reader.autoscalers(namespace))
             if pod.uid not in peers or targets.fought_over(target, scalers):
                 return facts
         return msgspec.structs.replace(facts, target=target, peers=peers, reversible=targets.reversible(target))
+
+    async def _all_proven(self, target: ReclaimTarget, namespace: str, pods: Iterable[KubePod], around: _Round) -> bool:
+        """Whether every pod that carries the label of the target is controlled by it."""
+        for pod in pods:
+            if pod.ends:
+                continue
+            owners, complete = await self._owners(namespace, pod, around)
+            if not targets.proven(target, owners, complete=complete):
+                return False
+        return True
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +284,7 @@ class ReclaimKube:
     async def restore(self, call: Call, *, now: UnixTime) -> CallResult:
         order = msgspec.json.decode(call.body, type=ClusterChange)
         hands = self._reclaimer()
-        mark = await _in_time(hands.restore(order.target, _why(call, order), taken_by=order.taken_by, now=now))
+        mark = await _in_time(hands.restore(order.target, _why(call, order), earlier=order.earlier, now=now))
         return CallResult(msgspec.json.encode(mark).decode())
 
     def _reclaimer(self) -> KubeReclaimer:
@@ -292,4 +323,4 @@ async def _in_time(change: Coroutine[Any, Any, T]) -> T:
 
 
 def _why(call: Call, order: ClusterChange) -> ChangeReason:
-    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid)
+    return ChangeReason(call.key, order.namespace, order.pod, order.pod_uid, order.secret)
