@@ -247,6 +247,19 @@ def test_a_pod_that_is_only_assigned_counts_for_its_node_its_namespace_and_has_a
     assert (seen.name, seen.gpus, seen.memory_allocated, seen.slots_allocated) == ("node-0", 0, 4 * GIB, 1)
 
 
+@pytest.mark.parametrize("group_by", ["namespace", "owner"])
+def test_what_an_unbound_pod_was_allocated_is_in_the_sum_of_its_namespace_and_owner(group_by):
+    holders = (holder(GPU, "train", memory=3 * GIB, cores=30), holder(GPU, "stuck", memory=4 * GIB, cores=10))
+    nodes = [node("node-0", device(GPU, allocated=7 * GIB, cores=40), holders=holders)]
+    known, tenant = ledgers(nodes), fleets.tenant("train", namespace="ml", owner="Deployment/train")
+    rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(tenant,))), nodes)
+    waits = [PendingPod(namespace="ml", pod="stuck", pod_uid="uid-stuck", owner="Deployment/train")]
+    found = workload_rows(rows, group_by=group_by, pending=waits, allocations=pod_allocations(known))
+    spaces = namespace_rows(rows, quotas=None, pending=None, waste=None, allocations=pod_allocations(known))
+    assert [(one.memory_allocated, one.cores_allocated) for one in found] == [(7 * GIB, 40)]
+    assert [(one.memory_allocated, one.cores_allocated) for one in spaces] == [(7 * GIB, 40)]
+
+
 def test_what_counts_of_a_pod_that_has_a_gpu_more_than_once_is_its_share():
     twice = tuple(holder(GPU, "train", container=name, memory=size * GIB) for name, size in (("init", 8), ("main", 3)))
     share = PodShare(namespace="ml", pod="train", pod_uid="uid-train", device=GPU, memory=8 * GIB, cores=0)

@@ -27,19 +27,22 @@ def workload_rows(
 ) -> tuple[WorkloadRow, ...]:
     """The tenants by pod, owner or namespace, in order of names; by pod, also the pods that wait.
 
-    A pod that waits has an allocation if it was assigned and not bound.
+    A pod that waits has an allocation if it was assigned and not bound. It is in the sum of its owner and namespace.
     """
     groups: dict[tuple[str, str], list[Held]] = {}
     for row in rows:
         for tenant in row.tenants:
             groups.setdefault((tenant.namespace, _name(tenant, group_by)), []).append((row, tenant))
-    made = [_row(held, group_by) for held in groups.values()]
+    running = {(tenant.namespace, tenant.pod) for held in groups.values() for _, tenant in held}
+    waiting = {(pod.namespace, pod.pod): pod for pod in pending if (pod.namespace, pod.pod) not in running}
+    assigned: dict[tuple[str, str], list[PodAllocation]] = {}
+    for one in allocations:
+        pod = waiting.get((one.namespace, one.pod))
+        if pod is not None:
+            assigned.setdefault((one.namespace, _name(pod, group_by)), []).append(one)
+    made = [_row(held, assigned.get(name, []), group_by) for name, held in groups.items()]
     if group_by == "pod":
-        assigned: dict[tuple[str, str], list[PodAllocation]] = {}
-        for one in allocations if pending else ():
-            assigned.setdefault((one.namespace, one.pod), []).append(one)
-        names = [(pod, (pod.namespace, pod.pod)) for pod in pending]
-        made += [_waiting(pod, assigned.get(name, []), now) for pod, name in names if name not in groups]
+        made += [_waiting(pod, assigned.get(name, []), now) for name, pod in waiting.items()]
     return tuple(sorted(made, key=lambda row: (row.namespace, row.pod or "", row.owner or "")))
 
 
@@ -49,17 +52,18 @@ def verdict_of(verdicts: Iterable[Verdict]) -> Verdict:
     return "in_use" if "in_use" in words else "idle" if words == {"idle"} else "unknown"
 
 
-def _name(tenant: TenantRow, group_by: WorkloadGroup) -> str:
+def _name(one: TenantRow | PendingPod, group_by: WorkloadGroup) -> str:
     match group_by:
         case "pod":
-            return tenant.pod
+            return one.pod
         case "owner":
-            return tenant.owner or f"Pod/{tenant.pod}"
+            return one.owner or f"Pod/{one.pod}"
         case "namespace":
             return ""
 
 
-def _row(held: Sequence[Held], group_by: WorkloadGroup) -> WorkloadRow:
+def _row(held: Sequence[Held], assigned: Sequence[PodAllocation], group_by: WorkloadGroup) -> WorkloadRow:
+    """`assigned`: what pods of the group were allocated that are not bound."""
     tenants = [tenant for _, tenant in held]
     first = tenants[0]
     classes = Counter(tenant.use_class for tenant in tenants)
@@ -78,11 +82,11 @@ def _row(held: Sequence[Held], group_by: WorkloadGroup) -> WorkloadRow:
         ),
         tenants=len(tenants),
         by_class=dict(classes),
-        memory_allocated=total([one.memory_allocated for one in tenants]),
+        memory_allocated=total([*(one.memory_allocated for one in tenants), memory_of(assigned)]),
         memory_limit=total([one.memory_limit for one in tenants]),
         memory_used=total([one.memory_used for one in tenants]),
         memory_max=total([one.memory_max for one in tenants]),
-        cores_allocated=total([one.cores_allocated for one in tenants]),
+        cores_allocated=total([*(one.cores_allocated for one in tenants), cores_of(assigned)]),
         cores_limit=total([one.cores_limit for one in tenants]),
         use=_use(tenants),
         power=_sum([one.power for one in tenants]),
