@@ -163,6 +163,7 @@ def analyzer_answers() -> dict[str, Any]:
         "failing": [],
         "ai_enabled": True,
         "ai_error": None,
+        "control_error": None,
     }
     return {
         "/health": health,
@@ -897,6 +898,11 @@ def key_is_rejected(world: World) -> None:
 @problem("CHANNEL_FAILING", "docs/notices.md: a webhook that was deleted")
 def channel_takes_nothing(world: World) -> None:
     world.analyzer["/api/v1/notices"]["channels"][1] |= {"state": "fails", "error": "slack answers 404"}
+
+
+@problem("CONTROL_FAILING", "docs/reclaim.md: the control service fails, and reports wait")
+def control_takes_no_reports(world: World) -> None:
+    world.analyzer["/health"]["control_error"] = "CALL_FAILED"
 
 
 @problem("RECLAIM_WITHOUT_HISTORY", "docs/reclaim.md: without a store nothing is done", "HISTORY_OFF")

@@ -18,7 +18,6 @@ from vgpuscope.catalog.metric import ALL_FAMILIES, FAMILIES
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.ai import AiConfig
 from vgpuscope.config.analyzer import (
-    DEFAULT_PROMETHEUS,
     AnalyzerConfig,
     GpuDefaultsConfig,
     LoggingConfig,
@@ -152,18 +151,9 @@ def load(
             values.get(f"{section}.node_name") or socket.gethostname().lower()
         )  # as kubelets
     origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
-    config = _with_source(_built(values))
+    config = _built(values)
     check(config)
     return Loaded(config=config, origins=origins)
-
-
-def _with_source(config: Config) -> Config:
-    """If no setting names a source, it is gpu-oour's default."""
-    own = config.analyzer
-    if config.prometheus.url is not None or own.targets or own.discover_services:
-        return config
-    prometheus = msgspec.structs.replace(config.prometheus, url=DEFAULT_PROMETHEUS)
-    return msgspec.structs.replace(config, prometheus=prometheus)
 
 
 def check(config: Config) -> None:

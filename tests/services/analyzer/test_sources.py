@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.http.serving import SOON, until
-from vgpuscope.config import Config, load
+from vgpuscope.config import NO_FILE, Config, load
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.services.analyzer.settings.settings import Settings
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.sources.prometheus.reading import PrometheusSource
 from vgpuscope.services.analyzer.sources.sources import Sources, check_source, make_source
@@ -42,10 +43,17 @@ async def test_nothing_to_read_from_is_refused():
 
 
 def test_settings_that_name_no_source_read_gpu_oours_default():
-    assert load(flags={}, environ={}).config.prometheus.url == "http://prometheus:9090"
-    assert load(flags={}, environ={"VGPUSCOPE_ANALYZER_TARGETS": "a:9394"}).config.prometheus.url is None
-    discovered = {"VGPUSCOPE_ANALYZER_DISCOVER_SERVICES": "gpu/agent:9394"}
-    assert load(flags={}, environ=discovered).config.prometheus.url is None
+    def read(**environ: str) -> str | None:
+        return Settings(flags={}, environ=environ, file=NO_FILE).config.prometheus.url
+
+    assert read() == "http://prometheus:9090"
+    assert read(PROM_URL="http://named:9090") == "http://named:9090"
+    assert read(VGPUSCOPE_ANALYZER_TARGETS="a:9394") is None
+    assert read(VGPUSCOPE_ANALYZER_DISCOVER_SERVICES="gpu/agent:9394") is None
+
+
+def test_the_default_source_is_none_that_other_services_and_commands_may_ask():
+    assert load(flags={}, environ={}).config.prometheus.url is None
 
 
 async def test_a_condition_that_only_an_engine_can_tell_is_refused_for_own_scrapes_before_anything_changes():

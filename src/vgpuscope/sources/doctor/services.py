@@ -259,8 +259,13 @@ class _Prometheus(Struct):
     query_condition: str = ""
 
 
+class _Control(Struct):
+    enabled: bool | None = None
+
+
 class _Config(Struct):
     prometheus: _Prometheus | None = None
+    control: _Control | None = None
 
 
 class _Stats(Struct):
@@ -391,9 +396,16 @@ def _analyzer(
         clock_offset=offset,
         asks_model=health.ai_enabled,
         model_error=health.ai_error or "",
-        reports_low=True if health.control_error else None,
+        reports_low=_reports_low(health, config),
         control_error=health.control_error or "",
     )
+
+
+def _reports_low(health: _Health, config: _Config | None) -> bool | None:
+    """Enabled calls may be those of reclaim only: that is not told apart here, unless a report failed."""
+    if health.control_error:
+        return True
+    return False if config and config.control and config.control.enabled is False else None
 
 
 def _channels(notices: _Notices | None) -> tuple[ChannelFacts, ...] | None:

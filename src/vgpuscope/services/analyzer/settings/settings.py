@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
+from msgspec import structs
 
 from vgpuscope import config as configuration
 from vgpuscope.config import Config, Loaded, Setting
+from vgpuscope.config.analyzer import DEFAULT_PROMETHEUS
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
@@ -142,6 +144,7 @@ class Settings:
             sections=SECTIONS,
             changes=updates,
         )
+        loaded = structs.replace(loaded, config=_with_source(loaded.config))
         self._check(loaded.config)
         for path in _PROTECTING:
             if self._loaded.origins[path] != "default" and not _given(loaded, path):
@@ -181,6 +184,15 @@ class Settings:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _with_source(config: Config) -> Config:
+    """If no setting names a source, it is gpu-oour's default. Doctor asks only a Prometheus that is named."""
+    own = config.analyzer
+    if config.prometheus.url is not None or own.targets or own.discover_services:
+        return config
+    prometheus = structs.replace(config.prometheus, url=DEFAULT_PROMETHEUS)
+    return structs.replace(config, prometheus=prometheus)
 
 
 def by_path(sections: Sections) -> dict[str, Any]:
