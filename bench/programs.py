@@ -100,7 +100,7 @@ def analyzer(root: Path, prometheus: str) -> Iterator[Program]:
     """Our analyzer, after its first analysis; further analyses run only on request."""
     port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}"]
-    command += ["--prometheus-url", prometheus, "--interval", "86400"]
+    command += ["--prometheus-url", prometheus, "--interval", "3600"]
     env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # because one client sends all requests
     with _running("analyzer", command, root=root, env=env, port=port, path="/readyz") as program:
         yield program

@@ -168,8 +168,9 @@ def _once(path: Path, *flags: str) -> list[dict[str, Any]]:
 class Service:
     """A running `vgpuscope analyzer`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self._url = f"http://127.0.0.1:{port}"
+        self._process, self._log = process, log
 
     def rows(self) -> list[dict[str, Any]]:
         """Its /results."""
@@ -187,6 +188,8 @@ class Service:
         """Wait until the condition holds."""
         end = time.monotonic() + _WITHIN
         while not holds():
+            if self._process.poll() is not None:
+                raise SystemExit(f"bench: the analyzer ended:\n{self._log.read_text(errors='replace')[-2000:]}")
             if time.monotonic() > end:
                 raise SystemExit("bench: the analyzer did not end its analysis")
             time.sleep(0.05)
@@ -209,11 +212,11 @@ def service(path: Path, *flags: str) -> Iterator[Service]:
     """An analyzer after its first analysis; further analyses run only on request."""
     port = free_port()
     command = [sys.executable, "-m", "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}", *flags]
-    command += ["--interval", "86400"]
+    command += ["--interval", "3600"]
     with (path / "analyzer.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=path, env=_environment())
     try:
-        found = Service(port)
+        found = Service(port, process, path / "analyzer.log")
         found.wait(found.ready)
         yield found
     finally:

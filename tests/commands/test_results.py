@@ -169,7 +169,10 @@ async def test_one_analysis_that_fails_is_told_once(vgpuscope):
     assert err.splitlines()[1].startswith("hint: ")
 
 
-@pytest.mark.parametrize("args", [("analyze", "--once"), ("results", "--json", "--csv"), ("results", "http://")])
+@pytest.mark.parametrize(
+    "args",
+    [("analyze", "--once", "--prometheus-url", "http://"), ("results", "--json", "--csv"), ("results", "http://")],
+)
 async def test_what_was_asked_wrongly_is_told(args, vgpuscope):
     code, out, err = await vgpuscope(*args)
     assert (code, out) == (2, "")
@@ -187,9 +190,9 @@ async def test_without_a_prometheus_one_window_is_scraped_first(vgpuscope):
             "--targets",
             agent.url,
             "--window-minutes",
-            "0.03",
+            "0.1",
             VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL="1",
         )
     assert code == 0, err
     assert json.loads(out) == []
-    assert "scraping for 0.03 min" in err
+    assert "scraping for 0.1 min" in err

@@ -16,7 +16,10 @@ WHO = {"namespace": "ml", "pod": "train", "pod_uid": "u", "container": "main"}
 
 
 def fleet(now: float):
-    """Two GPUs of one node: one works at 40 % in a container with limits, the other does nothing."""
+    """Two GPUs of one node: one works at 40 % in a container with limits, the other does nothing.
+
+    As of every agent, means and maxima of its window are beside the values at its scrapes, and differ from them.
+    """
     times = [now - SECONDS + step * EVERY for step in range(SECONDS // EVERY + 1)]
     place = {"job": "agent", "instance": "node-0:9394", "node": "node-0"}
 
@@ -26,10 +29,14 @@ def fleet(now: float):
     for number, util in ((0, 0.4), (1, 0.0)):
         gpu = {"gpu_uuid": uuid(number)}
         yield series(m.GPU_INFO, 1, **gpu, gpu_index=str(number), model="NVIDIA A100-SXM4-80GB", serial=f"s-{number}")
-        yield series(m.GPU_UTILIZATION, util, **gpu)
+        yield series(m.GPU_UTILIZATION, util / 2, **gpu)
+        yield series(m.GPU_UTILIZATION_MEAN, util, **gpu)
+        yield series(m.GPU_UTILIZATION_MAX, 2 * util, **gpu)
         yield series(m.GPU_MEMORY_USED, 10 * GIB, **gpu)
         yield series(m.GPU_MEMORY_TOTAL, 80 * GIB, **gpu)
-        yield series(m.GPU_POWER, 100 + 100 * number, **gpu)
+        yield series(m.GPU_POWER, 90 + 100 * number, **gpu)
+        yield series(m.GPU_POWER_MEAN, 100 + 100 * number, **gpu)
+        yield series(m.GPU_POWER_MAX, 130 + 100 * number, **gpu)
         yield series(m.GPU_TEMPERATURE, 50 + number, **gpu)
         for mode in ("hami", "exclusive", "free"):
             yield series(m.GPU_MODE, mode == ("hami", "free")[number], **gpu, mode=mode)
@@ -37,7 +44,9 @@ def fleet(now: float):
             yield series(m.GPU_MEMORY_LEDGER, size * GIB, **gpu, owner=owner)
     held = {**WHO, "gpu_uuid": uuid(0)}
     yield series(m.CONTAINER_INFO, 1, **held, mode="hami", allocated="true")
-    yield series(m.CONTAINER_SM, 0.4, **held)
+    yield series(m.CONTAINER_SM, 0.2, **held)
+    yield series(m.CONTAINER_SM_MEAN, 0.4, **held)
+    yield series(m.CONTAINER_SM_MAX, 0.8, **held)
     yield series(m.CONTAINER_MEMORY_USED, 9 * GIB, **held)
     yield series(m.CONTAINER_MEMORY_TOTAL, 16 * GIB, **held)
     for state in ("idle", "active"):
@@ -122,13 +131,13 @@ async def charts(analyzer):
 
     # Neither an energy counter nor a cluster exporter's allocations were written.
     absent = {"energy": None, "memory_allocated": None, "cores_allocated": None}
-    one = {"use": 0.4, "use_max": 0.4, "memory_used": 10 * GIB, "memory_max": 10 * GIB, "power": 100.0}
-    assert await last(f"gpu_id={uuid(0)}") == one | {"power_max": 100.0} | absent
+    one = {"use": 0.4, "use_max": 0.8, "memory_used": 10 * GIB, "memory_max": 10 * GIB, "power": 100.0}
+    assert await last(f"gpu_id={uuid(0)}") == one | {"power_max": 130.0} | absent
     # peaks of several GPUs need not be at the same moment
-    node = {"use": 0.2, "use_max": 0.4, "memory_used": 20 * GIB, "memory_max": None, "power": 300.0}
+    node = {"use": 0.2, "use_max": 0.8, "memory_used": 20 * GIB, "memory_max": None, "power": 300.0}
     assert await last("node=node-0") == await last("") == node | {"power_max": None} | absent
-    pod = await last("namespace=ml&pod=train&quantity=use,memory_used")
-    assert pod == {"use": 0.4, "memory_used": 9 * GIB}
+    pod = await last("namespace=ml&pod=train&quantity=use,use_max,memory_used")
+    assert pod == {"use": 0.4, "use_max": 0.8, "memory_used": 9 * GIB}
     empty = await analyzer.json("/api/v1/history/series?range=30m&gpu_id=GPU-nope")
     assert empty["source"] != "prometheus"
 

@@ -712,7 +712,7 @@ async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(proce
 
     async with served(metrics=Agent) as agent:
         child = await process(
-            *("--log-format", "json", "--targets", agent.url, "--interval", "1", "--window-minutes", "0.05"),
+            *("--log-format", "json", "--targets", agent.url, "--interval", "1", "--window-minutes", "0.1"),
             VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL="1",
             VGPUSCOPE_ANALYZER_RATE_LIMIT="10000",
         )

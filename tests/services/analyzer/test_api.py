@@ -412,6 +412,7 @@ async def test_settings_are_changed_by_a_body(fleet):
     ("params", "body", "code"),
     [
         ({"threshold": 25, "interval": 0}, None, "QUERY_INVALID"),
+        ({"threshold": 25, "interval": 3601}, None, "QUERY_INVALID"),
         ({"threshold": 101}, None, "QUERY_INVALID"),
         ({"threshold": 5}, None, "CONFIG_INVALID"),
         ({"threshold": 80}, None, "CONFIG_INVALID"),

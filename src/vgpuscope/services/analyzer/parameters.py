@@ -112,7 +112,7 @@ class UpdateQuery(Struct, frozen=True, kw_only=True):
 
     threshold: Annotated[Score | None, Meta(description="thresholds.low_utilization")] = None
     interval: Annotated[
-        Annotated[float, Meta(ge=1, le=86400)] | None, Meta(description="scheduler.interval, in seconds")
+        Annotated[float, Meta(ge=1, le=3600)] | None, Meta(description="scheduler.interval, in seconds")
     ] = None
     ai_enabled: Annotated[bool | None, Meta(description="ai.enabled")] = None
 
