@@ -93,6 +93,8 @@ class Answers:
             for key, inner in item.items():
                 if key in parts and (inner is None or isinstance(inner, int | float)):
                     yield self._made(parts[key], inner, 0.0, names)
+                elif isinstance(inner, dict):  # the parts of each reason
+                    yield from self._field(inner, schema, names | {key}, now)
         elif not code:
             yield from self._walk(item, schema, names, now)
 

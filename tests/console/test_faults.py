@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from threading import Event
 
@@ -147,19 +147,19 @@ def test_an_empty_cluster_says_why_and_what_to_do(opened: Opened, tmp_path: Path
     listen = f"127.0.0.1:{free_port()}"
     with analyzer(listen, targets=nobody, cluster=nobody, history=tmp_path / "history.db") as address:
         watched = opened("", at=f"{address}/ui/")
-        for path in ("", "gpus"):
-            watched.go(path)
-            expect(watched.page.get_by_text("No GPU is known yet")).to_be_visible()
-            expect(watched.page.locator("main .command code").first).to_contain_text("kubectl")
-            expect(watched.page.get_by_role("link", name="Find the cause on the Doctor page").first).to_be_visible()
-        watched.go("workloads")
-        expect(watched.page.get_by_text("No pod has a GPU")).to_be_visible()
-        watched.go("idle")
-        expect(watched.page.get_by_text("No tenant is proven idle")).to_be_visible()
-        assert watched.axe() == []
-        watched.page.get_by_role("link", name="Find the cause on the Doctor page").first.click()
-        expect(watched.page.get_by_role("heading", name="Doctor", exact=True)).to_be_visible()
-        watched.page.close()
+        with closing(watched.page):  # before its analyzer ends, also if a check fails
+            for path in ("", "gpus"):
+                watched.go(path)
+                expect(watched.page.get_by_text("No GPU is known yet")).to_be_visible()
+                expect(watched.page.locator("main .command code").first).to_contain_text("kubectl")
+                expect(watched.page.get_by_role("link", name="Find the cause on the Doctor page").first).to_be_visible()
+            watched.go("workloads")
+            expect(watched.page.get_by_text("No pod has a GPU")).to_be_visible()
+            watched.go("idle")
+            expect(watched.page.get_by_text("No tenant is proven idle")).to_be_visible()
+            assert watched.axe() == []
+            watched.page.get_by_role("link", name="Find the cause on the Doctor page").first.click()
+            expect(watched.page.get_by_role("heading", name="Doctor", exact=True)).to_be_visible()
 
 
 @pytest.mark.attack

@@ -274,14 +274,15 @@ export function Fits({ types, counted }: { types: readonly FreeCapacity[]; count
 /** How the registered memory adds up: allocated, free, of use to no request, or closed to new requests. */
 function Parts({ of }: { of: FreeCapacity }) {
   const key = of.type ?? "";
-  const lost = Object.entries(of.lost).map(
-    ([reason, one]) => [`lost.${reason}` as Key, "capacity.memory_lost", one.memory] as const,
-  );
+  const lost = Object.entries(of.lost).map(([reason, one]) => {
+    const subject = [of.type, reason].filter(Boolean).join("/");
+    return [`lost.${reason}` as Key, "capacity.memory_lost", one.memory, subject] as const;
+  });
   const parts = [
-    ["fits.allocated", "capacity.memory_allocated", of.allocated.memory] as const,
-    ["fits.free", "capacity.memory_free", of.free.memory] as const,
-    ["fits.mig_only", "capacity.memory_mig_only", of.mig.memory] as const,
-    ["fits.stranded", "capacity.memory_stranded", of.stranded.memory] as const,
+    ["fits.allocated", "capacity.memory_allocated", of.allocated.memory, key] as const,
+    ["fits.free", "capacity.memory_free", of.free.memory, key] as const,
+    ["fits.mig_only", "capacity.memory_mig_only", of.mig.memory, key] as const,
+    ["fits.stranded", "capacity.memory_stranded", of.stranded.memory, key] as const,
     ...lost,
   ];
   return (
@@ -291,13 +292,10 @@ function Parts({ of }: { of: FreeCapacity }) {
       <Said text="fits.all" numbers={{ n: ["capacity.memory_registered", bytes(of.total.memory), key] }} />
       {parts
         .filter(([text, , memory]) => memory > 0 || text === "fits.free")
-        .map(([text, figure, memory], place) => (
+        .map(([text, figure, memory, subject], place) => (
           <span key={text}>
             {place === 0 ? " = " : " + "}
-            <Said
-              text={text}
-              numbers={{ n: [figure, bytes(memory), figure === "capacity.memory_lost" ? text : key] }}
-            />
+            <Said text={text} numbers={{ n: [figure, bytes(memory), subject] }} />
           </span>
         ))}
       {of.over.memory > 0 && (
