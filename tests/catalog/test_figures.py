@@ -29,22 +29,23 @@ from vgpuscope.views.definitions import (
 from vgpuscope.views.definitions import (
     QUANTITIES as QUANTITY_NAMES,
 )
+from vgpuscope.views.table import TableColumn
 
 METRICS = {metric.name: metric for part in (agent, cluster, analyzer, extender, plugin) for metric in part.METRICS}
 # Shapes that several fields share: only the field that holds them says what their numbers are.
 SHAPES = {"Use", "Amount", "Burst", "Split"}
 KEYED = {f"{SeriesColumn.__name__}.values": QUANTITIES}  # a sibling field says which figure it is
 VIEWS = REPOSITORY / "src" / "vgpuscope" / "views"
-COMMANDS = {  # the module with the titles of a command's columns; a title that ends with > is a number
+COMMANDS = {  # the module with the columns of a command's tables; a column aligned to the right is a number
     "results": "fleet/results/table.py",
     "waste": "fleet/waste_table.py",
     "nodes": "cluster/inventory.py",
     "gpus": "cluster/inventory.py",
-    "pending": "cluster/pending/words.py",
-    "why": "scheduler/words.py",
-    "fit": "scheduler/words.py",
-    "reclaim": "reclaim/words.py",
-    "backtest": "reclaim/words.py",
+    "pending": "cluster/pending/table.py",
+    "why": "scheduler/why.py",
+    "fit": "scheduler/fitting.py",
+    "reclaim": "reclaim/tables.py",
+    "backtest": "reclaim/backtest/table.py",
     "top": "node/top/table.py",
 }
 NO_FIGURE = {
@@ -52,7 +53,7 @@ NO_FIGURE = {
     "fit.REPLICA": "the number of a replica",
     "backtest.CURRENT": "each line of this column is another figure",
     "backtest.PROPOSED": "each line of this column is another figure",
-    "reclaim.GPU": "GPUS in Chinese",
+    "backtest.GPUS": "how many GPUs are in the list of one action",
 }
 
 
@@ -142,6 +143,17 @@ def titles(module: str) -> set[str]:
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
+def numbers(module: str) -> set[str]:
+    """The titles of the columns of numbers."""
+    calls = [node for node in ast.walk(ast.parse((VIEWS / module).read_text())) if isinstance(node, ast.Call)]
+    columns = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == TableColumn.__name__]
+    return {
+        ast.literal_eval(column.args[0])[0]
+        for column in columns
+        if any(given.arg == "right" and ast.literal_eval(given.value) for given in column.keywords)
+    }
+
+
 def test_every_number_in_an_answer_is_a_figure_or_has_a_reason_not_to_be_one():
     assert sorted(shown_fields() - {*declared_fields(), *excluded_fields()}) == []
 
@@ -221,13 +233,14 @@ def test_every_column_of_a_command_has_one_definition():
     assert [column for column, times in placed.items() if times > 1] == []
     for column in placed:
         command, _, title = column.partition(".")
-        assert {title, f"{title}>"} & titles(COMMANDS[command]), column
+        assert title in titles(COMMANDS[command]), column
     for module in set(COMMANDS.values()):
-        numbers = {title.rstrip(">") for title in titles(module) if re.fullmatch(r"[A-Z#][A-Z# -]*>", title)}
         named = {
             column.partition(".")[2] for column in {*placed, *NO_FIGURE} if COMMANDS[column.partition(".")[0]] == module
         }
-        assert numbers <= named, module
+        assert numbers(module) <= named, module
+    with_numbers = {command for command, module in COMMANDS.items() if numbers(module)}
+    assert with_numbers == COMMANDS.keys() - {"top"}  # its columns are of another kind
 
 
 @pytest.mark.parametrize("used", ["Condition", "Population", "Subject", "TimeBasis"])

@@ -111,7 +111,7 @@ def wait_for(condition):
 class Terminal:
     """A program in a terminal of a given size; what it paints is on `screen`."""
 
-    def __init__(self, argv, *, size=(140, 48), **env):
+    def __init__(self, argv, *, size=(140, 50), **env):
         self.master, self.slave = pty.openpty()
         self.screen = pyte.Screen(*size)
         self._stream, self.raw = pyte.ByteStream(self.screen), b""
@@ -230,7 +230,7 @@ def test_keys_sort_group_filter_hold_and_explain(agent, terminal):
 
 @pytest.mark.real
 def test_arrows_and_page_keys_scroll(agent, terminal):
-    top = terminal(command(agent.url), size=(100, 20))
+    top = terminal(command(agent.url), size=(100, 21))
     top.shows("1–11 of")
     top.press("\x1b[B")
     top.shows("2–12 of")

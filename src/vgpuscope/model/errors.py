@@ -26,7 +26,7 @@ ScopeError
                 ├─ DcgmUnreadable, DcgmWithoutFields, DcgmUnusable, DcgmNotFound
                 ├─ RegionsAbsent, RegionsUnreadable, RegionRefused
                 ├─ CgroupsAbsent, CgroupsUnreadable, CgroupsUnknown, CgroupsHung
-                ├─ KubeUnreadable ─── KubeForbidden
+                ├─ KubeUnreadable ─── KubeObjectUnreadable, KubeForbidden
                 ├─ KubeletAbsent, KubeletDown
                 ├─ PodResourcesAbsent, PodResourcesDown, PageMalformed
                 ├─ QueryFailed ─── QueryTimeout, QueryForbidden, AnswerUnreadable

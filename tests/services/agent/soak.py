@@ -74,6 +74,10 @@ MISSING_OF_AN_INSTANCE = (
     + _number(m.MIG_DECODER, m.MIG_JPEG, m.MIG_OFA, m.MIG_BUSY)
     + 1  # of the two resources of MIG_METHOD, SM
 )
+# How much the listener has sent, which the agent's program tells the sampler; here nothing tells it.
+MISSING_WITHOUT_A_LISTENER = _number(
+    *(m.EXPOSER_BYTES, m.EXPOSER_SCRAPES, m.EXPOSER_LATENCIES, m.EXPOSER_LATENCY_SUM, m.EXPOSER_LATENCY_COUNT)
+)
 MISSING_OF_A_CONTAINER = _number(
     m.CONTAINER_INSTANCE_SM, m.CONTAINER_INSTANCE_SM_MEAN, m.CONTAINER_INSTANCE_SM_MAX
 )  # SM time is not measured in an instance
@@ -293,7 +297,7 @@ class World:
         missing = MISSING_ON_A_MIG_GPU + ABSENT_SOURCES * MISSING_OF_AN_ABSENT_SOURCE
         missing += SOURCES_WITHOUT_ERROR * _number(m.SOURCE_ERROR)
         missing += MISSING_IN_AN_INSTANCE * instances + MISSING_OF_A_GPU * things["gpu"]
-        missing += MISSING_OF_AN_INSTANCE * instances + MISSING_OF_A_CONTAINER * tenants
+        missing += MISSING_OF_AN_INSTANCE * instances + MISSING_OF_A_CONTAINER * tenants + MISSING_WITHOUT_A_LISTENER
         return _most(tuple(things.items())) + reasons - missing - len(self.tenants.keys() - self.sampled)
 
 

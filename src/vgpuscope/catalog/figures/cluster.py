@@ -187,7 +187,7 @@ CAPACITY: tuple[Figure, ...] = (
         "now",
         fields="NodeRow.findings FindingCount.count",
         metrics="vgpuscope_cluster_findings",
-        columns="nodes.FOUND",
+        columns="nodes.FINDINGS",
     ),
     row(
         "fleet.unplaced_devices",

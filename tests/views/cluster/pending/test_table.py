@@ -105,11 +105,13 @@ def test_a_clock_that_jumps_makes_no_negative_ages():
 def test_a_narrow_table_shows_the_reason_and_says_what_it_hides():
     """The reason is what the command is for; how long a name is makes no difference."""
     long = pod(said(detail="CardInsufficientMemory"), pod="a-pod-with-a-rather-long-name-0")
-    *rows, hidden = table(long, pod(pod="new"), width=80).splitlines()
+    *rows, rest, hidden = table(long, pod(pod="new"), width=80).splitlines()
     assert rows[0].split() == ["POD", "AGE", "REASON"]
     assert "ml/a-pod-with-a-rather-long-name-0" in rows[1]
     assert rows[1].endswith("CardInsufficientMemory")
-    assert rows[2].endswith("No scheduler has reported")  # what the code means, where nobody has said more
+    # what the code means, where nobody has said more; between words a line ends as late as 80 columns let it
+    assert rows[2].endswith("  No scheduler has reported anything")
+    assert rest == " " * rows[0].index("REASON") + "about the pod yet."
     assert hidden == "4 columns hidden (CODE, SCHEDULER, ASKS FOR, ATTEMPTS); --wide shows all"
 
 
