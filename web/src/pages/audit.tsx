@@ -214,7 +214,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     value: (row) => `${row.before} → ${row.after}`,
     show: (row) => changeText(row) || NOTHING,
     wrap: true,
-    width: 140,
+    width: 148, // two lines hold any two states
   },
   {
     key: "reason",
