@@ -142,7 +142,9 @@ export function AuditTable({
 
 const stateText = (state: string): string => (state ? word(`case_state.${state}`, state) : "");
 const whatText = (row: AuditEntry): string => word(`audit.what.${row.what}`, row.what);
-const changeText = (row: AuditEntry): string => [row.before, row.after].map(stateText).filter(Boolean).join(" → ");
+/** A step that leaves a case in its state changes nothing: the state is said once. */
+const changeText = (row: AuditEntry): string =>
+  [...new Set([row.before, row.after])].map(stateText).filter(Boolean).join(" → ");
 
 /** The reason; of a brake, with the setting that decides it. */
 export function whyText(row: AuditEntry): string {
@@ -212,7 +214,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     value: (row) => `${row.before} → ${row.after}`,
     show: (row) => changeText(row) || NOTHING,
     wrap: true,
-    width: 140,
+    width: 148, // two lines hold any two states
   },
   {
     key: "reason",
