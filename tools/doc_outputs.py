@@ -29,7 +29,7 @@ _VARIES = (
     (re.compile(r"[━╾─╺╸·]+"), ""),  # bars, as long as the number beside them
     (re.compile(r"\d+ (?:d|h|min|s)\b(?: \d+ (?:h|min|s)\b)?"), "TIME"),
     (re.compile(r"\d+(?:[.,]\d+)*"), "N"),
-    (re.compile(r"\b(?:in_use|unknown)\b"), "VERDICT"),  # on a busy machine samples are missing; idle is proven
+    (re.compile(r"\b(?:in[_ ]use|unknown)\b"), "VERDICT"),  # on a busy machine samples are missing; idle is proven
     (re.compile(r"(?:(?<=\s)|^)[–-](?=\s|$)"), "N"),  # not measured at the moment
 )
 

@@ -39,3 +39,9 @@ def test_a_renamed_column_is_seen_and_a_number_is_not():
     assert normal(before) == normal("NODE  SCORE  IDLE\nwhole-b  17.6  9 h 5 min  GPU-88209f18…  ━━━━ 7%\n")
     assert normal(before) != normal(before.replace("SCORE", "POINTS"))
     assert normal(before) != normal(before.replace("whole-b", "mig-c"))
+
+
+def test_whether_a_use_is_known_at_the_moment_is_not_seen_and_idle_is():
+    """A busy machine misses samples, and in use becomes unknown; proven idleness stays."""
+    assert normal("3%  in use   batch\n") == normal("3%  unknown  batch\n") == normal("3%  in_use  batch\n")
+    assert normal("3%  in use   batch\n") != normal("3%  idle     batch\n")
