@@ -153,7 +153,9 @@ def test_the_agent(busy, installed, tmp_path):
 
 
 def test_the_cluster_exporter(busy, installed, tmp_path):
-    with exporter(busy.kubeconfig(f"{RELEASE}-cluster", "rights"), tmp_path) as running:
+    # in a pod, the namespace is that of the service account
+    lease = ("--lease-namespace", "rights")
+    with exporter(busy.kubeconfig(f"{RELEASE}-cluster", "rights"), tmp_path, *lease) as running:
         tops = {f"ml/{pod}": f"{chain[-1].rpartition('/')[2]}" for pod, chain in CHAINS.items()}
         # other tests may have left pods behind
         running.wait(lambda: tops.items() <= {pod: kind_of(name) for pod, name in owners(running).items()}.items())
@@ -168,7 +170,8 @@ def test_the_cluster_exporter_of_two_namespaces(busy, tmp_path):
     values = {"config": {"cluster": {"namespaces": ["ml", "vision"]}}}
     objects = busy.install(RELEASE, here, values)
     kubeconfig = busy.kubeconfig(f"{RELEASE}-cluster", here)
-    with exporter(kubeconfig, tmp_path, "--namespaces", "ml,vision") as running:
+    flags = ("--namespaces", "ml,vision", "--lease-namespace", here)
+    with exporter(kubeconfig, tmp_path, *flags) as running:
         running.wait(lambda: len(owners(running)) == len(CHAINS))
         # no pod of "vision" has an owner
         running.wait(
@@ -177,7 +180,7 @@ def test_the_cluster_exporter_of_two_namespaces(busy, tmp_path):
         assert not counted(running)
     assert refused(busy, "cluster", here) == TOPS
     asked = requests(busy.audit_log, f"{RELEASE}-cluster", here)
-    assert {one.right.resource for one in asked if not one.right.namespace} == {"nodes", "resourceslices", "leases"}
+    assert {one.right.resource for one in asked if not one.right.namespace} == {"nodes", "resourceslices"}
 
 
 def test_the_analyzer(busy, installed, tmp_path):
