@@ -17,9 +17,9 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements/build.txt requirements/run.txt requirements/
-RUN pip install --require-hashes -r requirements/build.txt \
+RUN pip install --require-hashes --no-deps -r requirements/build.txt \
  && python -m venv --without-pip /opt/vgpuscope \
- && pip --python /opt/vgpuscope/bin/python install --require-hashes -r requirements/run.txt
+ && pip --python /opt/vgpuscope/bin/python install --require-hashes --no-deps -r requirements/run.txt
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
 COPY --from=console /src/src/vgpuscope/http/assets/console src/vgpuscope/http/assets/console

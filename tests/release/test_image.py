@@ -159,6 +159,18 @@ def test_base_images_and_requirements_are_pinned():
             assert "--require-hashes" in line or "--no-index" in line, line
 
 
+def test_what_is_locked_is_installed_as_it_is_locked():
+    """pip resolves nothing: an old pip took the newest release for `httpx2[http2]`, and refused it beside the lock."""
+    files = [REPOSITORY / name for name in ("Makefile", "Dockerfile")]
+    files += [
+        file for file in (REPOSITORY / "tools").rglob("*") if file.is_file() and file.suffix in ("", ".sh", ".py")
+    ]
+    installs = [line for file in files for line in file.read_text().splitlines() if "--require-hashes" in line]
+    installs = [line for line in installs if "pip-audit" not in line]
+    assert len(installs) >= 7
+    assert [line for line in installs if "--no-deps" not in line] == []
+
+
 def test_the_lock_of_the_build_is_part_of_the_developers_lock():
     def locked(name):
         text = (REPOSITORY / "requirements" / name).read_text()

@@ -30,7 +30,7 @@ def environment(version: str) -> Path:
         print(f"vgpuscope: setting up .venv/{version} (once, about a minute)", flush=True)
         subprocess.run([found.stdout.strip(), "-m", "venv", "--clear", home], check=True)
         pip = [str(python), "-m", "pip", "install", "--no-compile", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True)
+        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(LOCK)], check=True)
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)
         stamp.touch()
     return python
