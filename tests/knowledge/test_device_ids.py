@@ -22,9 +22,9 @@ KNOWN = {
     f"{MIG}::7": DeviceRef(mig=MIG, replica=True),
     f"{OLD_MIG}::0": DeviceRef(uuid=GPU, mig=OLD_MIG, gpu_instance=7, compute_instance=0, replica=True),
     "0::1": DeviceRef(index=0, replica=True),
-    f"{GPU}-0": DeviceRef(uuid=GPU, hami=True),
-    f"{GPU}-9": DeviceRef(uuid=GPU, hami=True),
-    f"{MIG}-1": DeviceRef(mig=MIG, hami=True),
+    f"{GPU}-0": DeviceRef(uuid=GPU, share=0),
+    f"{GPU}-9": DeviceRef(uuid=GPU, share=9),
+    f"{MIG}-1": DeviceRef(mig=MIG, share=1),
 }
 
 

@@ -4,7 +4,7 @@ GPU-<uuid>                a whole GPU
 MIG-<uuid>                a MIG instance
 MIG-GPU-<uuid>/<gi>/<ci>  the same, before driver R470
 0                         a GPU by its index
-GPU-<uuid>-3              one of HAMi's shares of a GPU
+GPU-<uuid>-3              one of HAMi's shares of a GPU; GPU-<uuid>-0 also a whole GPU of our plugin (split count 1)
 nvidia0/gi3/vgpu1         GKE: GPU, then instance and replica if there are any
 any of these with ::<n>   a replica: time slicing or MPS
 
@@ -32,14 +32,14 @@ class DeviceRef(Struct, frozen=True, kw_only=True):
     gpu_instance: int | None = None
     compute_instance: int | None = None
     replica: bool = False  # one of several equal parts: others may hold the same device at the same time
-    hami: bool = False  # a share that HAMi's plugin advertises; its number means nothing
+    share: int | None = None  # the number of a share that HAMi's plugin or ours advertises; it names no GPU
 
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NUMBER = r"[0-9]{1,9}"
 _ID = re.compile(
     rf"""(?: (?P<mig_old> MIG-(?P<parent>GPU-{_UUID})/(?P<old_gi>{_NUMBER})/(?P<old_ci>{_NUMBER}) )
-           | (?: (?P<uuid>GPU-{_UUID}) | (?P<mig>MIG-{_UUID}) ) (?P<hami>-{_NUMBER})?
+           | (?: (?P<uuid>GPU-{_UUID}) | (?P<mig>MIG-{_UUID}) ) (?:-(?P<share>{_NUMBER}))?
            | (?P<index>{_NUMBER})
            | nvidia(?P<gke>{_NUMBER}) (?:/gi(?P<gi>{_NUMBER}))? (?P<vgpu>/vgpu{_NUMBER})?
          ) (?P<replica>::{_NUMBER})?""",
@@ -98,7 +98,7 @@ def parse_device_id(id: str) -> DeviceRef:  # noqa: A002 - the kubelet's word fo
         gpu_instance=_number(part["old_gi"] or part["gi"]),
         compute_instance=_number(part["old_ci"]),
         replica=bool(part["replica"] or part["vgpu"]),
-        hami=part["hami"] is not None,
+        share=_number(part["share"]),
     )
 
 

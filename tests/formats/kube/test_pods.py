@@ -54,6 +54,20 @@ def test_init_containers_come_first_and_ids_lose_their_prefix():
     )
 
 
+@pytest.mark.parametrize(
+    ("annotations", "assigned"),
+    [
+        ({}, False),
+        ({"hami.io/vgpu-devices-allocated": "no device at all"}, True),
+        ({"hami.io/vgpu-devices-to-allocate": f"{GPU},NVIDIA,1000,10:;"}, True),
+        ({"hami.io/metax-devices-allocated": f"{GPU},Metax,1000,10:;"}, False),
+    ],
+)
+def test_a_pod_with_an_unreadable_assignment_is_assigned_too(annotations, assigned):
+    (found,) = decode_pods(listed(pod(annotations=annotations))).items
+    assert (found.assigned, found.shares) == (assigned, ())
+
+
 def test_a_container_without_status_is_not_known_to_run():
     (container,) = by_name()["mig-0"].containers
     assert (container.id, container.running) == (None, None)

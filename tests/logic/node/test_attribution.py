@@ -273,6 +273,39 @@ def test_a_claim_of_two_pods_is_shared():
     assert {u.mode for u in seen.containers} == {"time-slicing"}
 
 
+def test_a_whole_gpu_of_our_own_plugin_has_a_holder_although_its_id_looks_like_a_share():
+    working = make_gpu(used=GIB, processes=(process(1, GIB, 0.4),))
+    seen = sample(
+        working,
+        make_gpu(B, index=1),
+        owners=[owner(1, "train")],
+        pods=[pod("train"), pod("waits")],
+        grants=[grant("train", f"{A}-0"), grant("waits", f"{B}-0")],
+    )
+    rows = {u.key.pod: (u.gpu, u.mode, u.allocated, u.memory) for u in seen.containers}
+    assert rows == {"train": (A, "exclusive", True, GIB), "waits": (B, "exclusive", True, None)}
+    assert [gpu.holder.pod for gpu in seen.gpus] == ["train", "waits"]
+
+
+@pytest.mark.parametrize(
+    ("id_", "found"),
+    [
+        (f"{A}-0", pod("a", assigned=True)),  # its annotation cannot be read
+        (f"{A}-3", pod("a")),  # one of several shares: no plugin gives such a one to a pod without an assignment
+        (f"{M1}-0", pod("a")),
+    ],
+)
+def test_a_share_names_no_gpu(id_, found):
+    seen = sample(make_gpu(processes=()), pods=[found], grants=[grant("a", id_)])
+    assert seen.containers == ()
+
+
+def test_the_annotation_takes_precedence_over_the_kubelets_choice():
+    placed = pod("a", shares=[share(gpu=B)], assigned=True)
+    seen = sample(make_gpu(), make_gpu(B, index=1), pods=[placed], grants=[grant("a", f"{A}-0")])
+    assert [(u.gpu, u.mode) for u in seen.containers] == [(B, "hami")]
+
+
 def test_without_kubernetes_a_docker_container_is_shown_by_its_id():
     gpu = make_gpu(used=GIB, processes=(process(1, GIB, 0.1),))
     alone = structs.replace(owner(1), container_id="9f8e7d6c5b4a39281706")

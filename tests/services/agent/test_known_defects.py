@@ -177,6 +177,16 @@ def test_a_whole_gpu_carries_its_holders_name_and_no_second_series(node):
     assert page.one(m.SOURCE_UP.name, source="podresources") == 1
 
 
+def test_a_whole_gpu_of_our_own_plugin_has_its_holder_too(node):
+    """With split count 1 our plugin offers `<uuid>-0`, and serves pods that no scheduler of HAMi's kind has placed."""
+    busy(node, 12, "train", memory=GIB, sm=45)
+    with kubelet(node.path / "kubelet.sock", given("train", f"{A}-0")) as path:
+        page = Samples.of(node.once("--families", "all", "--podresources-socket", str(path)))
+    ((labels, _),) = page.named("DCGM_FI_DEV_GPU_UTIL", UUID=A)
+    assert (labels["pod"], labels["namespace"]) == ("train", "ml")
+    assert page.one(m.GPU_MODE.name, gpu_uuid=A, mode="exclusive") == 1
+
+
 # 8. one lost GPU ended the cycle; GPU 0's total stood for all; SM use above 100; one container per pod
 def test_a_lost_gpu_before_the_others_ends_nothing(node):
     busy(node, 12, "train", slot=1)

@@ -58,6 +58,11 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
     return tuple(shares.values())
 
 
+def is_assigned(annotations: Mapping[str, str]) -> bool:
+    """Whether a scheduler of HAMi's kind assigned NVIDIA devices to the pod; the text may be malformed."""
+    return any(key in annotations for key in (*_DEVICES, TO_ALLOCATE, _MIGS))
+
+
 class AssignedDevice(NamedTuple):
     """One device of one container, as the annotation has it."""
 

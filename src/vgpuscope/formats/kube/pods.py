@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
+from vgpuscope.formats.hami.annotation import is_assigned, mig_allocations, pod_shares
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import ClaimUse, Container, Pod
@@ -153,6 +153,7 @@ def _pod(found: _Pod, wrong: list[str]) -> Pod:
         containers=containers,
         shares=_unless_malformed(lambda: pod_shares(annotations, containers), wrong),
         migs=_unless_malformed(lambda: mig_allocations(annotations), wrong),
+        assigned=is_assigned(annotations),
         dcgm=_exporter(spec, status),
     )
 

@@ -101,6 +101,11 @@ class PodIndex:
             return self.key(uid, pod.containers[0].name), False
         return self.key(uid, container_id[:_SHORT_ID]), False
 
+    def is_unassigned(self, grant: Grant) -> bool:
+        """Whether the grant's pod is known, and no scheduler of HAMi's kind assigned devices to it."""
+        pod = self.by_name.get((grant.namespace, grant.pod))
+        return pod is not None and not pod.assigned
+
     def key_of_grant(self, grant: Grant) -> ContainerKey | None:
         """The key of a container the kubelet names; None if its pod has ended."""
         pod = self.by_name.get((grant.namespace, grant.pod))
@@ -190,7 +195,7 @@ def _assigned(
     HAMi's ids at the kubelet say that a container was given GPUs, and not which. Where its annotation does not say
     either, the container may have any of the node.
     """
-    unnamed = [grant for grant in grants if grant.claim is None and parse_device_id(grant.device_id).hami]
+    unnamed = [grant for grant in grants if grant.claim is None and parse_device_id(grant.device_id).share is not None]
     open_to_all = dict.fromkeys(filter(None, map(pod_index.key_of_grant, unnamed)), devices)
     return {**open_to_all, **_by_container(found)}
 
@@ -291,7 +296,7 @@ def _allocations(
 ) -> Iterator[ContainerAllocation]:
     for grant in grants:
         key = pod_index.key_of_grant(grant)
-        place = _place(grant, gpus)
+        place = _place(grant, gpus, pod_index)
         if key is None or place is None:
             continue
         gpu, mig, replica, hami = place
@@ -351,17 +356,18 @@ class _Granted(NamedTuple):
     hami: bool = False
 
 
-def _place(grant: Grant, gpus: Collection[Gpu]) -> _Granted | None:
+def _place(grant: Grant, gpus: Collection[Gpu], pod_index: PodIndex) -> _Granted | None:
     """GPU, instance and how it is shared; None where the id names nothing on this node.
 
-    HAMi's kubelet ids say only that a GPU was asked for: which one, its annotation says.
+    HAMi's kubelet ids say only that a GPU was asked for: which one, its annotation says. Without an assignment only
+    our own plugin serves a pod, and only with whole GPUs: the kubelet then chose this GPU by its only id, number 0.
     """
     if grant.published is not None:
         return _published(grant.published, gpus)
     if grant.claim is not None and names_by_minor(grant.resource) and (name := parse_dra_name(grant.device_id)):
         return _claimed(name, gpus)
     ref = parse_device_id(grant.device_id)
-    if ref.hami:
+    if ref.share is not None and (ref.share > 0 or ref.mig is not None or not pod_index.is_unassigned(grant)):
         return None
     for gpu in gpus:
         if not _is_gpu(ref, gpu):
