@@ -21,10 +21,11 @@ from vgpuscope.logic.reclaim.machine import (
     notified,
     resumed,
     snoozed,
+    taken,
 )
 from vgpuscope.logic.reclaim.tick import ReclaimMemory, tick
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Score, Tenant, TenantUse, Window
-from vgpuscope.model.reclaim import Case, OpenHours, PodFacts, Policy
+from vgpuscope.model.reclaim import Case, OpenHours, PodFacts, Policy, ReclaimTarget
 
 MINUTE = 60.0
 WINDOW = 600.0
@@ -62,6 +63,7 @@ LIVE = Policy(
     confirmations=3,
 )
 OLD = WorkloadFacts(pod=PodFacts(created=0.0))
+OWNER = ReclaimTarget(api_version="apps/v1", kind="Deployment", name="web", uid="owner-uid")
 
 
 @dataclass
@@ -302,6 +304,24 @@ def test_while_a_brake_holds_a_delivery_the_case_says_so_and_does_not_fail(what)
     player.policy, player.known = LIVE, OLD
     player.idle(1, start=end + 31 * WINDOW)
     assert (player.state(), player.cases["uid-a"].held_by) == ("acting", ())
+
+
+def test_once_the_owner_was_changed_nothing_holds_the_case_back_while_its_pod_ends():
+    """While it is deleted, the API server names nothing that could be changed, and its GPU is measured too shortly."""
+    known = replace(OLD, pod=PodFacts(created=0.0, read=True, target=OWNER))
+    player = Player(policy=replace(LIVE, action="scale", min_pod_age=0.0), known=known, world={"kube": "ok"})
+    end = player.idle(4)
+    case = player.cases["uid-a"]
+    assert (case.state, case.target) == ("acting", OWNER)
+    player.cases["uid-a"] = taken(case, end)
+    player.known = replace(OLD, pod=PodFacts(created=0.0, read=True))
+    for turn in range(1, 40):
+        player.see(end + turn * WINDOW, gpu(1, tenant("a", "unknown")))
+        assert (player.state(), player.cases["uid-a"].held_by) == ("acting", ())
+    player.see(end + 40 * WINDOW, gpu(1, tenant("a", "idle")))
+    assert (player.state(), player.cases["uid-a"].held_by) == ("acting", ())
+    player.see(end + 41 * WINDOW + LIVE.verify_within, gpu(1, tenant("a", "idle")))
+    assert (player.state(), player.cases["uid-a"].reason) == ("failed", "not_freed")
 
 
 def test_windows_that_prove_nothing_hold_a_delivery_until_there_are_enough_again():

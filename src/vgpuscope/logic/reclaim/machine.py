@@ -331,8 +331,13 @@ def _acting(case: Case, now: _Now) -> CaseStep:
     if case.taken_at is None and (reason := _outdated(case, now.policy)) is not None:
         again: State = "awaiting_approval" if reason == "approval_needed" else "released"
         return CaseStep(moved(case, again, at, reason=reason), "cancel")
-    held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)
-    if held:  # no call goes out, or nobody can say whether the GPUs are free: its time does not run
+    if case.target is not None and case.taken_at is not None:  # its change was made, so nothing is left to hold back
+        held: tuple[Brake, ...] = ()
+        unseen = now.seen.found in _UNKNOWN
+    else:
+        held = _proof_lacking(case, now.seen.found, now.policy) + _brakes_on(case, now.known, now.brakes)
+        unseen = False
+    if held or unseen:  # no call goes out, or nobody can say whether the GPUs are free: its time does not run
         return CaseStep(held_back(_waiting(case, at, now.policy), held))
     if at >= (case.next_at or at):
         return CaseStep(moved(case, "failed", at, reason="not_freed"), "cancel")
