@@ -102,6 +102,19 @@ def test_a_pod_is_bound_to_the_gpu_that_was_written_on_it_and_told_so(cluster, r
         assert not plugins.wrong
 
 
+def test_the_memory_of_an_init_container_is_not_added_to_that_of_its_app_container(cluster, rights, tmp_path):
+    """They take turns: the pod holds the larger of both amounts, and that is what a decision counts."""
+    with extender(rights, tmp_path) as running, DevicePlugins(cluster), scheduler(cluster, running.url):
+        made = gpu_pod("turns", memory=3000)
+        first = gpu_pod("fetch", memory=7000)["spec"]["containers"][0]
+        made["spec"]["initContainers"] = [first | {"name": "fetch"}]
+        cluster.create(made)
+        until(lambda: bound(cluster, "turns"))
+        init, app = (segment.split(",") for segment in notes(cluster, "turns")[ALLOCATED].split(";")[:2])
+        assert (init[0], init[2], app[2]) == (app[0], "7000", "3000")  # the same GPU
+        assert note(cluster, "turns", "Scheduled").split("\n")[1] == "GPU: 1/2, Memory: 7000MB"
+
+
 def test_a_pod_that_fits_nowhere_is_told_why_and_is_bound_once_it_fits(cluster, rights, tmp_path):
     with extender(rights, tmp_path) as running, DevicePlugins(cluster) as plugins, scheduler(cluster, running.url):
         cluster.create(gpu_pod("large", memory=16000))

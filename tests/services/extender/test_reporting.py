@@ -33,11 +33,11 @@ class World:
     """Reports without a cluster: the events, and the log."""
 
     def __init__(self, *known):
-        self.keeper, self.notes = DecisionKeeper(), []
+        self.keeper, self.notes, self.memory = DecisionKeeper(), [], 8000
         for one in known:
             self.keeper.add(one)
         poster: Any = self
-        self.reports = Reports(self.keeper, poster, gpus=lambda _: 3, wall=lambda: 10.0)
+        self.reports = Reports(self.keeper, poster, gpus=lambda _: 3, memory=lambda *_: self.memory, wall=lambda: 10.0)
 
     def post(self, _, text, **__):
         self.notes.append(text.note)
@@ -53,6 +53,16 @@ def test_after_a_take_over_the_gpus_are_those_of_the_annotation_and_the_score_is
     assert (world.last.outcome, world.last.devices) == ("bound", DEVICES)
     assert (world.last.score, world.last.policy, world.last.terms) == (None, "", {})
     assert world.notes == ["Successfully assigned ml/train to n1\nGPU: 2/3, Memory: 8000MB"]
+
+
+def test_the_memory_is_what_decisions_count_for_the_pod_and_is_left_out_if_it_is_not_known():
+    world = World()
+    world.memory = 5000  # 4000 MiB of an init container, then 5000 MiB
+    world.reports.bound(ARGS, POD, 0.1)
+    world.memory = None
+    world.reports.bound(ARGS, POD, 0.1)
+    told = [note.split("\n")[1] for note in world.notes]
+    assert told == ["GPU: 2/3, Memory: 5000MB", "GPU: 2/3"]
 
 
 def test_a_decision_of_another_replica_in_the_log_gives_the_score():

@@ -20,7 +20,7 @@ def verdict(node, available=4000, code="SCHED_INSUFFICIENT_GPU_MEMORY", message=
 def test_the_seeds_examples():
     gpu = ChosenGpu(container=0, position=0, uuid="GPU-0", memory=4000, cores=0)
     placed = Placement(node="node-01", gpus=(gpu,), score=25.5, policy="binpack/spread")
-    assert scheduled_note("ml", "train", placed, 3) == (
+    assert scheduled_note("ml", "train", placed, gpus_of_node=3, memory=4000) == (
         "Successfully assigned ml/train to node-01\nGPU: 1/3, Memory: 4000MB\nScore: 85, Policy: binpack"
     )
     types = verdict(

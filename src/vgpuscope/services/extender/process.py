@@ -28,11 +28,12 @@ from vgpuscope.http.peers import Peers
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.logic.scheduler.admission import admit, completion
 from vgpuscope.logic.scheduler.overfull import overfull
+from vgpuscope.logic.scheduler.state import nvidia_sums
 from vgpuscope.model.admission import AdmissionResult, QuotaRoom, SubmittedPod
 from vgpuscope.model.errors import ExtenderNotSynced, ExtenderStandby, KubeAbsent, ScopeError
 from vgpuscope.model.extender import ExtenderFigures
 from vgpuscope.model.placement import GpuPolicy, Policies
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.service import EXTENDER_LEASE
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import OnChange, fields
@@ -125,7 +126,7 @@ class Extender(Service):
             open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
         )
         self._poster = EventPoster(writer.report, failed=count, clock=clock)
-        self._reports = Reports(self._keeper, self._poster, gpus=self._gpus, wall=wall)
+        self._reports = Reports(self._keeper, self._poster, gpus=self._gpus, memory=self._memory, wall=wall)
         self._idle = IdleWorkloads(config.analyzer_url, token=config.analyzer_token, wall=wall)
         self._decider = Decider(
             self._cache,
@@ -425,6 +426,10 @@ class Extender(Service):
     def _gpus(self, node: str) -> int:
         node_info = self._cache.state.node_info(node)
         return len(node_info.gpus) if node_info else 0
+
+    def _memory(self, uid: PodUID, node: str) -> int | None:
+        """The MiB that decisions count for a pod on a node; None if it holds nothing there any more."""
+        return next((nvidia_sums(pod)[0] for pod in self._cache.state.holding(uid) if pod.place == node), None)
 
     # ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────
 

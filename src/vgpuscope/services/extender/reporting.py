@@ -20,7 +20,7 @@ from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.logged_decision import LoggedDecision
 from vgpuscope.model.placement import ChosenGpu, Decision, DecisionOutcome, NodeVerdict, Placement
-from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.services.extender.binding import BindFailed
 from vgpuscope.services.extender.deciding import FilterDecision, decision_of
@@ -52,10 +52,12 @@ class Reports:
         poster: EventPoster,
         *,
         gpus: Callable[[str], int],
+        memory: Callable[[PodUID, str], int | None],
         wall: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`gpus`: the number of GPUs of a node."""
-        self._keeper, self._poster, self._gpus, self._wall = keeper, poster, gpus, wall
+        """`gpus`: the number of GPUs of a node. `memory`: the MiB that a pod holds on a node, if it is known."""
+        self._keeper, self._poster, self._wall = keeper, poster, wall
+        self._gpus, self._memory = gpus, memory
         self._placements: dict[str, Placement] = {}  # by uid: assigned, not bound yet
         self._told = OnChange(log)
         self._refused: dict[str, None] = {}
@@ -80,7 +82,10 @@ class Reports:
         self._refused.pop(args.uid, None)
         if pod.assigned:
             self._keeper.add(self._decision(args, "bound", seconds, placement))
-            note = scheduled_note(args.namespace, args.name, placement, self._gpus(args.node))
+            memory = self._memory(args.uid, args.node)
+            note = scheduled_note(
+                args.namespace, args.name, placement, gpus_of_node=self._gpus(args.node), memory=memory
+            )
             self._poster.post(reference(pod), EventText("Scheduled", note, action="Binding"), now=self._wall())
         log.log(SUMMARY, "pod bound", extra=fields(pod=pod.key, node=args.node, seconds=round(seconds, 4)))
 

@@ -4,7 +4,8 @@ Successfully assigned ml/train to node-01        0/3 nodes available:
 GPU: 1/3, Memory: 4000MB                         node-01: GPU memory insufficient (requested 8000MB, available 4000MB)
 Score: 85, Policy: binpack                       node-02: device type mismatch (requested A100, has T4)
 
-GPU x/y: GPUs given, and GPUs of the node. Memory: MiB on all of them together. Score: from 0 to 100, the higher the
+GPU x/y: GPUs given, and GPUs of the node. Memory: MiB that the pod holds on all of them together; init containers and app
+containers take turns. Score: from 0 to 100, the higher the
 better. Of HAMi's node score, which is 10 × (used share of slots + of cores + of memory), so at most 30, it is the
 percentage; with the policy spread, where the emptiest node is the best, it is 100 minus that.
 """
@@ -32,13 +33,12 @@ def priority(score: float | None, policy: str) -> int:
     return round(shown_score(score, policy) / 10)
 
 
-def scheduled_note(namespace: str, pod: str, placement: Placement, gpus_of_node: int) -> str:
-    """What the event `Scheduled` says; without the score if it is not known."""
+def scheduled_note(namespace: str, pod: str, placement: Placement, *, gpus_of_node: int, memory: int | None) -> str:
+    """What the event `Scheduled` says; without the memory (MiB) or the score if that is not known."""
     given = len({(one.uuid) for one in placement.gpus})
-    memory = sum(one.memory for one in placement.gpus)
     note = f"Successfully assigned {namespace}/{pod} to {placement.node}"
     if given:
-        note += f"\nGPU: {given}/{gpus_of_node}, Memory: {memory}MB"
+        note += f"\nGPU: {given}/{gpus_of_node}" + (f", Memory: {memory}MB" if memory is not None else "")
     if placement.score is not None:
         policy = placement.policy.partition("/")[0]
         note += f"\nScore: {shown_score(placement.score, placement.policy)}, Policy: {policy}"
