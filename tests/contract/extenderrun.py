@@ -51,14 +51,21 @@ def gpu_pod(name: str, *, memory: int | None = None, cores: int | None = None, c
     return pod(name, limits=limits, schedulerName=SCHEDULER, **more)
 
 
+_ELSEWHERE = """
+import runpy, socket
+socket.gethostname = lambda: {!r}
+runpy.run_module("vgpuscope", run_name="__main__", alter_sys=True)
+"""
 SHORT_LEASE = {"VGPUSCOPE_EXTENDER_LEASE_DURATION": "6s"}  # for elections; a busy machine may lose such a lease
 
 
 @contextmanager
-def extender(kubeconfig: str, path: Path, *flags: str, environ: dict[str, str] | None = None) -> Iterator[RunningAgent]:
+def extender(
+    kubeconfig: str, path: Path, *flags: str, environ: dict[str, str] | None = None, host: str = ""
+) -> Iterator[RunningAgent]:
     """An extender that decides; it must end by itself, in time and with 0, unless the test has killed it."""
     port = free_port()
-    running = start_extender(kubeconfig, path, port, *flags, environ=environ)
+    running = start_extender(kubeconfig, path, port, *flags, environ=environ, host=host)
     try:
         running.wait(lambda: "ready to decide" in running.log.read_text())
         yield running
@@ -73,10 +80,12 @@ def extender(kubeconfig: str, path: Path, *flags: str, environ: dict[str, str] |
 
 
 def start_extender(
-    kubeconfig: str, path: Path, port: int, *flags: str, environ: dict[str, str] | None = None
+    kubeconfig: str, path: Path, port: int, *flags: str, environ: dict[str, str] | None = None, host: str = ""
 ) -> RunningAgent:
+    """`host`: the host name of its pod, if it is not that of this machine."""
     log = path / f"extender-{free_port()}.log"
-    command = [sys.executable, *PROGRAM, "extender", "--config", "none", "--listen", f"127.0.0.1:{port}"]
+    program = ("-c", _ELSEWHERE.format(host)) if host else PROGRAM
+    command = [sys.executable, *program, "extender", "--config", "none", "--listen", f"127.0.0.1:{port}"]
     command += ["--kubeconfig", kubeconfig, "--lease-namespace", "default", *flags]
     variables = {**os.environ, **(environ or {})}
     with log.open("w") as out:

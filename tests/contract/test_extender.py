@@ -2,8 +2,11 @@
 
 import base64
 import json
+import socket
+import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 import trustme
@@ -16,6 +19,7 @@ from tests.contract.extenderrun import (
     RIGHTS,
     SHORT_LEASE,
     DevicePlugins,
+    configuration,
     decisions,
     extender,
     gpu_pod,
@@ -137,6 +141,32 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_is_bound_once_it_fits(cluster, 
         assert page.one(m.REFUSALS.name, verb="filter", code="SCHED_INSUFFICIENT_GPU_MEMORY") >= 1
         assert page.one(f"{m.SCORE_SECONDS.name}_count") == page.one(f"{m.FILTER_SECONDS.name}_count")
         assert not plugins.wrong
+
+
+def test_the_replica_beside_the_kube_scheduler_that_was_elected_leads_within_seconds(cluster, rights, tmp_path):
+    """Two elections, two winners: the first replica leads, and the kube-scheduler of the second one is elected."""
+    environ = {"VGPUSCOPE_EXTENDER_SCHEDULER_LEASE": "vgpuscope-kube-scheduler"}
+    elected = {"leaderElect": True, "resourceName": "vgpuscope-kube-scheduler", "resourceNamespace": "default"}
+    with extender(rights, tmp_path, environ=environ, host="another-pod") as first, ExitStack() as ends:
+        port = free_port()
+        second = start_extender(rights, tmp_path, port, environ=environ)
+        ends.callback(second.process.wait, 60)
+        ends.callback(second.process.terminate)
+        second.wait(lambda: second.status("/healthz") == 200)
+        settings = configuration([second.url]) | {"leaderElection": elected}
+        settings["clientConnection"]["kubeconfig"] = cluster.kubeconfig
+        ends.enter_context(DevicePlugins(cluster))
+        ends.enter_context(cluster.scheduler(settings))
+        began = time.monotonic()
+        cluster.create(gpu_pod("elected", memory=100))
+        until(lambda: bound(cluster, "elected"))
+        print(f"bound after {time.monotonic() - began:.1f} s")
+        lease = cluster.get("leases", "vgpuscope-kube-scheduler", namespace="default")
+        assert lease["spec"]["holderIdentity"].startswith(f"{socket.gethostname()}_")
+        # the first one gave the lease back, so nobody had to wait until it had stopped, and nothing had to be fenced
+        assert "handing over" in first.log.read_text()
+        assert " fenced=0" in next(one for one in second.log.read_text().splitlines() if "ready to decide" in one)
+        assert first.status("/readyz") == 503
 
 
 def test_a_quota_holds_before_the_pods_are_bound(cluster, rights, tmp_path):

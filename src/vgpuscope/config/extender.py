@@ -42,6 +42,15 @@ class ExtenderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             },
         ),
     ] = ""
+    scheduler_lease: Annotated[
+        str,
+        Meta(
+            max_length=253,
+            description="Lease of the kube-schedulers beside the replicas, in the namespace of the extender's lease. "
+            "Each of them asks only the extender in its own pod, so the replica beside the one that schedules leads.",
+            extra={"flag": None, "unset": "a replica that is asked though it does not lead takes the lease"},
+        ),
+    ] = ""
     lease_duration: Annotated[
         Seconds,
         Meta(

@@ -99,10 +99,18 @@ class Binder:
         self._timeout, self._patience = timeout, patience
         self._clock, self._wall = clock, wall
         self._nodes: dict[str, _Turn] = {}
+        self.binding = 0  # pods that are being bound, or whose failed binding is being taken back
         self.undone: dict[str, BindingRollback] = {}  # by uid: what could not be taken back yet
 
     async def bind(self, args: BindingArgs) -> PodHead:
         """Bind the pod; raises BindFailed, after everything was taken back or queued to be."""
+        self.binding += 1
+        try:
+            return await self._bound(args)
+        finally:
+            self.binding -= 1
+
+    async def _bound(self, args: BindingArgs) -> PodHead:
         undo = [BindingRollback(args, self._wall())]
         try:
             self._check()

@@ -133,6 +133,11 @@ class Decider:
         self.unsettled: dict[str, PodHead] = {}  # by uid: pods of which it is not known what was written
         self._written: dict[str, PodHead] = {}  # by uid: pods as they were assigned
 
+    @property
+    def deciding(self) -> bool:
+        """Whether a decision is being made or written, or it is not known what was written."""
+        return self._turn.locked() or self.waiting > 0 or bool(self.unsettled)
+
     # ── filter ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def filter(self, args: ExtenderArgs) -> ExtenderAnswer:

@@ -53,6 +53,7 @@ from vgpuscope.services.extender.pod_role import PodRole
 from vgpuscope.services.extender.pods import PodWriter
 from vgpuscope.services.extender.protocol import LIMITS, WEBHOOK, ExtenderPaths
 from vgpuscope.services.extender.reporting import Reports
+from vgpuscope.services.extender.scheduler_lease import SchedulerLease
 from vgpuscope.services.extender.waiting import RefusedPods
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.lease_namespace import lease_namespace
@@ -114,6 +115,8 @@ class Extender(Service):
             identity=self._identity,
             duration=config.lease_duration,
             elect=config.leader_elect,
+            scheduler=self._scheduler_lease(api, writer),
+            finished=self._finished,
             failed=count,
             clock=clock,
             wall=wall,
@@ -269,6 +272,13 @@ class Extender(Service):
         await self._keeper.close()
         await self._client.close()
 
+    def _scheduler_lease(self, api: KubeClient, writer: KubeWriter) -> SchedulerLease | None:
+        config = self._config
+        if not config.scheduler_lease:
+            return None
+        lease = KubeLease(api, writer, namespace=lease_namespace(config.lease_namespace), name=config.scheduler_lease)
+        return SchedulerLease(lease, host=socket.gethostname(), failed=self.counters.count, clock=self._clock)
+
     # ── leading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -329,6 +339,11 @@ class Extender(Service):
             self._ready_as = term
             seconds = round(self._clock() - began, 3)
             log.info("ready to decide", extra=fields(term=term, fenced=len(fenced), seconds=seconds))
+
+    async def _finished(self) -> None:
+        """Returns when nothing that this replica has decided is still being written."""
+        while self._decider.deciding or self._binder.binding or self._binder.undone:  # noqa: ASYNC110 - in many places
+            await asyncio.sleep(0.02)
 
     async def _fence(self, term: int) -> dict[str, str]:
         """Give every waiting pod a new version: a late write of the last leader names the old one, and is rejected."""

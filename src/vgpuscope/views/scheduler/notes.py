@@ -4,10 +4,10 @@ Successfully assigned ml/train to node-01        0/3 nodes available:
 GPU: 1/3, Memory: 4000MB                         node-01: GPU memory insufficient (requested 8000MB, available 4000MB)
 Score: 85, Policy: binpack                       node-02: device type mismatch (requested A100, has T4)
 
-GPU x/y: GPUs given, and GPUs of the node. Memory: MiB that the pod holds on all of them together; init containers and app
-containers take turns. Score: from 0 to 100, the higher the
-better. Of HAMi's node score, which is 10 × (used share of slots + of cores + of memory), so at most 30, it is the
-percentage; with the policy spread, where the emptiest node is the best, it is 100 minus that.
+GPU x/y: GPUs given, and GPUs of the node. Memory: MiB that the pod holds on all of them together; init containers and
+app containers take turns. Score: from 0 to 100, the higher the better. Of HAMi's node score, 10 × (used share of
+slots + of cores + of memory), so at most 30, it is the percentage; with the policy spread, where the emptiest node is
+the best, it is 100 minus that.
 """
 
 from collections.abc import Iterable, Sequence
