@@ -67,10 +67,13 @@ class Kubelet:
         self._server = grpc.server(ThreadPoolExecutor(4))
         services = (grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": method}),)
         self._server.add_generic_rpc_handlers(services)
-        self._server.add_insecure_port(f"unix://{self.directory}/kubelet.sock")
+        made, own = self.directory / "made.sock", self.directory / "kubelet.sock"
+        self._server.add_insecure_port(f"unix://{made}")
+        made.rename(own)  # grpc removes a socket that it has made: the real kubelet leaves its own behind
         self._server.start()
 
     def stop(self) -> None:
+        """It hangs up; its socket stays, and nobody answers."""
         if self._server is not None:
             self._server.stop(None).wait()
             self._server = None

@@ -7,7 +7,7 @@ import time
 import grpc
 import pytest
 
-from tests.native.scenario import mig_uuid
+from tests.native.scenario import NO_PERMISSION, mig_uuid
 from tests.services.plugin.pluginrun import (
     ALLOCATED,
     FIRST,
@@ -260,6 +260,18 @@ def test_mig_instances_are_offered_by_their_ids_and_registered_as_profiles_with_
         (answer,) = running.kubelet.allocate([mig_uuid(1, 1)])  # of a pod that HAMi did not place
         assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == mig_uuid(1, 1)
         assert running.value("hami_device_plugin_device_count") == 2
+
+
+def test_mig_instances_whose_places_the_driver_does_not_report_are_logged_once(tmp_path):
+    """They are registered without a profile, so no scheduler can choose them."""
+    with plugin(tmp_path) as running:
+        node = running.node.mig(1, 0, gi=7, memory_total=9728 << 20)
+        node.fail("nvmlDeviceGetGpuInstanceById", NO_PERMISSION, slot=1).write()
+        running.kubelet.until(lambda: mig_uuid(1, 0) in healthy(running))
+        running.kubelet.until(lambda: running.registered()[1].get("migProfiles", []) == [])
+        running.kubelet.until(lambda: "the driver does not report where" in running.log)
+        (line,) = [line for line in running.log.splitlines() if "the driver does not report where" in line]
+        assert mig_uuid(1, 0) in line
 
 
 def test_feedback_runs_only_if_it_is_switched_on(tmp_path):

@@ -67,6 +67,25 @@ async def test_a_kubelet_that_forgot_the_plugin_is_told_again_but_ever_less_ofte
     await until(lambda: world.side.followers)
 
 
+async def test_only_a_kubelet_that_answers_can_have_forgotten_the_plugin(world, caplog):
+    await world.registration._step()
+    await until(lambda: world.registration.up)
+    world.kubelet.stop()
+    await until(lambda: not world.side.followers)
+    world.now.seconds = 11.0
+    await world.registration._step()
+    assert [record.message for record in caplog.records] == ["kubelet down"]
+    world.kubelet.start()
+    await world.registration._step()
+    await until(lambda: world.side.followers)
+    world.kubelet.forget()
+    await until(lambda: not world.side.followers)
+    world.now.seconds = 100.0
+    caplog.clear()
+    await world.registration._step()
+    assert "another device plugin" in caplog.records[-1].message
+
+
 async def test_a_lost_socket_is_logged_and_replaced_although_the_kubelet_keeps_its_connection(world, caplog):
     caplog.set_level(logging.INFO)
     await world.registration._step()

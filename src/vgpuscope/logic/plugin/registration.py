@@ -57,6 +57,11 @@ def registered_before(devices: Iterable[RegisteredDevice], *, memory_scaling: fl
     )
 
 
+def placed(instance: StaticInstance) -> bool:
+    """Whether the driver reports where a MIG instance is, and by which profile it was made."""
+    return bool(instance.profile and instance.start is not None and instance.size)
+
+
 def _unscaled(memory: Bytes, scaling: float) -> Bytes | None:
     return math.ceil(memory // MIB / scaling) * MIB or None
 

@@ -20,9 +20,10 @@ from vgpuscope.http.app import App, Readiness
 from vgpuscope.logic.plugin.devices import offered
 from vgpuscope.logic.plugin.health import HealthTracker
 from vgpuscope.logic.plugin.injection import LOCKS, HamiCore
+from vgpuscope.logic.plugin.registration import placed
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.model.plugin import GpuState, OfferedDevice
+from vgpuscope.model.plugin import GpuState, OfferedDevice, PluginGpu
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import OnChange, error_fields, fields
@@ -215,6 +216,7 @@ class Plugin(Service):
         devices = offered(states, split=self._config.split_count)
         for state in states:
             self._tell_health(state)
+            self._tell_placements(state.gpu)
         for uuid in self._states.keys() - {state.gpu.uuid for state in states}:
             log.warning("GPU forgotten: the driver reports the others without it", extra=fields(gpu=uuid))
         if (changed := {state.gpu.uuid: state for state in states}) != self._states:
@@ -227,6 +229,16 @@ class Plugin(Service):
         values = {"gpu": state.gpu.uuid, "index": state.gpu.index, "reason": state.reason or None}
         level, word = (logging.INFO, "GPU healthy") if state.healthy else (logging.ERROR, "GPU unhealthy")
         self._tell.tell(("gpu", state.gpu.uuid), state.reason, level=level, message=word, **values)
+
+    def _tell_placements(self, gpu: PluginGpu) -> None:
+        """A MIG instance whose place is not known is in no profile, so the scheduler never chooses it."""
+        unplaced = tuple(one.uuid for one in gpu.instances if not placed(one))
+        values = {"gpu": gpu.uuid, "index": gpu.index, "instances": ",".join(unplaced) or None}
+        if unplaced:
+            message = "the driver does not report where these MIG instances are: pods cannot be scheduled to them"
+            self._tell.tell(("placements", gpu.uuid), unplaced, level=logging.WARNING, message=message, **values)
+        else:
+            self._tell.forget(("placements", gpu.uuid))
 
     # --- feedback, page -----------------------------------------------------------------------------------------------
 

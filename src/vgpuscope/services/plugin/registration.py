@@ -69,8 +69,11 @@ class Registration:
                     )
                 self._with = None
                 await self._side.listen()
-            if kubelet is not None and (kubelet != self._with or self._unfollowed()):
+            if kubelet is not None and kubelet != self._with:
                 await self._register(kubelet)
+            elif kubelet is not None and self._unfollowed():
+                await self._register(kubelet)
+                log.warning("the kubelet did not watch our devices; another device plugin may have registered them")
         except SourceDown as e:
             self._count(e)
             self.results["failure"] += 1
@@ -84,11 +87,13 @@ class Registration:
         return _LOOK_EVERY
 
     def _unfollowed(self) -> bool:
-        """Whether the kubelet has forgotten us: it does when another plugin registers the same resource."""
+        """Whether the kubelet has forgotten us, as it does when another plugin registers the same resource.
+
+        Its socket stays when it ends, so it may also be gone: whether it answers shows that.
+        """
         if self._side.followers or self._clock() - self._at < self._patience:
             return False
         self._patience = min(self._patience * 2, _UNFOLLOWED[1])
-        log.warning("the kubelet does not watch our devices; another device plugin may have registered them")
         return True
 
     async def _register(self, kubelet: tuple[int, int]) -> None:
