@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 
@@ -166,13 +166,16 @@ class World:
         return answer.json()
 
 
-async def audited(found: World, *, mine: bool = False) -> AuditReport:
-    """What the auditor says of the whole fleet, or to the caller of one namespace. The fleet stands still: one look."""
+Caller = Literal["all", "mine", "two"]  # who sees all namespaces, one of them, or two
+
+
+async def audited(found: World, *, caller: Caller = "all") -> AuditReport:
+    """What the auditor says to a caller. The fleet stands still: one look."""
     targets = auditor.AuditTargets(
         analyzer=found.url,
-        cluster=None if mine else found.cluster,
-        agents=() if mine else tuple(found.agents),
-        token=f"{TOKEN}-{'mine' if mine else 'all'}",
+        cluster=found.cluster if caller == "all" else None,
+        agents=tuple(found.agents) if caller == "all" else (),
+        token=f"{TOKEN}-{caller}",
         within=10 * SOON,
         commands=False,
     )
@@ -275,10 +278,14 @@ async def _running(service: Any, config: Any) -> AsyncIterator[str]:
 async def _analyzer(
     plan: Plan, root: Path, clock: Clock, targets: dict[str, str], exporter: str
 ) -> AsyncIterator[World]:
-    namespace = next(iter(plan.tenant_namespaces), "nobody")
+    namespaces = plan.tenant_namespaces or ["nobody"]
     tokens = "".join(
         f"  - {{name: {name}, sha256: {hashlib.sha256(f'{TOKEN}-{name}'.encode()).hexdigest()}, role: admin{more}}}\n"
-        for name, more in (("mine", f", namespaces: [{namespace}]"), ("all", ""))
+        for name, more in (
+            ("mine", f", namespaces: [{namespaces[0]}]"),
+            ("two", f", namespaces: [{', '.join(namespaces[:2])}]"),
+            ("all", ""),
+        )
     )
     (root / "web.yaml").write_text(f"bearer_tokens:\n{tokens}")
     flags: dict[str, object] = {
@@ -311,5 +318,5 @@ async def _analyzer(
                 history=root / "history.db",
                 admin={"authorization": f"Bearer {TOKEN}-all"},
                 mine={"authorization": f"Bearer {TOKEN}-mine"},
-                namespace=namespace,
+                namespace=namespaces[0],
             )

@@ -1,4 +1,4 @@
-"""Random fleets: what pages show is what the plan adds up to, for an administrator and for a caller of one namespace.
+"""Random fleets: what pages show is what the plan adds up to, for an administrator and for callers of one or two namespaces.
 
 Run more of them by `AUDIT_WORLDS=200 pytest tests/audit/test_worlds.py`; one of them by `AUDIT_SEED=17`.
 """
@@ -13,8 +13,9 @@ import pytest
 from tests.audit import truth
 from tests.audit.known import unknown
 from tests.audit.plan import plan
-from tests.audit.stage import World, audited, world
+from tests.audit.stage import Caller, World, audited, world
 
+CALLERS: tuple[Caller, ...] = ("all", "mine", "two")
 SEEDS = range(1, 11)
 if "AUDIT_SEED" in os.environ:
     SEEDS = range(int(os.environ["AUDIT_SEED"]), int(os.environ["AUDIT_SEED"]) + 1)
@@ -26,8 +27,8 @@ elif "AUDIT_WORLDS" in os.environ:
 async def test_a_random_fleet_is_shown_as_it_is(seed: int) -> None:
     async with world(plan(seed)) as found:
         assert await differences(found) == []
-        for mine in (False, True):
-            report = await audited(found, mine=mine)
+        for caller in CALLERS:
+            report = await audited(found, caller=caller)
             assert sum(check.compared for check in report.checks) > 100
             assert unknown(msgspec.to_builtins(report)["differences"]) == []
 

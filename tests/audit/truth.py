@@ -102,7 +102,23 @@ def _namespace(plan: Plan, held: list[tuple[Pod, Use]]) -> Figures:
     if held and all(_judged(plan, use) for _, use in held):
         for verdict in ("idle", "in_use", "unknown"):
             rows[f"by_verdict.{verdict}"] = sum(_verdict(plan, pod, use) == verdict for pod, use in held)
+    drawn = [_drawn(plan, use) for _, use in held if _seen(plan, use)]
+    if drawn and not math.isnan(sum(drawn)) and sum(drawn):
+        rows["power"] = sum(drawn)
     return rows
+
+
+def _drawn(plan: Plan, use: Use) -> float:
+    """A tenant's part of the power of its GPU: all if it has the GPU alone, else by SM time; NaN: it does not follow."""
+    node = plan.node(use.node)
+    gpu = next(gpu for gpu in node.gpus if gpu.uuid == use.gpu)
+    power = watts(gpu, busy(plan, gpu, 0))
+    if node.kind == "whole":
+        return power
+    together = sum(other.sm for _, other in plan.uses() if other.gpu == use.gpu)
+    if not together or (gpu.instances and not gpu.model.profiled):
+        return math.nan
+    return power * use.sm / together
 
 
 def analysed_hours(plan: Plan) -> list[int]:

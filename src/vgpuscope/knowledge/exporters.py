@@ -264,6 +264,7 @@ CONTAINERS: Final = Group(
         _ours("process_sm_error", mean=m.CONTAINER_SM_ERROR),
         _ours("mem_used", high=MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
         _ours("mem_total", high=MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
+        _ours("power", high=MOST_POWER, mean=m.CONTAINER_POWER),  # its part of the GPU's
         _ours("cpu", high=_MOST_CORES, mean=m.CONTAINER_CPU, max=m.CONTAINER_CPU),
     ),
 )

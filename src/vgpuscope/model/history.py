@@ -54,6 +54,7 @@ class HistoryPoint(Struct, frozen=True, kw_only=True, gc=False):
     cores_samples: int = 0
     cores_seconds: Seconds = 0.0
     cores_allocated: float | None = None  # mean; percent of one GPU
+    share: Ratio | None = None  # of the GPU, by the memory limit of the pod; mean while the limit was known
     coverage_samples: int = 0
     coverage: Ratio | None = None  # mean
     seconds: Seconds = 0.0  # that the analyses represent

@@ -397,12 +397,24 @@ def _of_tenant(world: World, life: Life, gpu: SimGpu, place: Instance | None) ->
     if not running:
         return {}
     found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, gpu) for process in running)}
-    found["cpu"] = life.job.cpu
+    found["cpu"], found["power"] = life.job.cpu, _power_of(world, life, gpu)
     if life.job.hami and life.job.hami.memory:
         found["mem_total"] = life.job.hami.memory * MIB
     if place is None or _profiled(world, gpu, place):  # in an instance, the only tenant has all that is measured
         found["process_sm"] = sum(process.sm.get(gpu.index, 0.0) for process in running)
     return found
+
+
+def _power_of(world: World, life: Life, gpu: SimGpu) -> float:
+    """A pod's part of the GPU's power, as agents divide it: by SM time, and by memory if nothing computes."""
+    processes = [
+        (other is life, process, world.driver_memory(other, process, gpu)) for other, process in world.on_gpu(gpu)
+    ]
+    busy = [(mine, process.sm.get(gpu.index, 0.0)) for mine, process, _ in processes]
+    for parts in (busy, [(mine, float(memory)) for mine, _, memory in processes]):
+        if total := sum(part for _, part in parts):
+            return gpu.power * sum(part for mine, part in parts if mine) / total
+    return 0.0
 
 
 def _activity(node: str, one: dcgm.Activity) -> _Shown:

@@ -89,15 +89,18 @@ CONDITIONS: dict[Condition, Pair] = {
     "idle_held": ("held by a pod, with the verdict idle", "被 Pod 占用且判定为空闲的"),
     "idle": ("with the verdict idle", "判定为空闲的"),
     "unknown": ("with the verdict unknown", "判定为未知的"),
-    "low_score": ("with a score below the threshold", "评分低于阈值的"),
-    "low_or_idle": ("with a score below the threshold or the verdict idle", "评分低于阈值或判定为空闲的"),
+    "low_score": ("with a known status and a score below the threshold", "状态已知且评分低于阈值的"),
+    "low_or_idle": (
+        "with a known status and a score below the threshold, or the verdict idle",
+        "状态已知且评分低于阈值，或判定为空闲的",
+    ),
     "low_gpus": (
-        "of GPUs and MIG instances with a score below the threshold or the verdict idle",
-        "评分低于阈值或判定为空闲的 GPU 与 MIG 实例所占的",
+        "of GPUs and MIG instances with a known status and a score below the threshold, or the verdict idle",
+        "状态已知且评分低于阈值、或判定为空闲的 GPU 与 MIG 实例所占的",
     ),
     "low_tenants": (
-        "of tenants with a score below the threshold or the verdict idle",
-        "评分低于阈值或判定为空闲的租户所占的",
+        "of tenants with a known status and a score below the threshold, or the verdict idle",
+        "状态已知且评分低于阈值、或判定为空闲的租户所占的",
     ),
     "idle_status": ("with the status idle", "状态为空闲的"),
     "measured": ("that were measured", "已测量的"),
@@ -454,7 +457,14 @@ _REGISTERED = Words(
     " Of GPUs registered with HAMi: where kubelets only count GPUs, those that are allocated are not known.",
     "仅统计向 HAMi 注册的 GPU：由 kubelet 计数的 GPU 不知道分配了哪一张。",
 )
+_SINCE = Words(
+    " The time before a tenant came, and after it left, does not count: all tenants together can be above the GPU.",
+    "租户到来之前和离开之后的时间不计入：各租户之和可超过 GPU 的数值。",
+)
 _REMARKS: dict[str, Words] = {
+    "tenant.memory_used": _SINCE,
+    "workload.memory_used": _SINCE,
+    "namespace.memory_used": _SINCE,
     "gpu.memory_ledger": _PARTS,
     "gpu.energy_ledger": _PARTS,
     "gpu.busy_ledger": _PARTS,
@@ -503,6 +513,10 @@ _REMARKS: dict[str, Words] = {
     ),
     "gpu.memory_allocated_ratio": Words(" Above 100 %: over-committed.", "超过 100% 表示超分。"),
     "fleet.memory_ratio": Words(" Above 100 % with memory scaling.", "启用显存超分时可超过 100%。"),
+    "capacity.gpus_registered": Words(
+        " Kubelets do not count the GPU of MIG instances: the instances are counted apart.",
+        "kubelet 不计 MIG 实例所在的 GPU：实例另行计数。",
+    ),
     "capacity.memory_stranded": Words(" Its GPU has no slot or no compute left.", "其所在 GPU 的份数或算力已用尽。"),
     "tenant.use": Words(" Unknown if only the whole GPU is measured.", "只能测量整张 GPU 时未知。"),
     "tenant.host_cpu": Words(

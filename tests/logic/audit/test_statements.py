@@ -109,7 +109,7 @@ def test_a_count_that_is_not_the_sum_of_its_parts_is_found():
 
 
 def account(group: str, *rows: dict[str, Any], **changed: float) -> PublicAnswer:
-    body = {"group_by": group, "history": True, "count": len(rows), "rows": list(rows)}
+    body = {"group_by": group, "history": True, "count": len(rows), "rows": list(rows), "end": "2026-11-19T12:30:00Z"}
     totals = {"idle_gpu_hours": 6.0, "in_use_gpu_hours": 10.0, "unknown_gpu_hours": 2.0}
     more = {"gpu_hours": 24.0, "held_gpu_hours": 18.0, "unallocated_gpu_hours": 6.0}
     return answer("Waste", body | totals | more | changed, since="24h")
@@ -163,6 +163,23 @@ def test_the_page_of_namespaces_shows_the_hours_of_the_account():
     )
     assert wrong(waste.day_of_namespaces, account("namespace", row(6, 10, 2)), readings=(shown,)) == []
     assert len(wrong(waste.day_of_namespaces, account("namespace", row(9, 10, 2)), readings=(shown,))) == 1
+
+
+def test_a_page_may_differ_by_the_time_since_its_hours_were_read_and_no_more():
+    shown = FigureReading(
+        surface="GET /NamespaceList",
+        path="rows[0].idle_gpu_hours",
+        figure="namespace.idle_gpu_hours_day",
+        subject=("ml",),
+        value=6.5,
+    )
+
+    def differences(at: str) -> int:
+        page = answer("NamespaceList", {"parts": [{"name": "history", "at": at}]})
+        return len(wrong(waste.day_of_namespaces, page, account("namespace", row(6, 10, 2)), readings=(shown,)))
+
+    assert differences("2026-11-19T12:25:00Z") == 1
+    assert differences("2026-11-19T11:55:00Z") == 0  # of another hour: its day begins an hour earlier
 
 
 def test_a_statement_without_examples_is_of_no_gpu_in_particular():

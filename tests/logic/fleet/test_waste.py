@@ -87,6 +87,12 @@ def test_an_idle_pod_of_a_shared_gpu_wastes_its_limit_of_it(store):
     assert (found.in_use_gpu_hours, found.held_gpu_hours) == (0.5, 1.0)
 
 
+def test_a_past_hour_keeps_its_numbers_when_the_pod_ends(store):
+    ticks = [(gpu(0, tenant("nb", limit=20), tenant("w", "in_use", limit=40)),)] * 6
+    ended = [(gpu(0, tenant("w", "in_use", limit=40)),)] * 6
+    assert hours(waste(analysed(*ticks, *ended), store)) == {"nb": 0.25}
+
+
 def test_without_a_limit_tenants_have_equal_parts(store):
     found = waste(
         analysed(*[(gpu(0, tenant("a"), tenant("b"), tenant("c", "in_use"), tenant("d", "unknown")),)] * 6), store
@@ -199,7 +205,6 @@ def brute_force(units, known, ticks):
     """The definition, by counting: hour by hour, tick by tick."""
     wasted: dict[str, float] = defaultdict(float)
     free = 0.0
-    last = ticks[-1]
     by_hour = defaultdict(list)
     for n, tick in enumerate(ticks):
         by_hour[(BEGIN + n * TICK) // HOUR].append(tick)
@@ -213,7 +218,7 @@ def brute_force(units, known, ticks):
             on_average = sum(len(there) for there in held) / len(held)
             share = {}
             for pod in {pod for there in held for pod in there}:
-                limit = known[unit][pod] if pod in last[unit] else None
+                limit = known[unit][pod]
                 share[pod] = limit / 80 if limit is not None else 1 / on_average
             taken = sum(share[pod] for there in held for pod in there)
             over = min(1.0, len(held) / taken)

@@ -2114,6 +2114,8 @@ export interface components {
             /** @default 0 */
             seconds: number;
             /** @default null */
+            share: number | null;
+            /** @default null */
             status: ("high" | "idle" | "low" | "normal" | "unknown") | null;
             /** @enum {unknown} */
             step: "analysis" | "day" | "hour";

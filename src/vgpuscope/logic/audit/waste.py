@@ -1,6 +1,7 @@
 """Idle GPU-hours: rows add up to the totals, whatever they are grouped by."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from msgspec import structs
@@ -9,7 +10,8 @@ from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicA
 
 _HOURS = ("idle_gpu_hours", "in_use_gpu_hours", "unknown_gpu_hours")
 _FREE_PART = "free_part_gpu_hours"  # an older analyzer has no such field
-_HOURS_OF_A_DAY = 24  # one period can begin up to an hour before the other one: at a whole hour
+_HOUR = 3600.0
+_HOURS_OF_A_DAY = 24  # a period begins at a whole hour: if the hour changed between two answers, an hour differs
 _MINUTE = 0.002  # of the hours of a day: analyses that were saved between two answers
 _DIGIT = 0.00006  # hours: each row is rounded
 
@@ -82,12 +84,16 @@ def groups(surfaces: Surfaces) -> Iterator[FigureComparison]:
 def day_of_namespaces(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The idle hours of a namespace are the same on the page of namespaces and in the list of idle hours."""
     shown = {one.subject: one for one in surfaces.readings if one.figure == "namespace.idle_gpu_hours_day"}
+    read = {one.surface: _history_at(one) for one in surfaces.answers}
     for answer in _answers(surfaces):
         if answer.body["group_by"] != "namespace" or answer.query.get("since", "24h") != "24h":
             continue
+        end = datetime.fromisoformat(answer.body["end"]).timestamp()
         for index, row in enumerate(answer.body["rows"]):
             reading = shown.get((row["namespace"],))
             if reading is not None:
+                at = read.get(reading.surface) or 0.0
+                apart = abs(end - at) / _HOUR if at // _HOUR == end // _HOUR else 1.0
                 yield FigureComparison(
                     check="waste-groups",
                     subject=row["namespace"],
@@ -96,8 +102,15 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[FigureComparison]:
                         answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
                     ),
                     rule="equal",
-                    tolerance=sum(row[field] for field in _HOURS) / _HOURS_OF_A_DAY + 0.05,
+                    tolerance=apart * sum(row[field] for field in _HOURS) / _HOURS_OF_A_DAY + 0.05,
                 )
+
+
+def _history_at(answer: PublicAnswer) -> float | None:
+    """When the hours of a page were read: a page keeps them for some minutes."""
+    parts = answer.body.get("parts") if isinstance(answer.body, dict) else None
+    at = next((part["at"] for part in parts or () if part["name"] == "history"), None)
+    return datetime.fromisoformat(at).timestamp() if at else None
 
 
 def _memory(tenants: PublicAnswer, namespaces: PublicAnswer) -> Iterator[FigureComparison]:

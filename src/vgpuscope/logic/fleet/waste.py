@@ -1,9 +1,9 @@
 """Points of the history → idle GPU-hours of tenants, ranked.
 
-An idle tenant wastes its share of the GPU. The share is its memory limit divided by the GPU's memory. If that is
-unknown, the GPU is divided equally by the average number of pods that held it in that hour. All shares of a GPU
-together never exceed the GPU. If a GPU had MIG instances, each of them is an equal part of the GPU. A GPU that no pod
-holds is free, not wasted.
+An idle tenant wastes its share of the GPU. The share is its memory limit divided by the GPU's memory, as each analysis
+recorded it. If that is unknown, the GPU is divided equally by the average number of pods that held it in that hour. All
+shares of a GPU together never exceed the GPU. If a GPU had MIG instances, each of them is an equal part of the GPU. A
+GPU that no pod holds is free, not wasted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,6 @@ class HeldTime(NamedTuple):
 class PresentTenant(Struct, frozen=True, kw_only=True):
     """What the last analysis found about a pod on a GPU."""
 
-    share: Ratio | None  # memory limit divided by the GPU's memory; None: no limit, or not known
     verdict: Verdict
     idle_since: UnixTime | None
 
@@ -43,23 +42,18 @@ Now: TypeAlias = Mapping[HeldTime, PresentTenant]
 def present(gpus: Iterable[GpuUse]) -> dict[HeldTime, PresentTenant]:
     """The pods of the last analysis, each with all its containers."""
     found: dict[HeldTime, list[TenantUse]] = {}
-    totals: dict[tuple[str, str], float] = {}
     for gpu in gpus:
-        total = gpu.terms.get("mem_total")
-        totals[gpu.gpu_id, gpu.mig] = (total.mean if total else None) or 0.0
         for use in gpu.tenants:
             who = HeldTime(gpu.gpu_id, gpu.mig, use.tenant.namespace, use.tenant.pod)
             found.setdefault(who, []).append(use)
-    return {who: _present(uses, totals[who.gpu_id, who.mig]) for who, uses in found.items()}
+    return {who: _present(uses) for who, uses in found.items()}
 
 
-def _present(uses: Sequence[TenantUse], total: float) -> PresentTenant:
-    limits = [use.memory_limit for use in uses if use.memory_limit is not None]
+def _present(uses: Sequence[TenantUse]) -> PresentTenant:
     since = [use.idle_since for use in uses if use.idle_since is not None]
     verdicts = {use.verdict for use in uses}
     idle = verdicts == {"idle"}
     return PresentTenant(
-        share=min(1.0, sum(limits) / total) if total > 0 and len(limits) == len(uses) else None,
         verdict="in_use" if "in_use" in verdicts else "idle" if idle else "unknown",
         idle_since=max(since) if idle and len(since) == len(uses) else None,
     )
@@ -78,7 +72,7 @@ class _Sums(Struct):
 
 
 # The fields of points that a ledger adds up, besides their names.
-LEDGER_FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used"})
+LEDGER_FIELDS = frozenset({"seconds", "held_seconds", "by_verdict", "memory_used", "share"})
 
 
 class WasteLedger:
@@ -112,8 +106,7 @@ class WasteLedger:
         """Each pod's share of the GPU while the pod holds it."""
         together = sum(pod.seconds for pod in pods)
         equal = gpu.held_seconds / together if together > gpu.held_seconds else 1.0
-        known = [self._now.get(_holding(pod)) for pod in pods]
-        shares = [one.share if one is not None and one.share is not None else equal for one in known]
+        shares = [equal if pod.share is None else pod.share for pod in pods]
         taken = sum(share * pod.seconds for share, pod in zip(shares, pods, strict=True))
         over = gpu.held_seconds / taken if taken > gpu.held_seconds else 1.0
         return [share * over for share in shares]

@@ -48,6 +48,7 @@ Number: TypeAlias = Annotated[int | None, SqlType("integer")]
 Large: TypeAlias = Annotated[int | None, SqlType("bigint")]
 Number3: TypeAlias = Annotated[int | None, SqlType("integer", since=3)]
 Large3: TypeAlias = Annotated[int | None, SqlType("bigint", since=3)]
+Number7: TypeAlias = Annotated[int | None, SqlType("integer", since=7)]
 
 
 class StoredResult(NamedTuple):
@@ -68,6 +69,7 @@ class StoredResult(NamedTuple):
     energy: Large3 = None  # millijoules
     memory_allocated: Large3 = None
     cores_allocated: Number3 = None  # percent of one GPU
+    share: Number7 = None  # of the GPU, for a pod whose memory limit is known
 
 
 class ResultColumn(NamedTuple):
@@ -222,6 +224,8 @@ ROLLUP: tuple[Column, ...] = (
     *_weighted("power", "power"),
     *_weighted("allocated", "memory_allocated", less=1000),
     *_weighted("cores", "cores_allocated"),
+    Column("share_integral", "integral", "share", "bigint", field="share", scale=RATIO, over="share_seconds", since=7),
+    Column("share_seconds", "measured", "share", since=7),
 )
 
 

@@ -65,7 +65,7 @@ _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
 _ROW_VALUES = [
     (column.field, StoredResult._fields.index(column.of), column.scale)
     for column in _NUMBERS
-    if column.kind in {"sum", "spent", "part", "total", "min", "max"}
+    if column.kind in {"sum", "integral", "spent", "part", "total", "min", "max"}
 ]
 _ROW_COUNTS = [(column.field, StoredResult._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from vgpuscope.model.analysis import Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
+from vgpuscope.model.quantity import Ratio
 from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis, millis
 from vgpuscope.store.results.columns import (
     POWER,
@@ -170,8 +171,16 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
         held=held,
         memory_allocated=memory_allocated,
         cores_allocated=cores_allocated,
+        share=scaled(_share(gpu, uses), RATIO),
         **_pods_power(gpu, uses, alone=alone).stored(held),
     )
+
+
+def _share(gpu: GpuUse, uses: Sequence[TenantUse]) -> Ratio | None:
+    """The part of the GPU's memory that the pod's limits are; None if the memory or a limit is not known."""
+    total, _ = _numbers(gpu.terms.get("mem_total"))
+    limits = [use.memory_limit for use in uses if use.memory_limit is not None]
+    return min(1.0, sum(limits) / total) if total and len(limits) == len(uses) else None
 
 
 def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> _Drawn:

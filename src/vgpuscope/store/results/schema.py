@@ -101,6 +101,7 @@ CREATE TABLE history_latest (
             "ALTER TABLE history_series ADD COLUMN gpu_instance text NOT NULL DEFAULT ''",
         ),
     ),
+    Migration(7, _added(7)),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

@@ -107,11 +107,10 @@ def _capacity_cells(node: NodeLedger, language: Language) -> list[Text]:
     """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
     total, usable = capacity.total.cards, capacity.usable.cards
-    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
     fits = (_largest(capacity, language), *(_offer_fit(one, language) for one in node.offers if one.free))
     return [
         Text(
-            word("and", language).join((number, *(_number(one, language) for one in node.offers))),
+            word("and", language).join((_part(usable, total, language), *_numbers(node.offers, language))),
             "" if usable == total else "yellow",
         ),
         _share(allocated, capacity.total.memory),
@@ -136,7 +135,7 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     lost_some = any(one.lost or one.offer.allocatable < one.offer.capacity for one in offers)
     join = word("and", language).join
     return [
-        Text(join(_number(one, language) for one in offers), "yellow" if lost_some else ""),
+        Text(join(_numbers(offers, language)), "yellow" if lost_some else ""),
         _offer_memory(offers),
         Text(str(sum(one.free for one in offers))),
         Text(join(_offer_fit(one, language) for one in offers if one.free) or word("nothing", language)),
@@ -144,13 +143,20 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     ]
 
 
-def _number(one: OfferLedger, language: Language) -> str:
-    """`4`, `3 of 4`, `7 MIG`; for an unknown number of shared GPUs, `16 shares`."""
-    total, usable = one.gpus, one.usable
-    if total is None or usable is None:
-        return word("shares", language, n=one.offer.capacity)
-    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
-    return f"{number} MIG" if one.offer.mode == "mig" else number
+def _numbers(offers: Sequence[OfferLedger], language: Language) -> Iterator[str]:
+    """`4`, `3 of 4`; for an unknown number of shared GPUs, `16 shares`; `7 MIG`: instances of all profiles."""
+    for one in offers:
+        if one.offer.mode != "mig":
+            shares = word("shares", language, n=one.offer.capacity)
+            yield shares if one.gpus is None or one.usable is None else _part(one.usable, one.gpus, language)
+    instances = [one for one in offers if one.offer.mode == "mig"]
+    if instances:
+        usable, total = (sum(getattr(one, name) or 0 for one in instances) for name in ("usable", "gpus"))
+        yield f"{_part(usable, total, language)} MIG"
+
+
+def _part(usable: int, total: int, language: Language) -> str:
+    return str(total) if usable == total else word("part_of", language, n=usable, all=total)
 
 
 def _offer_fit(one: OfferLedger, language: Language) -> str:

@@ -1,13 +1,11 @@
 """What changed in an analysis, and its counts, as events of the log."""
 
-from collections.abc import Mapping
-
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.result_change import ChangeKind, ResultChange
 from vgpuscope.views.fleet.log.detail import Event
 from vgpuscope.views.fleet.results.results import Stats
 
-_MESSAGES: Mapping[ChangeKind, str] = {
+_MESSAGES: dict[ChangeKind, str] = {
     "appeared": "GPU appeared",
     "gone": "GPU is gone",
     "health": "GPU health changed",
@@ -16,6 +14,7 @@ _MESSAGES: Mapping[ChangeKind, str] = {
     "tenant_verdict": "verdict of a tenant changed",
     "tenant_class": "class of a tenant changed",
 }
+_OF_INSTANCE: dict[ChangeKind, str] = {"appeared": "MIG instance appeared", "gone": "MIG instance is gone"}
 
 
 def change_event(change: ResultChange) -> Event:
@@ -41,7 +40,8 @@ def change_event(change: ResultChange) -> Event:
             "score": None if score is None else round(score, 1),
             "reason": change.reason or None,
         }
-    return _MESSAGES[change.kind], where | what
+    messages = _MESSAGES | _OF_INSTANCE if change.mig else _MESSAGES
+    return messages[change.kind], where | what
 
 
 def analysis_event(analysis: Analysis, stats: Stats, *, analyses: int, changes: int) -> Event:
