@@ -19,6 +19,7 @@ kubectl version >/dev/null || exit 2
 
 echo "--- Component Status ---"
 kubectl get pods -n "$namespace" -o wide
+[ -n "$(kubectl get pods -n "$namespace" -o name)" ] || bad "no pods in $namespace: is another one meant? (-n NAMESPACE)"
 waiting=$(kubectl get pods -n "$namespace" --field-selector status.phase!=Succeeded \
   -o jsonpath='{range .items[*]}{.metadata.name}{" "}{range .status.conditions[?(@.type=="Ready")]}{.status}{end}{"\n"}{end}' |
   awk '$2 != "True" { print $1 }')

@@ -33,6 +33,7 @@ from tests.services.analyzer.controlling import Control
 from tests.services.analyzer.promstub import Engine
 from tests.sinks import chat
 from tests.standins.llm import Llm, listening
+from vgpuscope.config import load
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour handbook")]
 
@@ -154,6 +155,31 @@ SERVICE_METRICS = [
     "gpu_analysis_errors_total",
     "gpu_analysis_duration_seconds_count",
 ]
+LINES = """\
+gpu_utilization_score{gpu_id="GPU-xxx",pod="...",namespace="...",status="high"} 78.4
+gpu_core_utilization{gpu_id="GPU-xxx",pod="...",namespace="..."} 75.2
+gpu_total_count 24
+gpu_low_utilization_count 3
+gpu_idle_count 1
+gpu_average_score 45.6
+gpu_status_count{status="high"} 6
+gpu_namespace_count{namespace="ml-team"} 10
+gpu_namespace_average_score{namespace="ml-team"} 75.2
+gpu_analysis_total 156
+gpu_analysis_errors_total 2
+"""
+AI_LINES = """\
+gpu_ai_analysis_confidence{gpu_id="GPU-xxx",ai_status="active"} 0.92
+gpu_ai_adjusted_score{gpu_id="GPU-xxx",pod="...",namespace="..."} 70.5
+"""
+RECOMMENDED = (  # interval, max_workers and threshold: the least and the most of each row
+    ("120", "4", "15"),
+    ("180", "8", "20"),
+    ("300", "8", "20"),
+    ("600", "16", "25"),
+    ("600", "16", "20"),
+    ("900", "32", "30"),
+)
 QUERIES = (
     "avg(gpu_utilization_score)",
     "gpu_low_utilization_count",
@@ -184,6 +210,14 @@ GPUS = {  # UUID → pod, namespace, utilisation, memory copies, MiB, watts, MHz
     "GPU-abc12345-0000-4000-8000-000000000002": ("trainer-0", "ml-team", 96.0, 70.0, 30_000.0, 240.0, 1530.0),
     "GPU-abc12345-0000-4000-8000-000000000003": ("notebook-0", "dev-team", 12.0, 8.0, 4_000.0, 60.0, 1300.0),
 }
+
+
+def labels_of(page: str) -> dict[str, list[set[str]]]:
+    """The labels of each line of a page, by the name of its metric."""
+    found: dict[str, list[set[str]]] = {}
+    for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", page, re.MULTILINE):
+        found.setdefault(name, []).append(set(re.findall(r'(\w+)="', labels)))
+    return found
 
 
 def expected(uuid: str) -> tuple[float, str]:
@@ -405,11 +439,15 @@ def test_with_use_ai_the_model_is_asked_about_every_gpu_and_its_answers_are_show
     for row in answered():
         assert row["ai_analysis"].keys() >= set(AI)
         assert row["ai_analysis"]["status"] in {"active", "idle", "suspicious"}
+        assert (row["ai_analysis"]["reason"], row["ai_analysis"]["recommendation"]) == ("窗口内没有计算", "可以收回")
     asked = model.asked[-1]
+    assert '"window_minutes":10.0' in asked.user
+    assert all(f'"{name}":' in asked.user for name in ("core_utilization", "memory_used", "power", "memory_bandwidth"))
     assert (asked.path, asked.body["model"]) == ("/v1/chat/completions", "gpt-4")
     assert asked.headers["authorization"] == "Bearer sk-your-api-key"
-    page = running.client.get("/metrics").text
-    assert all(f"{name}{{" in page for name in AI_METRICS)
+    shown, wanted = labels_of(running.client.get("/metrics").text), labels_of(AI_LINES)
+    assert set(wanted) == set(AI_METRICS)
+    assert all(labels >= wanted[name][0] for name in AI_METRICS for labels in shown[name])
 
 
 @pytest.mark.parametrize(
@@ -443,8 +481,8 @@ def test_every_metric_of_the_tables_is_on_the_page(running):
     page = shell("curl http://localhost:8080/metrics", running)
     names = set(re.findall(r"^(\w+)[ {]", page, re.MULTILINE))
     assert {*GPU_METRICS, *SUM_METRICS, *SERVICE_METRICS} <= names
-    score = next(line for line in page.splitlines() if line.startswith("gpu_utilization_score{") and BUSY in line)
-    assert all(f'{label}="' in score for label in ("gpu_id", "pod", "namespace", "status"))
+    shown = labels_of(page)
+    assert all(labels >= wanted for name, [wanted] in labels_of(LINES).items() for labels in shown[name])
     assert 'gpu_status_count{status="high"} 1' in page
     assert 'gpu_namespace_count{namespace="ml-team"} 1' in page
 
@@ -476,6 +514,15 @@ def test_variables_take_precedence_over_config_yaml_and_python_main_py_runs_it(e
         config = found.get("/")["config"]
         assert (config["prometheus_url"], config["threshold"], config["interval"]) == (engine, 25, 600)
         assert shell("curl http://localhost:8080/analyze", found)
+
+
+@pytest.mark.parametrize(("interval", "workers", "threshold"), RECOMMENDED)
+def test_the_recommended_values_are_accepted(tmp_path, interval, workers, threshold):
+    path = tmp_path / "config.yaml"
+    path.write_text(SECTIONS.replace("max_workers: 8", f"max_workers: {workers}"))
+    found = load(flags={}, environ={"INTERVAL": interval, "THRESHOLD": threshold}, file=str(path)).config
+    assert (found.scheduler.interval, found.scheduler.max_workers) == (float(interval), int(workers))
+    assert found.thresholds.low_utilization == float(threshold)
 
 
 def test_the_config_yaml_of_the_example_has_the_keys_of_the_handbook_and_runs(engine, tmp_path):

@@ -50,8 +50,8 @@ def test_every_alert_is_evaluated_and_shipped_word_for_word(scraped, alert):
     eventually(lambda: set(health()) == {"ok"})
     shipped = yaml.safe_load((REPOSITORY / "charts/vgpuscope/rules/compat/monitoring-chapter.yaml").read_text())
     (same,) = [one for group in shipped["groups"] for one in group["rules"] if one["alert"] == alert.name]
-    found = (" ".join(same["expr"].split()), same["for"], same["labels"]["severity"])
-    assert found == (alert.expr, alert.wait, alert.severity)
+    found = (" ".join(same["expr"].split()), same["for"], same["labels"]["severity"], same["annotations"]["summary"])
+    assert found == (alert.expr, alert.wait, alert.severity, alert.summary)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

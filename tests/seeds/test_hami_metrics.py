@@ -81,8 +81,8 @@ def test_every_alert_is_evaluated_and_shipped_word_for_word(scraped, alert):
     eventually(lambda: set(health()) == {"ok"})
     shipped = yaml.safe_load((REPOSITORY / "charts/vgpuscope/rules/compat/handbook.yaml").read_text())
     (same,) = [one for group in shipped["groups"] for one in group["rules"] if one["alert"] == alert.name]
-    found = (" ".join(same["expr"].split()), same["for"], same["labels"]["severity"])
-    assert found == (alert.expr, alert.wait, alert.severity)
+    found = (" ".join(same["expr"].split()), same["for"], same["labels"]["severity"], same["annotations"]["summary"])
+    assert found == (alert.expr, alert.wait, alert.severity, alert.summary)
 
 
 def test_allocation_is_what_the_scheduler_counts_and_use_what_the_driver_reports(scraped):

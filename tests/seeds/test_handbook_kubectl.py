@@ -188,6 +188,44 @@ def test_gpu_nodes_and_what_they_offer_are_listed(shell):
     assert json.loads(shell.output("kubectl get node/handbook-gpu -o jsonpath='{.status.allocatable}'"))
 
 
+HEALTHY = """\
+case "$*" in
+  version | "get deployment -n hami-system hami-scheduler") ;;
+  "get pods -n hami-system -o "*) echo pod/hami-scheduler-0 ;;
+  "get pods -n hami-system --field-selector"*) echo hami-scheduler-0 True ;;
+  "exec -n hami-system deployment/hami-scheduler -- wget -qO- http://localhost:8080/healthz") echo ok ;;
+  "get nodes -l gpu=on -o name") echo node/gpu-1 ;;
+  "get nodes -l "* | "get node/gpu-1 -o wide") ;;
+  *allocatable*) echo 40 ;;
+  *node-nvidia-register*) echo registered ;;
+  "get deployments -n hami-system "*) echo deployment.apps/vgpuscope-analyzer ;;
+  "exec -n hami-system deployment.apps/vgpuscope-analyzer -- vgpuscope doctor "*) ;;
+  *) echo "unexpected: $*" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("gone", "fault"),
+    [
+        ("", None),
+        ("echo pod/hami-scheduler-0", "FAILED: no pods in hami-system: is another one meant? (-n NAMESPACE)"),
+        ("echo node/gpu-1", "FAILED: no node has gpu=on"),
+        ("echo 40", "FAILED: node/gpu-1 offers no nvidia.com/gpu"),
+    ],
+)
+def test_the_health_check_passes_only_where_all_is_there(tmp_path, gone, fault):
+    """A stand-in for kubectl answers as in a healthy cluster, or without one of the answers."""
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\n" + (HEALTHY.replace(gone, "") if gone else HEALTHY))
+    program.chmod(0o755)
+    environment = bare(HOME=str(tmp_path)) | {"PATH": f"{tmp_path}:{bare()['PATH']}"}
+    script = REPOSITORY / "deploy" / "hami-health-check.sh"
+    done = subprocess.run(["bash", script], capture_output=True, text=True, check=False, env=environment)
+    assert "unexpected" not in done.stderr
+    assert (done.returncode, fault is None or fault in done.stdout) == (0 if fault is None else 1, True), done.stdout
+
+
 def test_the_health_check_names_what_is_wrong_and_fails(shell):
     """Nothing answers in these containers, and the node offers no GPU: both are said, and the exit code is 1."""
     script = REPOSITORY / "deploy" / "hami-health-check.sh"

@@ -108,6 +108,15 @@ def test_the_ratio_may_be_a_fraction_and_is_read_again(node, agent):
     agent.until(lambda page: {value for _, value in page.named("pod_total_gpu_memory")} == {TOTAL / RATIO})
 
 
+def test_what_the_readme_wants_to_be_configurable_is(node, tmp_path):
+    """The port and the path of gpu_allocation.txt, by flags; the tests' agents have their own port and interval."""
+    file = tmp_path / "ratio.txt"
+    file.write_text("4")
+    with node.agent("--ratio-file", str(file)) as running:
+        running.until(lambda page: {value for _, value in page.named("pod_total_gpu_memory")} == {TOTAL / 4})
+        assert not running.url.endswith(":8080")
+
+
 def test_the_listener_counts_the_bytes_and_the_requests_that_it_served(node):
     """The page of a sample has the counts at that time, so a later one has what was sent before it."""
     with node.agent() as running:

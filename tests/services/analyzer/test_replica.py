@@ -81,3 +81,11 @@ async def test_the_log_of_a_follower_names_the_leader_and_never_itself(remote, c
     assert await told(one) == [("following", "two")]
     remote.down = True
     assert await told(one) == []
+
+
+@pytest.mark.parametrize(("keeps", "lines"), [(True, ["history store is up"]), (False, [])])
+async def test_the_log_speaks_of_a_store_of_results_only_where_there_is_one(remote, clock, caplog, keeps, lines):
+    caplog.set_level("DEBUG", "vgpuscope")
+    replica = Replica(remote, failed=lambda _: None, keeps=keeps, clock=clock)
+    await replica.ask()
+    assert [r.message for r in caplog.records if "store" in r.message] == lines

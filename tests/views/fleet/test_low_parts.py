@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.store.fleets import gpu, tenant
 from vgpuscope.model.analysis import Analysis, Window
-from vgpuscope.views.fleet.low_parts import low_parts
+from vgpuscope.views.fleet.low_parts import control_body, low_parts
 from vgpuscope.views.fleet.results.results import ResultRow, rows
 
 LOW: dict[str, Any] = {"verdict": "in_use", "status": "low", "score": 15.0}
@@ -43,3 +44,11 @@ def test_every_tenant_of_a_shared_gpu_that_only_is_measured_as_a_whole_has_its_n
 def test_only_those_of_the_verdict_idle_can_be_asked_for():
     assert pods(row("a"), only_idle=True) == []
     assert pods(row("a", verdict="idle"), only_idle=True) == ["a"]
+
+
+@pytest.mark.parametrize(("score", "sent"), [(11.449, 11.4), (0.04, 0.0), (None, None)])
+def test_a_call_has_the_score_as_results_show_it(score, sent):
+    body = control_body(
+        gpu_id="GPU-1", pod="nb", namespace="ml", hostname="gpu-1", score=score, status="idle", at=1_761_474_600.5
+    )
+    assert (body["score"], body["timestamp"]) == (sent, "2025-10-26T10:30:00")

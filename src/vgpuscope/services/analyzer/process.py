@@ -141,7 +141,8 @@ class Analyzer(Service):
             self.config, leads=lambda: self._replica.leads, failed=self.counters.count, clock=wall
         )
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
-        self._replica = Replica(self._store.lease, failed=self.counters.count, seconds=lease, clock=clock)
+        keeps = self._store.results.keeps
+        self._replica = Replica(self._store.lease, failed=self.counters.count, keeps=keeps, seconds=lease, clock=clock)
         self._saving = Saving(self._store, self._replica, run=self._followers.run, wall=wall)
         self._replica.on_turn.append(self._saving.again)
         self.console = Console(self, clock=clock, wall=wall)

@@ -25,14 +25,18 @@ class Replica:
         lease: Lease,
         *,
         failed: Callable[[ScopeError], None],
+        keeps: bool = True,
         seconds: Seconds = LEASE,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`failed` counts the errors of the store; `seconds` is how long the lease lasts."""
+        """`failed` counts the errors of the store; `seconds` is how long the lease lasts.
+
+        `keeps`: whether there is a store of results; without one, the log says nothing about it.
+        """
         self.on_turn: list[Callable[[], None]] = []  # called when this replica begins to lead, or to follow
         self.on_work: list[Callable[[], None]] = []  # called when this replica begins or stops to analyse
         self.leadership = Leadership(lease, f"{socket.gethostname()}-{os.getpid()}", seconds, clock=clock)
-        self._failed, self._told = failed, OnChange(log)
+        self._failed, self._keeps, self._told = failed, keeps, OnChange(log)
         self._led: bool | None = None  # whether this replica led when it last asked; None: it has not asked yet
 
     @property
@@ -109,7 +113,7 @@ class Replica:
 
     def store_works(self, *uses: Use) -> None:
         self.leadership.store_works(*uses)
-        if self.stored:
+        if self.stored and self._keeps:
             self._told.tell("history", "up", level=SUMMARY, message="history store is up")
 
     def store_failed(self, error: HistoryDown, use: Use) -> None:
