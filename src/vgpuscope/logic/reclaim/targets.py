@@ -75,7 +75,7 @@ def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID,
 
 
 def unheld(pod: KubePod, shares: Iterable[Share]) -> Share | None:
-    """A share that the API does not show the pod to hold: metrics alone are no proof, a stranger's page may name any pod.
+    """A share that the API does not show the pod to hold: a page of a stranger may name any pod.
 
     The pod asks for devices, is on the node of the GPU, and was assigned this GPU if its scheduler names GPUs.
     """
