@@ -438,7 +438,6 @@ def test_memory_that_is_held_saves_a_workload_unless_the_policy_includes_it():
 BRAKES: dict[str, dict[str, Any]] = {
     "protected_namespace": {"policy": replace(LIVE, protected_namespaces=frozenset({"team"}))},
     "protected_priority": {"known": WorkloadFacts(pod=PodFacts(created=0.0, priority_class="system-node-critical"))},
-    "job_untrusted": {"policy": replace(LIVE, evidence_jobs=())},
     "pod_age": {"policy": replace(LIVE, min_pod_age=1e9)},
     "activity": {"known": replace(OLD, activity=True)},
     "model_veto": {"known": replace(OLD, model="veto")},
