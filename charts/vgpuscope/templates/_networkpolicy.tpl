@@ -8,32 +8,31 @@
 {{- else if eq .component "extender" }}{{ if $values.extender.webhook.enabled }}yes{{ end }}{{/* the API server has no pod */}}
 {{- end -}}
 {{- end -}}
-{{- if .Values.networkPolicy.enabled -}}
-{{- range $component, $port := include "vgpuscope.components" . | fromYaml }}
-{{- $this := dict "root" $ "component" $component }}
-{{- if (index $.Values $component).enabled }}
----
+
+{{/* The NetworkPolicy of a component, and whom it lets in. */}}
+{{- define "vgpuscope.networkPolicy" -}}
+{{- if and .root.Values.networkPolicy.enabled (index .root.Values .component).enabled -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  {{- include "vgpuscope.metadata" $this | nindent 2 }}
+  {{- include "vgpuscope.metadata" . | nindent 2 }}
 spec:
   podSelector:
     matchLabels:
-      {{- include "vgpuscope.selector" $this | nindent 6 }}
-  policyTypes: [Ingress{{ if $.Values.networkPolicy.egress.enabled }}, Egress{{ end }}]
+      {{- include "vgpuscope.selector" . | nindent 6 }}
+  policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress.enabled }}, Egress{{ end }}]
   ingress:
     - ports:
-        - {port: {{ $port }}, protocol: TCP}
-      {{- with ternary list $.Values.networkPolicy.from (eq "yes" (include "vgpuscope.reachedFromOutside" $this)) }}
+        - {port: {{ .port }}, protocol: TCP}
+      {{- with ternary list .root.Values.networkPolicy.from (eq "yes" (include "vgpuscope.reachedFromOutside" .)) }}
       from:
         - podSelector:
             matchLabels:
-              app.kubernetes.io/name: {{ include "vgpuscope.name" $ }}
-              app.kubernetes.io/instance: {{ $.Release.Name }}
+              app.kubernetes.io/name: {{ include "vgpuscope.name" $.root }}
+              app.kubernetes.io/instance: {{ $.root.Release.Name }}
         {{- toYaml . | nindent 8 }}
       {{- end }}
-  {{- with $.Values.networkPolicy.egress }}
+  {{- with .root.Values.networkPolicy.egress }}
   {{- if .enabled }}
   egress:
     - ports:
@@ -47,13 +46,12 @@ spec:
     - to:
         - podSelector:
             matchLabels:
-              app.kubernetes.io/name: {{ include "vgpuscope.name" $ }}
-              app.kubernetes.io/instance: {{ $.Release.Name }}
+              app.kubernetes.io/name: {{ include "vgpuscope.name" $.root }}
+              app.kubernetes.io/instance: {{ $.root.Release.Name }}
     {{- with .to }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- end }}
   {{- end }}
 {{- end }}
-{{- end }}
-{{- end }}
+{{- end -}}
