@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist outputs recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -70,6 +70,12 @@ sbom: $(STAMP)  ## bill of materials from the lock files: dist/vgpuscope.cdx.jso
 dist: $(STAMP) $(CONSOLE) sbom  ## wheel, sdist and bill of materials in dist/; the same commit gives the same bytes
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} $(BIN)/hatchling build -d dist
 	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE by digest; with provenance and a bill of materials
+	@tools/image "$(IMAGE)" "$(PYTHON_IMAGE)" "$(NODE_IMAGE)"
+
+sign:  ## sign that image by its digest, and the checksums of dist/; needs cosign
+	@tools/image sign
 
 outputs: $(STAMP) $(CONSOLE)  ## write the outputs in the documentation again, from the demo
 	$(BIN)/python -m tools.doc_outputs

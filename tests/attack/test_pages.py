@@ -2,15 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
 import socket
 
 import bcrypt
 import httpx2
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from tests.http.serving import SOON, served, until
+from tests.http.serving import SOON, Numbers, served, until
 from vgpuscope.http.admission import IdentityAdmission
+from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.browser import from_another_site
 from vgpuscope.http.client_limits import ClientLimits
 from vgpuscope.http.events import Event, Feed, Stream, Streams
@@ -18,6 +21,7 @@ from vgpuscope.http.guard import Guard
 from vgpuscope.http.identity import Identity
 from vgpuscope.http.operations import HttpCall, Operation, routes
 from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.places import peer_of
 from vgpuscope.http.server import HttpServer
 
 pytestmark = pytest.mark.attack
@@ -107,6 +111,51 @@ async def test_a_name_that_its_owner_points_at_this_machine_reads_nothing():
         assert (await web.get(f"{server.url}/healthz", headers={"host": "evil.example"})).status_code == 200
 
 
+async def status(web: httpx2.AsyncClient, url: str, name: str, **headers: str) -> int:
+    return (await web.get(url, headers={"host": name} | headers)).status_code
+
+
+NAMES = ("vgpuscope.monitoring.svc", "*.GPU.example")
+FOREIGN = (
+    "gpu.example",
+    "evil-gpu.example",
+    "vgpuscope.monitoring.svc.evil.example",
+    "a.gpu.example.",
+    "*.gpu.example.x",
+)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "0.0.0.0:0"])
+async def test_names_of_a_proxy_or_a_service_are_answered_if_they_are_listed_and_others_are_not(listen):
+    async with served(listen=listen) as server, httpx2.AsyncClient(timeout=SOON) as web:
+        server._app.hosts = NAMES
+        url, port = f"{server.url}/metrics", server.url.rpartition(":")[2]
+        for name in (
+            "vgpuscope.monitoring.svc",
+            f"VGPUSCOPE.monitoring.svc:{port}",
+            "a.gpu.example",
+            f"localhost:{port}",
+        ):
+            assert await status(web, url, name) == 200
+        for name in FOREIGN:
+            assert await status(web, url, name) == 421
+        assert await status(web, f"{server.url}/readyz", "evil.example") == 200  # probes
+
+
+async def test_a_page_under_a_name_of_its_own_does_not_name_itself_as_the_proxys_user():
+    """Its name is its site, so the browser lets it add any header, and calls the request same-origin."""
+    identity = Identity(user_header="x-auth-user", listen_host="127.0.0.1")
+    page = {"x-auth-user": "admin", "sec-fetch-site": "same-origin", "x-forwarded-for": "10.0.0.1"}
+    app = App(title="t", metrics=Numbers, ready=Readiness, identity=lambda: identity)
+    async with served(app=app) as server, httpx2.AsyncClient(timeout=SOON) as web:
+        url = f"{server.url}/metrics"
+        assert await status(web, url, "evil.example", **page) == 421
+        assert await status(web, url, "localhost", **page) == 200  # as the proxy sends it
+        server._app.hosts = ("gpu.example",)
+        assert await status(web, url, "gpu.example", **page) == 200
+        assert await status(web, url, "evil.example", **page) == 421
+
+
 async def test_a_listener_for_others_answers_under_every_name():
     async with served(listen="0.0.0.0:0") as server, httpx2.AsyncClient(timeout=SOON) as web:
         assert (await web.get(f"{server.url}/metrics", headers={"host": "gpu.example"})).status_code == 200
@@ -124,6 +173,20 @@ async def _streams(server: HttpServer, source: str, count: int) -> list[socket.s
         opened.append(client)
         assert (await loop.sock_recv(client, 4096)).startswith(b"HTTP/1.1 ")
     return opened
+
+
+async def test_one_reader_with_many_addresses_does_not_keep_others_from_the_stream_of_events():
+    """A /64 of IPv6 is one client, and a user with a token is one user from wherever it comes."""
+    streams = Streams(most=8)
+    with contextlib.ExitStack() as stack:
+        lost = [stack.enter_context(streams.place((f"10.0.0.{n}", "team-a"))) for n in range(8)]
+        stack.enter_context(streams.place(("10.0.1.1", "team-b")))
+        stack.enter_context(streams.place(("10.0.1.2", "anyone")))
+        assert [one.is_set() for one in lost] == [True, True] + 6 * [False]
+        with pytest.raises(HTTPException):
+            stack.enter_context(streams.place(("10.0.2.1", "team-a")))
+    assert streams.open == 0
+    assert peer_of(("2001:db8::1", 1)) == peer_of(("2001:db8::ffff:1", 1))
 
 
 async def test_one_reader_does_not_keep_others_from_the_stream_of_events():

@@ -1,6 +1,8 @@
 """Texts of strangers: command lines, names, answers of servers. Each costs little and controls no terminal."""
 
+import contextlib
 import io
+import logging
 import os
 import pty
 import stat
@@ -13,10 +15,14 @@ from rich.text import Text
 
 from tests import cputime
 from tests.attack.test_answers import Endless
+from tests.commands import test_top
 from vgpuscope import cli
 from vgpuscope.commands.actions.bundle import write_bundle
 from vgpuscope.config import load
 from vgpuscope.model.doctor import DoctorReport
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.runtime import log as logs
 from vgpuscope.runtime.redaction import MASK, redacted
 from vgpuscope.services.agent import command_lines
 from vgpuscope.terminal import printing
@@ -86,6 +92,97 @@ def test_what_is_drawn_has_no_characters_that_control_the_terminal(capsys):
     shown = capsys.readouterr().out
     assert shown.count("evil") == 3
     assert not {c for c in shown if not c.isprintable()} - {"\n"}
+
+
+FREE = frozenset(
+    [
+        "namespace",
+        "pod",
+        "container",
+        "name",
+        "model",
+        "node",
+        "profile",
+        "driver",
+        "hami",
+        "message",
+        "source",
+        "command",
+    ]
+)
+SEQUENCES = (b"\x1b]", b"\x1b[2J\x1b[31m", b"\xc2\x9b", "\u202e".encode(), b"\xc2\x85")
+
+
+def poisoned(value: object, key: str = "") -> object:
+    """The same answer of a service, with every name and text in it written by a stranger."""
+    if isinstance(value, dict):
+        return {name: poisoned(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [poisoned(one, key) for one in value]
+    return f"{value[:4]}{CONTROL}" if isinstance(value, str) and key in FREE else value
+
+
+@pytest.fixture
+def hostile_agent():
+    served = test_top.Agent()
+    plain = poisoned(msgspec.json.decode(msgspec.json.encode(served.node)))
+    served.node = msgspec.convert(plain, NodeSnapshot)
+    yield served
+    served.stop()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("more", [{}, {"once": True}, {"as_json": True}, {"as_json": True, "once": True}])
+def test_a_hostile_agent_does_not_control_the_terminal_of_top(hostile_agent, more):
+    with contextlib.ExitStack() as stack:
+        top = test_top.Terminal(test_top.command(hostile_agent.url, processes=True, **more), size=(220, 60))
+        stack.callback(os.close, top.master)
+        stack.callback(os.close, top.slave)
+        stack.callback(top.program.wait)
+        stack.callback(top.program.kill)
+        top.until(lambda: b"evil" in top.raw)
+        if more.get("once"):
+            top.ended()
+    assert not [one for one in SEQUENCES if one in top.raw]
+
+
+def test_json_has_the_same_values_and_nothing_that_controls_a_terminal(capsysbinary):
+    content = {"name": CONTROL + "\x7f\ud7ff\U000e0001\u2028", "中文": ["正常", "\n"]}
+    printing.print_json(content)
+    shown = capsysbinary.readouterr().out
+    assert msgspec.json.decode(shown) == content
+    assert not {c for c in shown.decode() if not c.isprintable()} - {"\n"}
+    assert "正常" in shown.decode()
+    assert printing.json_bytes(content).count(b"\n") == 1
+
+
+@pytest.mark.parametrize("layout", [logs.KlogText, logs.JsonLines])
+def test_an_error_that_a_stranger_wrote_makes_no_log_line_and_no_sequence(layout):
+    error = ValueError(f"x\nE1119 00:00:00.000000       1 fake.py:1] forged {CONTROL}")
+    error.__cause__ = ValueError("a\nE1119 b")
+    record = logging.LogRecord("vgpuscope", logging.ERROR, "a.py", 1, "broken", None, (ValueError, error, None))
+    shown = layout().format(record)
+    assert "evil" in shown
+    assert not {c for c in shown if not c.isprintable()} - {"\n"}
+    assert not [line for line in shown.splitlines()[1:] if line.startswith(("E1119", "{"))]
+
+
+def test_a_table_that_is_printed_again_and_again_is_printable_each_time(capsys, monkeypatch):
+    table = Table()
+    table.add_row(Text(CONTROL))
+    answers = iter([table, SourceDown(CONTROL), table, KeyboardInterrupt()])
+    monkeypatch.setattr("vgpuscope.terminal.printing.time.sleep", lambda _: None)
+
+    def ask() -> Table:
+        answer = next(answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    printing.repeated(ask, lambda found: printing.print_drawn(lambda _: found), every=5.0)
+    shown = capsys.readouterr()
+    assert (shown.out.count("evil"), shown.err.count("evil")) == (3, 1)
+    assert not {c for c in shown.out + shown.err if not c.isprintable()} - {"\n"}
 
 
 def test_csv_on_a_terminal_is_printable_and_in_a_file_is_as_it_is(monkeypatch):

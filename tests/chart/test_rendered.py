@@ -6,11 +6,12 @@ The rules for pods are those of the Pod Security Standards ("restricted"), with 
 import json
 import re
 import shutil
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.chart.helmrun import CHART, NAMESPACE, Object, helm, one, only, pod_specs, template
+from tests.chart.helmrun import CHART, NAMESPACE, RELEASE, Object, helm, one, only, pod_specs, template
 from tests.chart.valuesets import EVERYTHING, HANDBOOK, SETS
 from tests.paths import REPOSITORY
 from tools.writers.chart_values import Values
@@ -436,8 +437,6 @@ def test_the_webhook_reaches_the_extender_with_tls_and_cannot_keep_pods_from_bei
         assert extender["enableHTTPS"] is True
         trusted = "caBundle" in webhook["clientConfig"] or only(objects, "Certificate")
         assert trusted
-    policy = one(template(SETS["in place of HAMi"]), "NetworkPolicy", "extender")
-    assert "from" not in policy["spec"]["ingress"][0]  # the API server has no pod that a policy could select
 
 
 def test_the_device_plugin_sees_the_paths_that_containers_will_see():
@@ -454,6 +453,58 @@ def test_the_device_plugin_selects_no_node_of_hamis_plugin_by_default():
     """HAMi's DaemonSet selects gpu=on. The kubelet would use whichever of the two registered last."""
     spec = pod_specs(template({"plugin": {"enabled": True}}))["plugin"]
     assert spec["nodeSelector"] == {"vgpuscope.io/plugin": "on"}
+
+
+# --- who may connect --------------------------------------------------------------------------------------------------
+
+ALL = {name: {"enabled": True} for name in ("agent", "cluster", "analyzer", "extender", "plugin")}
+
+
+def open_to_everybody(values: dict[str, Any]) -> set[str]:
+    """The components whose policy names nobody, which lets everybody in."""
+    values = {name: ALL.get(name, {}) | values.get(name, {}) for name in ALL | values}
+    policies = only(template(values | {"assumeCRDs": True}), "NetworkPolicy")
+    assert len(policies) == len(ALL)
+    found = {p["metadata"]["labels"]["app.kubernetes.io/component"]: p["spec"]["ingress"] for p in policies}
+    assert all(len(rules) == 1 and len(rules[0]["ports"]) == 1 for rules in found.values())
+    return {name for name, rules in found.items() if "from" not in rules[0]}
+
+
+def test_by_default_only_pods_of_the_cluster_connect():
+    assert open_to_everybody({}) == set()
+    for policy in only(template(ALL), "NetworkPolicy"):
+        ours, pods = policy["spec"]["ingress"][0]["from"]
+        labels = {"app.kubernetes.io/name": "vgpuscope", "app.kubernetes.io/instance": RELEASE}
+        assert ours == {"podSelector": {"matchLabels": labels}}
+        assert pods == {"namespaceSelector": {}}
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+@pytest.mark.parametrize(
+    ("values", "component"),
+    [
+        ({"monitor": {"service": {"type": "NodePort"}}}, "agent"),
+        ({"cluster": {"service": {"type": "NodePort"}}}, "cluster"),
+        ({"analyzer": {"service": {"type": "LoadBalancer"}}}, "analyzer"),
+        ({"analyzer": {"ingress": {"enabled": True, "hosts": [{"host": "gpu.example.com"}]}}}, "analyzer"),
+        ({"analyzer": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}}, "analyzer"),
+        ({"extender": {"service": {"type": "LoadBalancer"}}}, "extender"),
+        ({"extender": {"webhook": {"enabled": True, "secret": "tls", "caBundle": "Y2E="}}}, "extender"),
+        ({"networkPolicy": {"open": ["plugin"]}}, "plugin"),
+    ],
+)
+def test_what_is_meant_to_be_reached_from_outside_is_open_and_nothing_else(values, component):
+    assert open_to_everybody(values) == {component}
+
+
+def test_a_narrower_list_takes_the_place_of_all_pods():
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    for policy in only(template(ALL | {"networkPolicy": {"from": [monitoring]}}), "NetworkPolicy"):
+        assert policy["spec"]["ingress"][0]["from"][1:] == [monitoring]
+
+
+def test_without_policies_there_are_none():
+    assert only(template(ALL | {"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
 
 
 # --- Prometheus and Grafana -------------------------------------------------------------------------------------------

@@ -305,6 +305,7 @@ class NetworkPolicy(Struct, kw_only=True, forbid_unknown_fields=True):
 
     enabled: bool
     from_: FreeList = field(name="from")
+    open: list[Literal["agent", "cluster", "analyzer", "extender", "plugin"]]
     egress: "Egress"
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import Families, WebConfigFile, metrics_address
+from vgpuscope.config.shared import Families, Hosts, WebConfigFile, metrics_address
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, KUBELET_PORT, everywhere
@@ -136,6 +136,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
     ] = None
     web_config_file: WebConfigFile = None
+    hosts: Hosts = ()
     window: Annotated[
         Seconds,
         Meta(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from vgpuscope.config.shared import WebConfigFile
+from vgpuscope.config.shared import Hosts, WebConfigFile
 from vgpuscope.model.caller import Role
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
@@ -495,6 +495,7 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = 86400.0
     web_config_file: WebConfigFile = None
+    hosts: Hosts = ()
 
     @property
     def keeps_results(self) -> bool:

@@ -9,6 +9,7 @@ from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import (
     RESYNC_INTERVAL,
     Families,
+    Hosts,
     Kubeconfig,
     ResyncInterval,
     WebConfigFile,
@@ -46,6 +47,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = ""
     web_config_file: WebConfigFile = None
+    hosts: Hosts = ()
     max_series: Annotated[
         int,
         Meta(

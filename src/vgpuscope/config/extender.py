@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import RESYNC_INTERVAL, Families, Kubeconfig, ResyncInterval, WebConfigFile
+from vgpuscope.config.shared import RESYNC_INTERVAL, Families, Hosts, Kubeconfig, ResyncInterval, WebConfigFile
 from vgpuscope.model.placement import NodePolicy
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import EXTENDER_LEASE, EXTENDER_PORT, everywhere
@@ -146,4 +146,5 @@ class ExtenderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = None
     families: Families = DEFAULT_FAMILIES
     web_config_file: WebConfigFile = None
+    hosts: Hosts = ()
     resync_interval: ResyncInterval = RESYNC_INTERVAL

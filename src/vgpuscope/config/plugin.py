@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vgpuscope.config.shared import Kubeconfig, WebConfigFile, metrics_address
+from vgpuscope.config.shared import Hosts, Kubeconfig, WebConfigFile, metrics_address
 from vgpuscope.model.plugin import RESOURCE
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import PLUGIN_PORT, everywhere
@@ -141,3 +141,4 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = False
     kubeconfig: Kubeconfig = None
     web_config_file: WebConfigFile = None
+    hosts: Hosts = ()

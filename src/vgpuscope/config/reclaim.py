@@ -163,6 +163,15 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"form": "list", "flag": None, "unset": "none"},
         ),
     ] = ("system-cluster-critical", "system-node-critical")
+    evidence_jobs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Scrape jobs of Prometheus by whose series GPUs may be taken back, as patterns (*dcgm*), "
+            "separated by commas. A workload on a GPU that another job reports is left alone. GPUs that the analyzer "
+            "scrapes itself need no job.",
+            extra={"form": "list", "flag": None, "unset": "none"},
+        ),
+    ] = ("vgpuscope*", "hami-vgpu-monitor", "*dcgm*", "*gpu*")
     max_per_hour: Annotated[
         int, Meta(ge=0, description="Maximum number of workloads that are acted on in any hour.", extra={"flag": None})
     ] = 10

@@ -23,6 +23,19 @@ WebConfigFile = Annotated[
         extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP without authentication"},
     ),
 ]
+Hosts = Annotated[
+    tuple[str, ...],
+    Meta(
+        description="Host names under which requests without credentials are answered, separated by commas: "
+        "vgpuscope.monitoring.svc, *.example.com. localhost and addresses always are. A request under another name is "
+        "answered with 421, because a page can point a name of its own at this machine.",
+        extra={
+            "form": "list",
+            "flag": None,
+            "unset": "on a loopback address only localhost and addresses, otherwise every name",
+        },
+    ),
+]
 Kubeconfig = Annotated[
     str | None,
     Meta(

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vgpuscope.http.browser import under_foreign_name
+from vgpuscope.http.browser import under_a_name_of, under_foreign_name
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import COMMON, METRICS, ReadyBody
@@ -120,6 +120,7 @@ class App:
         own = [getattr(route, "path", "") for route in routes]
         self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
         self.only_local = False  # whether the listener can be reached from this machine only
+        self.hosts: Sequence[str] = ()  # names under which requests without credentials are answered; (): see above
         self.stopping = False
         self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
         self.streams = Streams()
@@ -157,7 +158,8 @@ class App:
             log.exception("a caller could not be identified", extra=fields(error_code=ScopeError.code))
             await send_http_error(send, 500)
             return False
-        if self.only_local and caller == ANYONE and under_foreign_name(request):
+        named_only = caller == ANYONE or (identity is not None and identity.named_only(request))
+        if named_only and self._misdirected(request):
             await send_http_error(send, 421)
             return False
         if caller.role is None and guard is not None and guard.guarded and not self._public(request):
@@ -172,6 +174,11 @@ class App:
             return False
         scope["caller"] = caller
         return True
+
+    def _misdirected(self, request: Request) -> bool:
+        """Whether a request may come from a page that has given its own name the address of this listener."""
+        checked = self.only_local or bool(self.hosts)
+        return checked and under_foreign_name(request) and not under_a_name_of(request, self.hosts)
 
     def _unchecked(self, scope: Scope) -> bool:
         """Whether the request sends credentials of a kind that nothing here is compared with."""

@@ -1,6 +1,7 @@
 """What a browser says of a request by itself: the site whose page sent it, and the session's cookie."""
 
 import ipaddress
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -45,6 +46,12 @@ def under_foreign_name(request: Request) -> bool:
     except ValueError:
         return named not in {"", "localhost"} and not named.endswith(".localhost")
     return False
+
+
+def under_a_name_of(request: Request, names: Sequence[str]) -> bool:
+    """Whether a request names one of these hosts, of which `*.example.com` is every host below example.com."""
+    named = host(request)
+    return any(named.endswith(one[1:]) if one.startswith("*.") else named == one for one in map(str.lower, names))
 
 
 def host(request: Request) -> str:

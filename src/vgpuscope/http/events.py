@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from vgpuscope.http.answer_limits import EVENTS_KEPT, KEEP_ALIVE_EVERY, MOST_STREAMS
+from vgpuscope.http.places import peer_of
 from vgpuscope.http.too_many import too_many
 from vgpuscope.model.quantity import Seconds
 
@@ -94,7 +96,7 @@ class Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         streams: Streams = scope["app"].streams
-        client = (scope["client"][0] if scope.get("client") else "", scope["caller"].name)
+        client = (peer_of(scope.get("client")), scope["caller"].name)
         async with contextlib.aclosing(self._events):
             with streams.place(client) as lost:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -125,7 +127,7 @@ class Streams:
     """The streams of one process: their number is limited, and all end when the process stops.
 
     No client keeps others out: if all places are taken, the client with the most streams loses its oldest one to a
-    client that has at least two fewer.
+    client that has at least two fewer. The same holds between users, who may have many addresses.
     """
 
     def __init__(self, *, most: int = MOST_STREAMS) -> None:
@@ -142,10 +144,7 @@ class Streams:
         """A place for a stream; the event says that it was lost to another client. 429 if there is none."""
         mine = self._lost.get(client, [])
         if self.open >= self._most:
-            most = max(self._lost.values(), key=len, default=[])
-            if len(most) < len(mine) + 2:
-                too_many(_RETRY)
-            most.pop(0).set()
+            self._longest_of_the_busiest(client).pop(0).set()
         lost = asyncio.Event()
         self._lost[client] = [*mine, lost]
         try:
@@ -154,6 +153,19 @@ class Streams:
             self._lost[client] = [stream for stream in self._lost[client] if stream is not lost]
             if not self._lost[client]:
                 del self._lost[client]
+
+    def _longest_of_the_busiest(self, newcomer: StreamClient) -> list[asyncio.Event]:
+        """The streams of the client that makes room; 429 if none has clearly more than the newcomer."""
+        users = Counter({client[1]: 0 for client in self._lost} | {newcomer[1]: 0})
+        for client, streams in self._lost.items():
+            users[client[1]] += len(streams)
+        user, most = users.most_common(1)[0]
+        if most >= users[newcomer[1]] + 2:
+            return max((streams for client, streams in self._lost.items() if client[1] == user), key=len)
+        busiest = max(self._lost.values(), key=len, default=[])
+        if len(busiest) < len(self._lost.get(newcomer, [])) + 2:
+            too_many(_RETRY)
+        return busiest
 
 
 async def _ended(receive: Receive, *ends: asyncio.Event) -> None:

@@ -165,6 +165,10 @@ class Identity:
                 return found
         return None
 
+    def named_only(self, request: Request) -> bool:
+        """Whether only a header names the caller: a page can send it, too, if it is of this site by its name."""
+        return self._proxy.highest is not None and bool(self._proxy.name(request)) and not authorization(request)
+
     def refuses(self, request: Request) -> bool:
         """Whether a request, known to nobody, sends a token that is wrong here.
 

@@ -21,7 +21,7 @@ HTTP_ERRORS = {  # status → code, message, hint
     421: (
         "MISDIRECTED",
         "this listener is for this machine, and the request names another host",
-        "Use localhost or 127.0.0.1. Let a proxy on this machine send `Host: localhost`, or require credentials.",
+        "Use localhost or an address, or list the name in the setting `hosts` of this service.",
     ),
     429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry-After says when to retry."),
     431: ("HEADERS_TOO_LARGE", "path and headers are larger than 64 KiB", "Send fewer or shorter headers and cookies."),

@@ -122,6 +122,8 @@ class Track(Struct, frozen=True, kw_only=True, gc=False):
     last: UnixTime | None = None
     interval: Seconds | None = None  # between two samples of this track; None: the window's
     target: str = ""  # the scrape target that it came from
+    jobs: tuple[str, ...] = ()  # of Prometheus; (): the analyzer scraped the target itself
+    contested: bool = False  # two targets contradict each other
     health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
     xids: tuple[int, ...] = ()  # XIDs in the window, ascending
     state: str = ""  # of a tenant's container, as our agent reports it: not-started, running, …; "": not known
@@ -293,6 +295,7 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     idle_since: UnixTime | None = None  # None: its verdict is not idle
     last_seen: UnixTime | None = None  # of a GPU that no longer reports: the time of its last sample; None: it reports
     target: str = ""  # the scrape target that reports it
+    jobs: tuple[str, ...] = ()  # of Prometheus, that report it or a tenant of it; (): the analyzer scraped it itself
     health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
     xids: tuple[int, ...] = ()  # XIDs in the window, ascending
     absent_since: UnixTime | None = None  # since when its own target has answered without this GPU

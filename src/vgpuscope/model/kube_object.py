@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from vgpuscope.model.allocation import Controller
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Consent, OpenHours, Signal
 
 
@@ -52,6 +52,8 @@ class KubePod(Struct, frozen=True, kw_only=True):
     controller: Controller | None = None
     priority_class: str = ""
     wants_devices: bool = False  # it asks for an extended resource or a claim; a GPU is one
+    node: str = ""  # "": not bound
+    devices: frozenset[DeviceUUID] | None = None  # that a scheduler assigned; None: no scheduler names devices for it
 
 
 class Autoscaler(Struct, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ Brake: TypeAlias = Literal[
     "preparing",  # its GPUs are idle, but its CPUs are busy: it prepares data
     "holds_memory",  # its processes hold GPU memory, and the policy leaves such workloads alone
     "gpu_in_use",  # another GPU, or another container, of the workload is in use
+    "job_untrusted",  # a scrape job reports the GPU that may not speak for GPUs
     "gpu_unknown",  # a GPU of the workload has no proof of idleness in the last window
     "low_coverage",  # the last window has fewer samples than the policy asks for
     "owner_in_use",  # another pod of its owner is not proven idle, or is not due yet
@@ -114,6 +115,7 @@ class Share(Struct, frozen=True, kw_only=True, gc=False):
     use_class: UseClass = "unknown"
     coverage: Ratio | None = None
     idle_since: UnixTime | None = None
+    jobs: tuple[str, ...] = ()  # scrape jobs of Prometheus that report the GPU; (): the analyzer scraped it itself
 
 
 class Workload(Struct, frozen=True, kw_only=True, gc=False):
@@ -206,6 +208,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     notify_first: bool = True
     protected_namespaces: frozenset[str] = frozenset({"kube-system"})
     protected_priorities: frozenset[str] = frozenset({"system-cluster-critical", "system-node-critical"})
+    evidence_jobs: tuple[str, ...] = ("*",)  # patterns of scrape jobs by whose series GPUs may be taken
     max_per_hour: int = 10
     max_per_namespace: int = 5
     max_fleet_share: Ratio = 0.1

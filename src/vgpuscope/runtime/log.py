@@ -89,7 +89,7 @@ class KlogText(logging.Formatter):
             f"{record.process or 0:7d} {record.filename}:{record.lineno}] {_one_line(clean(record.getMessage()))}"
         )
         tail = "".join(f" {key}={_quoted(value)}" for key, value in _values(record).items())
-        return head + tail + _stack(record)
+        return head + tail + "".join(f"\n  {_one_line(line)}" for line in _stack(record).splitlines() if line)
 
 
 class JsonLines(logging.Formatter):

@@ -39,6 +39,8 @@ class Listening(Protocol):
     def listen(self) -> str: ...
     @property
     def web_config_file(self) -> str | None: ...
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
 
 
 class Serving(lifecycle.RunningServer, Protocol):
@@ -137,6 +139,7 @@ class Frame:
         self._service, self._life = service, life
         guard = _guard(listening.web_config_file, service.counters)
         app = service.app(guard)
+        app.hosts = listening.hosts
         app.failing = lambda: [f"loop {name}" for name in life.waiting]
         self.server: Serving = (
             serve(app, guard) if serve else HttpServer(app, sock=address.bind(listening.listen), guard=guard)

@@ -1,6 +1,7 @@
 """Output of commands with one request: a progress line while they wait, then JSON, CSV or a table."""
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -74,8 +75,16 @@ def print_csv(content: bytes) -> None:
 
 def print_json(content: Any) -> None:
     """Print indented JSON as UTF-8, whatever the terminal's encoding."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+    sys.stdout.buffer.write(json_bytes(content, indent=2))
     sys.stdout.buffer.flush()
+
+
+def json_bytes(content: Any, *, indent: int = -1) -> bytes:
+    """JSON with a line end. Characters that could control a terminal are escaped; a program reads the same values."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=indent).decode()
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    return f"{text}\n".encode()
 
 
 def print_drawn(draw: Callable[[int | None], RenderableType], *, wide: bool = False) -> None:
@@ -84,7 +93,7 @@ def print_drawn(draw: Callable[[int | None], RenderableType], *, wide: bool = Fa
     no_color = bool(os.environ.get("NO_COLOR"))
     console = Console(file=sys.stdout, width=width or _PLAIN_WIDTH, no_color=no_color, highlight=False)
     with console.capture() as text:
-        console.print(_Printable(draw(width)))
+        console.print(Printable(draw(width)))
     sys.stdout.write("\n".join(line.rstrip() for line in text.get().split("\n")))
     sys.stdout.flush()
 
@@ -111,7 +120,7 @@ def repeated(ask: Callable[[], T], show: Callable[[T], None], *, every: Seconds 
                 print_line(e.lines, sys.stderr)
 
 
-class _Printable:
+class Printable:
     """What is drawn, without characters that control the terminal: names and texts in it are written by strangers."""
 
     def __init__(self, content: RenderableType) -> None:

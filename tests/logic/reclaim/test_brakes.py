@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vgpuscope.logic.reclaim.brakes import EARLY, LATE, Brakes, TickFacts, WorkloadFacts
 from vgpuscope.model.opinion import Stance
-from vgpuscope.model.reclaim import Action, Case, Consent, OpenHours, PodFacts, Policy, ReclaimTarget, Signal
+from vgpuscope.model.reclaim import Action, Case, Consent, OpenHours, PodFacts, Policy, ReclaimTarget, Share, Signal
 
 MONDAY_NOON = 1_790_596_800.0  # 2026-09-28 12:00 UTC
 HOUR = 3600.0
@@ -22,6 +22,7 @@ bools = st.booleans()
 policies = st.builds(
     Policy,
     action=st.sampled_from(get_args(Action)),
+    evidence_jobs=st.just(("*dcgm*", "vgpuscope*")),
     protected_namespaces=st.sets(st.sampled_from(["team", "kube-system"])).map(frozenset),
     protected_priorities=st.sets(st.sampled_from(["gold", "silver"])).map(frozenset),
     min_pod_age=st.sampled_from([0.0, HOUR, 48 * HOUR]),
@@ -53,6 +54,11 @@ knowns = st.builds(
     signals=st.lists(signals, max_size=2).map(tuple),
     model=st.sampled_from(get_args(Stance)),
 )
+shares = st.builds(
+    Share,
+    gpu_id=st.just("GPU-1"),
+    jobs=st.sampled_from([(), ("dcgm-exporter",), ("tenants-page",), ("dcgm-exporter", "tenants-page"), ("",)]),
+)
 cases = st.builds(
     Case,
     id=st.just("a"),
@@ -60,6 +66,7 @@ cases = st.builds(
     namespace=st.sampled_from(["team", "other"]),
     pod=st.just("notebook"),
     since=st.just(0.0),
+    shares=st.lists(shares, max_size=2).map(tuple),
     first_idle=st.sampled_from([MONDAY_NOON - HOUR / 2, MONDAY_NOON - 72 * HOUR]),
 )
 
@@ -71,6 +78,7 @@ def by_the_handbook(case: Case, known: WorkloadFacts, policy: Policy, world: Tic
     holds = {
         "protected_namespace": case.namespace in policy.protected_namespaces,
         "protected_priority": known.pod.priority_class in policy.protected_priorities,
+        "job_untrusted": any(set(one.jobs) & {"tenants-page", ""} for one in case.shares),
         "pod_age": world.now - started < policy.min_pod_age,
         "model_veto": known.model == "veto",
         "model_waiting": known.model == "waiting",

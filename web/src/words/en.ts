@@ -582,6 +582,7 @@ export const en = {
   "brake.no_action": "Nothing can be changed that would free these GPUs.",
   "brake.holds_memory": "It holds GPU memory.",
   "brake.gpu_in_use": "Another GPU or container of the workload is in use.",
+  "brake.job_untrusted": "A scrape job outside reclaim.evidence_jobs reports a GPU of the workload.",
   "brake.gpu_unknown": "A GPU of the workload has no proof of idleness in the last window.",
   "brake.low_coverage": "The last window has too few samples.",
   "brake.approval": "An operator has to approve.",

@@ -28,6 +28,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "analyzer.keep_days": "按天汇总的保留时间。",
   "analyzer.forget_after":
     "没有新样本的 GPU 在这段时间内显示为未知。节点被删除，或抓取目标应答中不再有它时，会更早移除。",
+  "analyzer.hosts":
+    "不带凭据的请求可使用的主机名，以逗号分隔：vgpuscope.monitoring.svc、*.example.com。localhost 和 IP 地址始终可用。使用其他主机名的请求以 421 应答，因为网页可以把自己的域名指向本机。",
   "analyzer.web_config_file":
     "包含 TLS、basic auth 与 bearer token 的文件，格式同 Prometheus exporter-toolkit；修改后自动重新读取。",
   "prometheus.url": "Prometheus、Thanos、Mimir 或 VictoriaMetrics 的 URL，包含 /api/v1 之前的路径。",
@@ -107,6 +109,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
     "包括类别为 idle-held 的工作负载，其进程占用显存。为 false 时，其收回任务由 holds_memory 阻止。",
   "reclaim.include_preparing": "包括类别为 idle-preparing 的工作负载：GPU 空闲，CPU 在准备数据。",
   "reclaim.protected_namespaces": "其工作负载不受影响的命名空间，以逗号分隔。",
+  "reclaim.evidence_jobs":
+    "可作为回收依据的 Prometheus 采集任务（job），可用通配符（*dcgm*），以逗号分隔。GPU 若由其他任务上报，其工作负载不受影响；分析器自行采集的 GPU 不需要任务名。",
   "reclaim.protected_priorities": "其工作负载不受影响的优先级类，以逗号分隔；需要 kube.enabled。",
   "reclaim.max_per_hour": "任意一小时内最多处理的工作负载数。",
   "reclaim.max_per_namespace": "任意一小时内单个命名空间最多处理的工作负载数。",
@@ -142,6 +146,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
 /** 默认值中的英文说明。 */
 export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   none: "无",
+  "on a loopback address only localhost and addresses, otherwise every name":
+    "监听环回地址时仅限 localhost 和 IP 地址，否则不限",
   "all namespaces": "全部命名空间",
   "none: every user of the proxy has the role admin": "无：代理的每个用户都是 admin",
   "made from the API token; without one, a random key for each process":

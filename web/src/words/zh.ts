@@ -573,6 +573,7 @@ export const zh: typeof en = {
   "brake.no_action": "没有可以释放这些 GPU 的操作。",
   "brake.holds_memory": "占用显存。",
   "brake.gpu_in_use": "该工作负载的另一块 GPU 或另一个容器正在使用。",
+  "brake.job_untrusted": "该工作负载的某块 GPU 由 reclaim.evidence_jobs 之外的采集任务上报。",
   "brake.gpu_unknown": "最近的窗口无法证明该工作负载的某块 GPU 空闲。",
   "brake.low_coverage": "最近的窗口采样不足。",
   "brake.approval": "需要操作员批准。",

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from vgpuscope.sources.clients.served_api import TokenSource
+from vgpuscope.terminal.printing import print_line
 
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
@@ -18,7 +19,7 @@ def token() -> str | None:
 @cache
 def say_unchecked(what: str) -> None:
     """Say on standard error, once, that credentials were sent to a service that has none to compare them with."""
-    print(f"vgpuscope: {what}", file=sys.stderr)
+    print_line(f"vgpuscope: {what}", sys.stderr)
 
 
 TOKEN_SOURCE = TokenSource("VGPUSCOPE_TOKEN", unchecked=say_unchecked)

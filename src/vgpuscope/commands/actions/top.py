@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 
-import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -16,6 +15,7 @@ from vgpuscope.commands.actions.access import TOKEN_SOURCE, token
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
+from vgpuscope.terminal.printing import Printable, json_bytes
 from vgpuscope.terminal.screen import Terminal, paper_width, speak_plainly
 from vgpuscope.views.node.top.state import SORTS, Sort, TopState, missed, narrowed, page, press, sampled, screen, settle
 
@@ -79,8 +79,7 @@ def _say_nothing(_: str) -> None:
 
 
 async def _print_json(api: AgentApi, state: TopState) -> int:
-    data = msgspec.json.encode(narrowed(await api.snapshot(), state.pattern))
-    sys.stdout.buffer.write(msgspec.json.format(data, indent=2) + b"\n")
+    sys.stdout.buffer.write(json_bytes(narrowed(await api.snapshot(), state.pattern), indent=2))
     sys.stdout.buffer.flush()
     return 0
 
@@ -90,7 +89,7 @@ async def _print_page(api: AgentApi, state: TopState, *, color: bool, wide: bool
     console = Console(file=sys.stdout, force_terminal=color, color_system="auto" if color else None, highlight=False)
     with console.capture() as text:
         for line in page(state, None if wide else paper_width()):
-            console.print(line, soft_wrap=True)
+            console.print(Printable(line), soft_wrap=True)
     sys.stdout.write(text.get())
     sys.stdout.flush()
     return 0
@@ -101,8 +100,7 @@ async def _stream(api: AgentApi, state: TopState, interval: float) -> None:
     while True:
         began, error = time.monotonic(), None
         try:
-            line = msgspec.json.encode(narrowed(await api.snapshot(), state.pattern))
-            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.write(json_bytes(narrowed(await api.snapshot(), state.pattern)))
             sys.stdout.buffer.flush()
         except ScopeError as e:
             error = e.lines.partition("\n")[0]
@@ -172,7 +170,7 @@ class _Live:
         size = self._terminal.size()
         self._state = settle(replace(self._state, now=self._now()), size)
         with self._console.capture() as picture:
-            self._console.print(screen(self._state, size), end="", width=size[0], crop=False)
+            self._console.print(Printable(screen(self._state, size)), end="", width=size[0], crop=False)
         self._terminal.paint(picture.get().rstrip("\n"))
 
     async def _poll(self) -> None:

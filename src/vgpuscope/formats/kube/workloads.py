@@ -6,11 +6,14 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.formats.hami.annotation import assigned_devices
 from vgpuscope.formats.kube.notes import notes_of
 from vgpuscope.formats.times import from_rfc3339
+from vgpuscope.knowledge.vendors import BY_ALLOCATED
 from vgpuscope.model.allocation import Controller
-from vgpuscope.model.errors import KubeUnreadable
+from vgpuscope.model.errors import AnnotationMalformed, KubeUnreadable
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
+from vgpuscope.model.quantity import DeviceUUID
 
 T = TypeVar("T")
 _ENDED = {"Succeeded", "Failed"}
@@ -60,6 +63,7 @@ class _PodSpec(Struct, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     priority_class_name: str = ""
+    node_name: str = ""
     resource_claims: list[object] | None = None
 
 
@@ -170,7 +174,19 @@ def _pod(found: _Pod) -> KubePod:
         controller=_controller(meta),
         priority_class=spec.priority_class_name,
         wants_devices=_wants_devices(spec),
+        node=spec.node_name,
+        devices=_assigned(meta.annotations or {}),
     )
+
+
+def _assigned(annotations: Mapping[str, str]) -> frozenset[DeviceUUID] | None:
+    """The devices in assignments of any vendor; none if one of them cannot be read, because it proves nothing."""
+    keys = BY_ALLOCATED.keys() & annotations.keys()
+    try:
+        segments = [segment for key in keys for segment in assigned_devices(key, annotations[key])]
+    except AnnotationMalformed:
+        return frozenset()
+    return frozenset(device.uuid for segment in segments for device in segment) if keys else None
 
 
 def _wants_devices(spec: _PodSpec) -> bool:

@@ -136,7 +136,8 @@ def _score(case: JudgedGpu, context: AnalysisContext) -> Score:
         default_memory=context.default_memory,
         expected=context.pace(base).expected,
     )
-    return replace(found, value=None) if base.health in UNUSABLE else found  # its earlier work says nothing now
+    nothing = base.health in UNUSABLE or case.contested  # its earlier work says nothing now
+    return replace(found, value=None) if nothing else found
 
 
 def _judged(case: JudgedGpu, found: Score, context: AnalysisContext) -> Concluded:
@@ -167,6 +168,8 @@ def _judged(case: JudgedGpu, found: Score, context: AnalysisContext) -> Conclude
     )
     if base.health in UNUSABLE:
         return unknown(concluded[2], "VERDICT_GPU_LOST")
+    if case.contested:
+        return unknown(concluded[2], "VERDICT_TARGETS_DISAGREE")
     if base.mig:
         concluded = _of_its_own(concluded)
     if concluded[0] == "idle" and tenancies and all(map(not_started, tenancies)):
@@ -228,6 +231,7 @@ def _use(case: JudgedGpu, found: Score, concluded: Concluded, context: AnalysisC
         former=tuple(former_use(tenancy, context) for tenancy in case.gone) if case.gone else (),
         idle_since=context.idle_since(past, context.since(base)) if verdict == "idle" else None,
         target=base.target,
+        jobs=case.jobs,
         health=base.health,
         xids=base.xids,
     )

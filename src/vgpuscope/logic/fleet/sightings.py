@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.pace import common
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
+from vgpuscope.logic.fleet.tracks import contradict
 from vgpuscope.logic.fleet.verdict import VerdictRules, allowed_gap, best_signal, measured, window_of
 from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
@@ -128,6 +129,8 @@ class JudgedGpu(Struct, kw_only=True, gc=False):
     gone: list[Tenancy]
     schemas: tuple[Schema, ...]  # of the tracks that see the whole GPU or instance
     several: bool  # whether there are several tracks
+    contested: bool  # whether two targets contradict each other
+    jobs: tuple[str, ...]  # of all tracks
     seen_since: UnixTime | None
 
 
@@ -234,6 +237,9 @@ def case_of(tracks: list[Track], context: AnalysisContext) -> JudgedGpu | None:
     """The data of one GPU or MIG instance to judge; None if only pods that have ended were seen on it."""
     if len(tracks) == 1 and not tracks[0].own:
         return _plain_case(tracks[0], context)
+    whole = [one for one in tracks if not one.own and context.goes_on(one) and context.since(one) is None]
+    contested = any(one.contested for one in tracks) or contradict([(one.target, one.terms) for one in whole])
+    jobs = tuple(sorted({job for one in tracks for job in one.jobs}))
     tracks = _one_of_each(tracks, context)
     present = [track for track in tracks if context.goes_on(track)]
     if not present and all(track.tenant for track in tracks):
@@ -250,6 +256,8 @@ def case_of(tracks: list[Track], context: AnalysisContext) -> JudgedGpu | None:
         gone=gone,
         schemas=tuple({track.schema for track in tracks if not track.own}),
         several=len(tracks) > 1,
+        contested=contested,
+        jobs=jobs,
         seen_since=_seen_since(tracks) if len(tracks) > 1 else base.first,
     )
 
@@ -270,6 +278,8 @@ def _plain_case(track: Track, context: AnalysisContext) -> JudgedGpu | None:
         gone=_NOBODY,
         schemas=(track.schema,),
         several=False,
+        contested=track.contested,
+        jobs=track.jobs,
         seen_since=track.first,
     )
 

@@ -20,7 +20,7 @@ def tenant_uses(case: JudgedGpu, gpu: Concluded, found: Score, context: Analysis
     if len(tenancies) == 1 and not _tells(tenancies[0]):
         lone = Score(value=found.value, confidence=found.confidence)  # the GPU has the terms
         return (_tenant(tenancies[0], _by_gpu(tenancies[0], case, gpu, context), lone, case, context),)
-    if gpu[2].reasons[0] == "VERDICT_GPU_LOST":
+    if gpu[2].reasons[0] in {"VERDICT_GPU_LOST", "VERDICT_TARGETS_DISAGREE"}:
         return tuple([_tenant(tenancy, gpu, _NO_SCORE, case, context) for tenancy in tenancies])
     doubtful = _unexplained(case, gpu, context)
     uses: list[TenantUse] = []

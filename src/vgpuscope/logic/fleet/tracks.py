@@ -1,7 +1,7 @@
 """A table of series → tracks: one for each tenancy of a GPU or MIG instance, in our terms."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import cast
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.pace import common
 from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Table, WindowSeries
-from vgpuscope.model.analysis import Stat, Term, Track
+from vgpuscope.model.analysis import SIGNALS, Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
 _STEADY = {"mem_total", "power_limit"}  # constant within a window, so the maximum is also the mean
@@ -29,7 +29,8 @@ def tracks(table: Table) -> Iterator[Track]:
     for seen, stats in zip(table.seen, found, strict=True):
         if stats or seen.count:
             where = seen.place
-            piece = _Piece(where, stats, seen.first, seen.last, intervals.get(seen.scope), seen.target)
+            jobs = (seen.scope[1],)
+            piece = _Piece(where, stats, seen.first, seen.last, intervals.get(seen.scope), seen.target, jobs)
             tenancies[where.gpu_id, where.mig, where.tenant].append(piece)
     for pieces in tenancies.values():
         yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
@@ -52,6 +53,8 @@ class _Piece(Struct, frozen=True, gc=False):
     last: UnixTime | None
     interval: Seconds | None
     target: str
+    jobs: tuple[str, ...]
+    contested: bool = False
 
 
 class _Columns:
@@ -129,6 +132,8 @@ def _track(table: Table, piece: _Piece) -> Track:
         interval=piece.interval,
         gpu_instance=more.get("gpu_instance", ""),
         target=piece.target,
+        jobs=piece.jobs,
+        contested=piece.contested,
         health=_health(table, where),
         xids=tuple(sorted(table.xids.get(where.gpu_id, ()))),
         state=table.state(where) if table.group.kind == "container" else "",
@@ -140,6 +145,33 @@ def _health(table: Table, where: SeriesIdentity) -> str:
     if table.group.state_label == "health":
         return table.state(where)
     return "lost" if OFF_THE_BUS in table.xids.get(where.gpu_id, ()) else ""
+
+
+def _whole(chain: list[_Piece]) -> list[_Piece]:
+    """The pieces that cover most of the time of all: a restarted exporter has a part of it under each address."""
+    spans = [(piece, piece.first, piece.last) for piece in chain]
+    timed = [(piece, first, last) for piece, first, last in spans if first is not None and last is not None]
+    if not timed:
+        return []
+    most = _COVERED * (max(last for *_, last in timed) - min(first for _, first, _ in timed))
+    return [piece for piece, first, last in timed if last - first >= most]
+
+
+def contradict(sides: Sequence[tuple[str, Mapping[str, Stat]]]) -> bool:
+    """Whether two targets say of the same GPU and time that it worked and that it did not.
+
+    Samples of two honest exporters are not of the same moments, so their means of a GPU that works by turns differ.
+    """
+    for signal in SIGNALS:
+        means = [(stats[signal].mean, target) for target, stats in sides if signal in stats]
+        known = [(mean, target) for mean, target in means if mean is not None]
+        if known and (high := max(known))[0] - (low := min(known))[0] > _APART and high[1] != low[1]:
+            return True
+    return False
+
+
+_APART = 0.5
+_COVERED = 0.75
 
 
 # ── several series of one tenancy ────────────────────────────────────────────────────────────────────────────────
@@ -156,6 +188,8 @@ def _joined(pieces: list[_Piece]) -> _Piece:
         first=min(firsts) if firsts and len(firsts) == len(timed) else None,
         last=max((piece.last for piece in timed if piece.last is not None), default=None),
         interval=min((piece.interval for piece in pieces if piece.interval), default=None),
+        jobs=tuple(dict.fromkeys(job for piece in pieces for job in piece.jobs)),
+        contested=any(contradict([(piece.target, piece.stats) for piece in _whole(chain)]) for chain in chains),
     )
 
 
@@ -189,8 +223,11 @@ def _sum(chains: list[list[Stat]]) -> Stat:
 
 
 def _best(chain: list[Stat]) -> Stat:
+    """Statistics of the same time. Of means by about as many samples the highest is used: the work did happen."""
     most, tail = _highest(chain)
-    return replace(max(chain, key=lambda s: s.samples), max=most, p95=tail)
+    samples = max(stat.samples for stat in chain)
+    near = [stat for stat in chain if 2 * stat.samples >= samples]
+    return replace(max(near, key=lambda s: (-1.0 if s.mean is None else s.mean, s.samples)), max=most, p95=tail)
 
 
 def _highest(stats: list[Stat]) -> tuple[float | None, float | None]:

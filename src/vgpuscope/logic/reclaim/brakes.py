@@ -5,6 +5,7 @@ fault of the metrics would be told to everybody.
 """
 
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from msgspec import Struct
 from vgpuscope.logic.reclaim.hours import allowed
 from vgpuscope.model.opinion import Stance
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy, Signal, Workload
+from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy, Share, Signal, Workload
 
 
 class TickFacts(Struct, frozen=True, kw_only=True):
@@ -81,6 +82,11 @@ def _young(case: Case, known: WorkloadFacts, policy: Policy, world: TickFacts) -
     return world.now - (case.first_idle if created is None else created) < policy.min_pod_age
 
 
+def _trusted(share: Share, policy: Policy) -> bool:
+    """Whether every job that reports the GPU may speak for GPUs: a stranger's page is scraped under another job."""
+    return all(any(fnmatchcase(job, pattern) for pattern in policy.evidence_jobs) for job in share.jobs)
+
+
 EARLY: tuple[BrakeRule, ...] = (
     BrakeRule("no_uid", case=lambda case, *_: not case.uid),
     BrakeRule("no_history", tick=lambda _, world: not world.history),
@@ -89,6 +95,7 @@ EARLY: tuple[BrakeRule, ...] = (
         "protected_priority",
         case=lambda _, known, policy, __: known.pod.priority_class in policy.protected_priorities,
     ),
+    BrakeRule("job_untrusted", case=lambda case, _, policy, __: not all(_trusted(one, policy) for one in case.shares)),
     BrakeRule("annotation_never", case=lambda _, known, *__: known.pod.consent == "never"),
     BrakeRule("pod_age", case=_young),
     BrakeRule("activity", case=lambda _, known, *__: known.activity or any(one.active for one in known.signals)),
@@ -116,7 +123,7 @@ LATE: tuple[BrakeRule, ...] = (
 
 
 _FORESEEN: frozenset[Brake] = frozenset(  # no API has to be asked
-    {"no_uid", "no_history", "protected_namespace", "model_veto"}
+    {"no_uid", "no_history", "protected_namespace", "job_untrusted", "model_veto"}
 )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vgpuscope.knowledge.stops import STOPS
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID
-from vgpuscope.model.reclaim import ReclaimTarget
+from vgpuscope.model.reclaim import ReclaimTarget, Share
 
 _SCALABLE = {"Deployment", "StatefulSet", "ReplicaSet"}
 _WITHOUT_TEMPLATE = {"Notebook", "InferenceService"}  # of which only metadata is read
@@ -72,6 +72,24 @@ def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID,
     """The pods that a change would end, and that have or want a GPU, by their spec or because one was `seen` there."""
     known = frozenset(seen)
     return tuple(one.uid for one in pods if not one.ends and (one.wants_devices or one.uid in known))
+
+
+def unheld(pod: KubePod, shares: Iterable[Share]) -> Share | None:
+    """A share that the API does not show the pod to hold: a page of a stranger may name any pod.
+
+    The pod asks for devices, is on the node of the GPU, and was assigned this GPU if its scheduler names GPUs.
+    """
+    for share in shares:
+        held = pod.wants_devices and (pod.devices is None or share.gpu_id in pod.devices)
+        if not held or not _same_host(pod.node, share.hostname):
+            return share
+    return None
+
+
+def _same_host(node: str, hostname: str) -> bool:
+    """Whether both name one machine: one of them may lack the domain."""
+    long, short = sorted((node.lower(), hostname.lower()), key=len, reverse=True)
+    return bool(short) and (long == short or (long.startswith(f"{short}.") and not short.isdigit()))
 
 
 def fought_over(target: ReclaimTarget, autoscalers: Iterable[Autoscaler]) -> bool:

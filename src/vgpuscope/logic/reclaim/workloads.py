@@ -173,6 +173,7 @@ def _share(gpu: GpuUse, use: TenantUse) -> Share:
         use_class=use.use_class,
         coverage=use.evidence.coverage,
         idle_since=use.idle_since,
+        jobs=gpu.jobs,
     )
 
 

@@ -61,6 +61,7 @@ REASON: dict[str, Pair] = {
     "VERDICT_NO_SIGNAL": ("No compute metric", "没有计算指标"),
     "VERDICT_MIG_NO_SIGNAL": ("No compute metric of this MIG instance", "没有该 MIG 实例的计算指标"),
     "VERDICT_GPU_LOST": ("The GPU cannot be used", "GPU 不可用"),
+    "VERDICT_TARGETS_DISAGREE": ("Its scrape targets contradict each other", "抓取目标互相矛盾"),
     "VERDICT_NOT_STARTED": ("CUDA has not started", "尚未启动 CUDA"),
     "VERDICT_NUMBERS_WITHHELD": ("The GPU's numbers cover former tenants", "数值包含之前的租户"),
     "VERDICT_TENANT_IS_NEW": ("A tenant is new", "有新租户"),

@@ -84,6 +84,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "its health and its XIDs.",
         "无法判断：驱动报告该 GPU 不可用（丢失、无响应或等待重置）。详见其健康状态和 XID。",
     ),
+    "VERDICT_TARGETS_DISAGREE": (
+        "Unknown: one scrape target reports that this GPU worked in {window}, another one that it did not. See which "
+        "targets report it.",
+        "无法判断：对该 GPU，一个抓取目标上报{window}内有计算，另一个上报没有。请检查是哪些目标在上报它。",
+    ),
     "VERDICT_NOT_STARTED": (
         "Not started: the container has the GPU and has not started CUDA yet.",
         "尚未启动：容器已分配到该 GPU，但还没有启动 CUDA。",

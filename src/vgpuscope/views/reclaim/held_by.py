@@ -20,6 +20,7 @@ _RULES: Mapping[Brake, tuple[str, Callable[[Policy, Case], str | None]]] = {
     "no_history": ("analyzer.history", lambda *_: "none"),
     "protected_namespace": ("reclaim.protected_namespaces", lambda _, case: case.namespace),
     "protected_priority": ("reclaim.protected_priorities", lambda *_: None),
+    "job_untrusted": ("reclaim.evidence_jobs", lambda policy, _: ",".join(policy.evidence_jobs)),
     "annotation_never": ("vgpuscope.io/reclaim", lambda *_: "never"),
     "annotation_notify": ("vgpuscope.io/reclaim", lambda *_: "notify"),
     "pod_age": ("reclaim.min_pod_age", lambda policy, _: _duration(policy.min_pod_age)),

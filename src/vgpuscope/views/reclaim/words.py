@@ -56,6 +56,7 @@ CHINESE_BRAKES: Mapping[str, str] = {  # what holds a case back
     "holds_memory": "占用显存",
     "gpu_in_use": "另一块 GPU 在使用",
     "gpu_unknown": "无法证明空闲",
+    "job_untrusted": "采集任务不可信",
     "low_coverage": "采样不足",
     "owner_in_use": "同一所有者的 Pod 在使用",
     "approval": "等待批准",

@@ -98,6 +98,7 @@ def policy_of(config: Config) -> Policy:
         notify_first=chosen.notify_first,
         protected_namespaces=frozenset(chosen.protected_namespaces),
         protected_priorities=frozenset(chosen.protected_priorities),
+        evidence_jobs=chosen.evidence_jobs,
         max_per_hour=chosen.max_per_hour,
         max_per_namespace=chosen.max_per_namespace,
         max_fleet_share=chosen.max_fleet_share,

@@ -42,6 +42,7 @@ _KEPT: Seconds = 1800.0
 _FRESH: Seconds = 30.0  # the age of what a change is based on
 _DEEPEST = 8  # owners above each other
 _COMPONENT = "vgpuscope"  # the reporter of events
+_LONGEST_NAME = 80  # characters of a name of metrics in the evidence
 T = TypeVar("T")
 
 
@@ -197,6 +198,11 @@ class ReclaimKube:
             return self._unread("no pod of this name has this UID")
         if pod.ends:
             return self._unread("the pod is ending")
+        if (share := targets.unheld(pod, workload.shares)) is not None:
+            return self._unread(
+                f"metrics of {_cut(share.hostname)} name this pod on {_cut(share.gpu_id)}; the Kubernetes API does not "
+                f"show that it holds this GPU{f' on {pod.node}' if pod.node else ''}"
+            )
         owners, complete = await self._owners(workload.namespace, pod, around)
         namespace = await around.shared(workload.namespace, lambda: around.reader.namespace(workload.namespace))
         levels = [pod.notes, *(one.notes for one in owners)]
@@ -320,6 +326,10 @@ async def _in_time(change: Coroutine[Any, Any, T]) -> T:
             return await change
     except TimeoutError as e:
         raise CallFailed(f"the Kubernetes API did not answer within {CHANGE_WITHIN:g} s") from e
+
+
+def _cut(name: str) -> str:
+    return "".join(char for char in name if char.isprintable())[:_LONGEST_NAME] or "an unknown node"
 
 
 def _why(call: Call, order: ClusterChange) -> ChangeReason:
