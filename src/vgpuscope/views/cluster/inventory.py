@@ -107,11 +107,11 @@ def _capacity_cells(node: NodeLedger, language: Language) -> list[Text]:
     """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
     total, usable = capacity.total.cards, capacity.usable.cards
-    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
+    number = _of(usable, total, language)
     fits = (_largest(capacity, language), *(_offer_fit(one, language) for one in node.offers if one.free))
     return [
         Text(
-            word("and", language).join((number, *(_number(one, language) for one in node.offers))),
+            word("and", language).join((number, *_numbers(node.offers, language))),
             "" if usable == total else "yellow",
         ),
         _share(allocated, capacity.total.memory),
@@ -136,7 +136,7 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     lost_some = any(one.lost or one.offer.allocatable < one.offer.capacity for one in offers)
     join = word("and", language).join
     return [
-        Text(join(_number(one, language) for one in offers), "yellow" if lost_some else ""),
+        Text(join(_numbers(offers, language)), "yellow" if lost_some else ""),
         _offer_memory(offers),
         Text(str(sum(one.free for one in offers))),
         Text(join(_offer_fit(one, language) for one in offers if one.free) or word("nothing", language)),
@@ -144,13 +144,20 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     ]
 
 
-def _number(one: OfferLedger, language: Language) -> str:
-    """`4`, `3 of 4`, `7 MIG`; for an unknown number of shared GPUs, `16 shares`."""
-    total, usable = one.gpus, one.usable
-    if total is None or usable is None:
-        return word("shares", language, n=one.offer.capacity)
-    number = str(total) if usable == total else word("part_of", language, n=usable, all=total)
-    return f"{number} MIG" if one.offer.mode == "mig" else number
+def _numbers(offers: Sequence[OfferLedger], language: Language) -> list[str]:
+    """`4`, `3 of 4`, and for the MIG instances of all profiles together `7 MIG`; of unknown ones `16 shares`."""
+    shown, instances = list[str](), [one for one in offers if one.offer.mode == "mig"]
+    for one in offers:
+        if one.gpus is None or one.usable is None:
+            shown.append(word("shares", language, n=one.offer.capacity))
+        elif one.offer.mode != "mig":
+            shown.append(_of(one.usable, one.gpus, language))
+    total, usable = sum(one.gpus or 0 for one in instances), sum(one.usable or 0 for one in instances)
+    return [*shown, f"{_of(usable, total, language)} MIG"] if total else shown
+
+
+def _of(usable: int, total: int, language: Language) -> str:
+    return str(total) if usable == total else word("part_of", language, n=usable, all=total)
 
 
 def _offer_fit(one: OfferLedger, language: Language) -> str:
@@ -179,7 +186,7 @@ _GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first t
     TableColumn(("UUID", "UUID"), hide=1),
     TableColumn(("TYPE", "型号"), hide=5),
     TableColumn(("MODE", "模式"), hide=2),
-    TableColumn(("HEALTH", "健康"), form="text", least=9),
+    TableColumn(("HEALTH", "健康"), form="text", least=14),
     TableColumn(("SLOTS", "份数"), right=True, hide=4),
     TableColumn(("MEMORY", "显存"), right=True),
     TableColumn(("CORES", "算力"), right=True, hide=3),
