@@ -232,11 +232,12 @@ def user(name, count=1, resource="nvidia.com/gpu"):
 
 H100 = offer(type="NVIDIA-H100-80GB-HBM3", memory=80 * GIB)
 SLICED = offer(mode="time-slicing", capacity=16, replicas=4, type="Tesla-T4", memory=15 * GIB)
+MIG_LARGE = offer("nvidia.com/mig-3g.40gb", "mig", 2, 2, type="NVIDIA-A100-SXM4-80GB", profile="3g.40gb")
 MIG = offer("nvidia.com/mig-1g.10gb", "mig", 7, 6, type="NVIDIA-A100-SXM4-80GB", profile="1g.10gb")
 PLAIN = [
     ledger("whole", offers=(H100,), pods=[user("a", 2), user("b")]),
     ledger("sliced", offers=(SLICED,), pods=[user("c")]),
-    ledger("mig", offers=(MIG, offer(capacity=1)), pods=[user("d", 5, "nvidia.com/mig-1g.10gb")]),
+    ledger("mig", offers=(MIG, offer(capacity=1), MIG_LARGE), pods=[user("d", 5, "nvidia.com/mig-1g.10gb")]),
     ledger("unlabelled", offers=(offer("nvidia.com/gpu.shared", "shared", 8, replicas=None),)),
     ledger("drained", offers=(offer(),), schedulable=False),
 ]
@@ -248,7 +249,7 @@ def test_a_node_without_hami_shows_its_gpus_by_number(exporter):
     assert {row[0]: row[1:] for row in found} == {
         "whole": ["ready", "4", "240.0/320.0Gi 75%", "1", "1 whole", "–"],
         "sliced": ["ready", "4", "–/60.0Gi", "15", "15 of 16 shares", "–"],
-        "mig": ["ready", "6 of 7 MIG, 1", "–", "2", "1× 1g.10gb, 1 whole", "–"],
+        "mig": ["ready", "1, 8 of 9 MIG", "–", "4", "1× 1g.10gb, 1 whole, 2× 3g.40gb", "–"],
         "unlabelled": ["ready", "8 shares", "–", "8", "8 of 8 shares", "–"],
         "drained": ["ready, cordoned", "0 of 4", "–", "0", "nothing", "–"],
     }

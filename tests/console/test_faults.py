@@ -266,8 +266,23 @@ def test_objects_that_do_not_exist_are_said_to_be_missing(opened: Opened):
     expect(watched.page.get_by_text("Page not found")).to_be_visible()
     watched.expect("404")
     watched.go("gpus/GPU-none")
-    expect(watched.page.get_by_role("alert")).to_contain_text("OBJECT_UNKNOWN")
-    expect(watched.page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
+    expect(watched.page.get_by_role("alert")).to_contain_text("The last analysis does not have it.")
+    watched.page.get_by_role("link", name="Go to the list").click()
+    watched.settled()
+    assert len(watched.column(1)) > 10
+
+
+def test_a_pod_that_ended_still_has_its_charts(opened: Opened):
+    watched = opened("workloads/ml-team/ablation-7", expected=["404"], settled=False)
+    expect(watched.page.get_by_role("alert")).to_contain_text("It may have ended")
+    expect(watched.page.locator(".chart").first).to_be_visible()
+
+
+def test_a_pod_on_a_shared_gpu_is_not_sent_to_doctor_for_its_power(opened: Opened):
+    watched = opened("workloads/research/notebook-alice")
+    power = watched.page.locator("section.panel", has=watched.page.get_by_role("heading", name="Power"))
+    expect(power).to_contain_text("The driver measures the power of whole GPUs.")
+    expect(power.get_by_role("link")).to_have_count(0)
 
 
 def test_ten_thousand_gpus_are_searched_and_only_the_visible_rows_are_drawn(opened: Opened, fleet: Demo):

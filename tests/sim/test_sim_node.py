@@ -120,6 +120,15 @@ def region_of(n, job):
     return life, next(c.region for c in reading.containers if c.pod_uid == life.uid)
 
 
+def test_a_notebook_that_stopped_before_the_demo_shows_its_last_kernel_then(node):
+    n = node(HAMI)
+    live(n, 5)
+    _, region = region_of(n, "notebook-alice")
+    assert region.last_kernel == BEGAN - 4 * 3600
+    _, region = region_of(n, "train-bert-0")
+    assert BEGAN <= region.last_kernel <= BEGAN + 5
+
+
 def test_a_killed_worker_stays_in_its_region_until_another_attaches(node):
     n = node(HAMI)
     left_behind = []

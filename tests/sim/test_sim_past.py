@@ -185,3 +185,12 @@ def test_each_hour_of_the_day_has_the_gpus_that_the_demo_shows_also_those_that_o
     shown = {gpu.gpu_id for gpu in store.last.gpus}
     assert len(shown) == sum(len(plan.gpus) for plan in PLANS) + 2  # of the node that has no agent
     assert all(gpus == shown for gpus in by_hour.values())
+
+
+def test_the_last_hour_of_the_day_has_what_the_scheduler_shows_when_the_demo_begins(store):
+    """Otherwise a chart of the hour in which the demo begins shows a fraction of what is allocated."""
+    *_, tenant, _ = store.points(step="analysis", namespace="research", pod="hami-mig-0")
+    assert tenant.memory_allocated == 9728 << 20
+    *_, gpu = [p for p in store.points(step="analysis") if p.hostname == "worn-f" and p.memory_allocated]
+    assert gpu.time == tenant.time
+    assert gpu.memory_allocated == (24_576 + 20_480) << 20  # of its two pods that do not run

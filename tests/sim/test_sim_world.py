@@ -138,6 +138,16 @@ def test_one_gpu_of_the_pair_stays_free_and_one_is_held_idle():
         assert state.gpus[1].busy == 0
 
 
+def test_a_gpu_of_the_demo_runs_kernels_most_of_the_time_whichever_pods_the_scheduler_adds():
+    """It is shown as busy-unproductive, which starts at a mean of 50 %."""
+    busy = []
+    for world, _ in lived(HAMI):
+        stay = [life for life in world.lives.values() if 2 in life.job.gpus and not life.job.restarts]
+        busy.append(sum(process.sm[2] for life in stay for process in life.running()))
+    minutes = [sum(busy[at : at + 120]) / 120 for at in range(20, len(busy) - 120)]
+    assert min(minutes) > 0.55
+
+
 def test_mig_numbers_have_holes_and_an_instance_comes_and_goes():
     counts = set()
     for _, state in lived(MIG, seconds=120):

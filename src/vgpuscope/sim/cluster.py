@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from vgpuscope.model.analysis import RegisteredGpu
-from vgpuscope.sim.hardware import A100_40, Spec
+from vgpuscope.model.analysis import Allocated, RegisteredGpu
+from vgpuscope.sim.hardware import A100_40, MIB, Spec
 from vgpuscope.sim.jobs import Timeline
 from vgpuscope.sim.kubeapi import Json, Objects
 from vgpuscope.sim.pods import POOL, SCHEDULER, allocated, hami_limits, pod_list, stamp, waiting_pods
@@ -25,6 +25,7 @@ _SCALING = 2  # HAMi may allocate twice the memory and cores that the GPUs of ha
 _WORN, _RETIRED = "worn-f", "retired-g"
 _FORMER = "former-scheduler"
 _NODE_AGE = 40 * 86400  # seconds before the start of the demo
+_STALE_AGE = 7200  # the same, of pods that have GPUs they cannot use
 _KUBELET = "v1.35.8"
 _SHARED = {"gpu-sharing": "hami"}  # a label of the nodes whose GPUs HAMi shares
 
@@ -242,12 +243,24 @@ _STALE_PODS = (
 )
 
 
-def _stale_pods(world: World) -> Iterator[Json]:
-    began = world.began - 7200
+def _all_stale(world: World) -> tuple[_StalePod, ...]:
     unbound = _Asks("batch", "bind-failed-0", 8_192, cores=10)
     never = _StalePod(unbound, (world.gpus[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
-    for stale in (*_STALE_PODS, never):
-        yield _stale_pod(stale, began)
+    return (*_STALE_PODS, never)
+
+
+def _stale_pods(world: World) -> Iterator[Json]:
+    for stale in _all_stale(world):
+        yield _stale_pod(stale, world.began - _STALE_AGE)
+
+
+def stale_allocations(world: World) -> Iterator[tuple[tuple[str, str, str], Allocated]]:
+    """What pods that cannot use their GPUs hold now, by GPU, namespace and pod."""
+    if world.elapsed >= -_STALE_AGE:
+        for stale in _all_stale(world):
+            for gpu in stale.gpus:
+                given = Allocated(stale.asks.memory * MIB, stale.asks.cores or None)
+                yield (gpu, stale.asks.namespace, stale.asks.name), given
 
 
 def _stale_pod(stale: _StalePod, began: float) -> Json:

@@ -130,7 +130,7 @@ HAMI = KindPlan(
             namespace="batch",
             container="sweep",
             gpus=(2,),
-            shape=training(sm=0.3, memory=11000),
+            shape=training(sm=0.6, memory=11000),
             hami=Hami(memory=0),
         ),
         Job(

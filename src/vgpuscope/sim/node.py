@@ -100,7 +100,7 @@ class Node:
         if life.uid not in self._regions:
             if not running:
                 return
-            self._regions[life.uid] = self._create(life), {}
+            self._regions[life.uid] = self._create(life, now=self._first_kernel(life, running[0])), {}
         region, known = self._regions[life.uid]
         self._match_slots(life, region, known)
         for process in running:
@@ -112,7 +112,7 @@ class Node:
             region.kernel(self.world.now)
         region.feedback(blocked=life.blocked, enforced=self._contended(life), active=active)
 
-    def _create(self, life: Life) -> RegionFile:
+    def _create(self, life: Life, *, now: float) -> RegionFile:
         assert life.job.hami
         hami, gpus = life.job.hami, [self.world.gpus[c] for c in life.job.gpus]
         return RegionFile(
@@ -122,8 +122,13 @@ class Node:
             memory_limits=[hami.memory * MIB for _ in gpus],
             sm_limit=hami.cores or 100,
             priority=hami.priority,
-            now=self.world.now,
+            now=now,
         )
+
+    def _first_kernel(self, life: Life, process: Process) -> float:
+        """The launch that a region shows when the process attaches: one from before the demo stopped long ago."""
+        before = life.job.before
+        return self.world.began + (-before.ended if before and process.began <= 0 else process.began)
 
     def _match_slots(self, life: Life, region: RegionFile, known: dict[int, int]) -> None:
         """Matches the slots with the processes; a killed process leaves its slot unchanged."""
@@ -136,7 +141,8 @@ class Node:
                     region.exit(inner)
         for process in life.running():
             if process.pid not in known:
-                region.attach(process.inner_pid, now=self.world.now, alive=set(known.values()))
+                now = self._first_kernel(life, process)
+                region.attach(process.inner_pid, now=now, alive=set(known.values()))
                 known[process.pid] = process.inner_pid
 
     def _update_slot(self, life: Life, region: RegionFile, process: Process) -> None:

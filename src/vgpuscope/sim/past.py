@@ -31,7 +31,7 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.services.analyzer.sources.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
-from vgpuscope.sim.cluster import registered_only
+from vgpuscope.sim.cluster import registered_only, stale_allocations
 from vgpuscope.sim.driver import BUSY_SMS
 from vgpuscope.sim.hardware import MIB, Instance, SimGpu
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
@@ -74,17 +74,19 @@ class Day:
 
     def allocations(self) -> Allocations:
         """What HAMi has allocated now, on the nodes that it manages."""
+        registered = registered_only()
         pods: dict[tuple[str, str, str], Allocated] = {}
-        gpus: dict[str, Allocated] = {}
+        gpus = {gpu_id: Allocated(0, 0) for gpu_id in registered}
         for world in self._worlds:
-            given = [life for life in world.lives.values() if life.job.hami and not life.job.instances]
+            given = [life for life in world.lives.values() if life.job.hami]
             gpus |= {gpu.uuid: Allocated(0, 0) for gpu in world.gpus if given}
             for life, gpu in [(one, world.gpus[index]) for one in given for index in one.job.gpus]:
-                found = _given(life, gpu)
-                pods[gpu.uuid, life.job.namespace, life.name] = found
-                all_ = gpus[gpu.uuid]
-                gpus[gpu.uuid] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
-        return Allocations(gpus, pods, registered_only())
+                pods[gpu.uuid, life.job.namespace, life.name] = _given(life, gpu)
+        pods |= {key: given for key, given in stale_allocations(self._worlds[0]) if key[0] in gpus}
+        for (gpu_id, _, _), found in pods.items():
+            all_ = gpus[gpu_id]
+            gpus[gpu_id] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
+        return Allocations(gpus, pods, registered)
 
 
 def _given(life: Life, gpu: SimGpu) -> Allocated:

@@ -12,7 +12,7 @@ from tests.logic.point_fields import fields_read
 from tests.store import fleets
 from tests.store.fleets import points
 from vgpuscope.logic.fleet.waste import LEDGER_FIELDS, WasteLedger, present
-from vgpuscope.logic.fleet.waste_hours import waste_by_namespace, waste_hour
+from vgpuscope.logic.fleet.waste_hours import WasteHour, idle_of_span, waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Stat
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.store.opening import open_store
@@ -292,3 +292,11 @@ def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
 
 def test_hours_without_an_analysis_are_not_hours_without_waste():
     assert waste_by_namespace([waste_hour(WasteLedger({}))]) == ((), None)
+
+
+def test_a_day_of_which_little_was_analysed_is_not_compared_with_a_whole_one():
+    """An analyzer that has run for 25 hours knows one hour of the day before."""
+    known, unknown = WasteHour(analysed=3600.0, namespaces={}), WasteHour(analysed=0.0, namespaces={})
+    assert idle_of_span([unknown] * 23 + [known]) is None
+    assert idle_of_span([known] * 23 + [unknown]) == 0.0  # the analyzer was restarted
+    assert idle_of_span([]) is None

@@ -2221,7 +2221,7 @@ export interface components {
             /** @default null */
             start: number | null;
             /** @default null */
-            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown") | null;
+            use_class: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unallocated" | "unknown") | null;
         };
         /**
          * Judgement

@@ -86,12 +86,14 @@ function Link({ stage }: { stage: DoctorStage }) {
     <li title={why || undefined}>
       <span>{said(stage.name)}</span>
       <Tag tone={TONES[stage.status]}>
-        {counted.map((status, at) => (
-          <span key={status}>
-            {at > 0 && t("comma")}
-            <Count of={stage.counts} status={status} name={`${stage.stage}/${status}`} />
-          </span>
-        ))}
+        <span>
+          {counted.map((status, at) => (
+            <span key={status}>
+              {at > 0 && t("comma")}
+              <Count of={stage.counts} status={status} name={`${stage.stage}/${status}`} />
+            </span>
+          ))}
+        </span>
       </Tag>
       {stage.status === "skipped" && stage.not_checked[0] && (
         <span class="muted small">{said(stage.not_checked[0].why)}</span>

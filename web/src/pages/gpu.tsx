@@ -163,7 +163,7 @@ function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
           value={percent(gpu.use.mean)}
           note={<Highest of="gpu.use" use={gpu.use} />}
           origin={{
-            promql: queryOf(data, "gpu_util"),
+            promql: queryOf(data, gpu.mig ? "sm_active" : "gpu_util"),
             source: gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null,
             at: data.at,
           }}

@@ -231,6 +231,7 @@ interface ComparedProps {
 function Compared({ figure, now, before, show }: ComparedProps) {
   if (now === null || before === null || before === undefined) return <>{t("compared.none")}</>;
   const arrow = now > before ? "↑" : now < before ? "↓" : "=";
+  if (arrow === "=") return <Said text="compared.same" numbers={{ value: [`${figure}_before`, show(before)] }} />;
   return <Said text="compared" values={{ arrow }} numbers={{ value: [`${figure}_before`, show(before)] }} />;
 }
 

@@ -22,8 +22,14 @@ import { GpuLink } from "./gpus";
 import { PendingFacts } from "./pending";
 
 export function WorkloadPage({ names }: { names: string[] }) {
+  const [namespace = "", pod = ""] = names;
+  const past = (
+    <div class="columns">
+      <Trends query={{ namespace, pod }} />
+    </div>
+  );
   return (
-    <PodPage<WorkloadDetail> names={names} list="workloads">
+    <PodPage<WorkloadDetail> names={names} list="workloads" past={past}>
       {(data) => <Workload data={data} />}
     </PodPage>
   );

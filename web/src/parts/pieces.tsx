@@ -6,7 +6,7 @@ import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
 import type { Span } from "../state/definitions";
 import { language } from "../state/preferences";
-import { carried, go, href } from "../state/url";
+import { carried, go, href, partsOf, path } from "../state/url";
 import { named } from "../state/vocabulary";
 import { type Key, t, word } from "../words";
 import { classOf, SIGNS } from "./classes";
@@ -366,6 +366,7 @@ export function errorText(error: ApiError): string {
 }
 
 export function Failed({ error }: { error: ApiError }) {
+  if (error.code === "OBJECT_UNKNOWN") return <Unknown error={error} />;
   return (
     <div class="failed" role="alert">
       <Icon name="warning" />
@@ -384,6 +385,23 @@ export function Failed({ error }: { error: ApiError }) {
           {t("retry")}
         </button>
       </div>
+    </div>
+  );
+}
+
+/** An address of something that the last analysis does not have, such as a pod that ended. */
+function Unknown({ error }: { error: ApiError }) {
+  const [list = "", ...names] = partsOf(path.value);
+  return (
+    <div class="notice" role="alert">
+      <Icon name="info" />
+      <span>
+        <b>{t("unknown.title")}</b> {language.value === "en" && `(${error.message}.)`} {t("unknown.why")}{" "}
+        <Link to={list}>{t("unknown.list")}</Link>{" "}
+        <Link to="events" query={{ q: names.at(-1) ?? "" }}>
+          {t("unknown.events")}
+        </Link>
+      </span>
     </div>
   );
 }

@@ -11,10 +11,11 @@ interface Props<T> {
   readonly names: readonly string[];
   readonly list: "workloads" | "scheduling"; // where it is listed: the path of the API and of the console
   readonly optional?: boolean; // the page has more to show, if this list does not know the pod
+  readonly past?: ComponentChildren; // what is known of a pod that ended
   readonly children: (data: T) => ComponentChildren;
 }
 
-export function PodPage<T>({ names, list, optional = false, children }: Props<T>) {
+export function PodPage<T>({ names, list, optional = false, past, children }: Props<T>) {
   const [namespace, pod] = names as [string, string];
   const found = useApi<T>(`/api/v1/${list}/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`, {
     lang: language.value,
@@ -39,6 +40,7 @@ export function PodPage<T>({ names, list, optional = false, children }: Props<T>
           {children}
         </Shown>
       )}
+      {found.state === "failed" && found.error.code === "OBJECT_UNKNOWN" && past}
     </>
   );
 }

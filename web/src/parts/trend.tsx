@@ -10,7 +10,7 @@ import { Value } from "./figures";
 import { bytes, duration, energy, number, percent, watts } from "./format";
 import { useDark } from "./heatmap";
 import { NoHistory, PartNotes } from "./partnote";
-import { About, definition, Panel, Shown } from "./pieces";
+import { About, definition, Empty, Panel, Shown } from "./pieces";
 import { rangeText } from "./topbar";
 
 type Column = SeriesHistory["columns"][number];
@@ -56,6 +56,7 @@ export function Trends({ query, memory = 0 }: Props) {
                   name={name}
                   quantities={quantities}
                   title={t(title)}
+                  wholeGpus={!query.pod && !query.mig}
                   top={title === "gpu.memory" ? memory : 0}
                 />
               )}
@@ -112,12 +113,14 @@ function TrendOf({
   name,
   quantities,
   title,
+  wholeGpus,
   top,
 }: {
   data: SeriesHistory;
   name: string;
   quantities: readonly Quantity[];
   title: string;
+  wholeGpus: boolean;
   top: number | null;
 }) {
   const dark = useDark();
@@ -140,7 +143,11 @@ function TrendOf({
     return (
       <>
         <PartNotes parts={data.parts} names={["history", "prometheus"]} />
-        <NoHistory parts={data.parts} />
+        {name === "power" && !wholeGpus && data.source !== "none" ? (
+          <Empty title={t("empty.measured")} why={t("empty.power_own")} />
+        ) : (
+          <NoHistory parts={data.parts} />
+        )}
       </>
     );
   }

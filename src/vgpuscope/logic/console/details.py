@@ -8,6 +8,7 @@ from vgpuscope.knowledge.xid import ADVICE, advice
 from vgpuscope.logic.console.gpus import Ledgers, tenant_row
 from vgpuscope.logic.console.moments import short, whole
 from vgpuscope.logic.console.opinions import opinion_on
+from vgpuscope.logic.console.overview import gpu_class
 from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.analysis import Evidence, GpuUse, TenantUse
 from vgpuscope.model.console.facts import Facts, GpuFacts, TenantFacts, TenantKey
@@ -193,16 +194,21 @@ def _instance(mig: str, row: GpuRow | None, found: GpuFacts | None, placed: Held
         size=placed.size if placed else None,
         memory_used=row.memory_used if row else whole(values.get(m.MIG_MEMORY_USED.name)),
         memory_total=row.memory_total if row else whole(values.get(m.MIG_MEMORY_TOTAL.name)),
-        use_class=row.use_class if row else None,
+        use_class=gpu_class(row) if row else None,
         namespace=tenant.namespace if tenant else None,
         pod=tenant.pod if tenant else None,
     )
 
 
-def queries(gpu_id: str) -> tuple[Query, ...]:
-    """The PromQL of the numbers that our agents report of one GPU."""
-    this = promql.Matcher("gpu_uuid", "=", gpu_id)
-    return tuple(Query(name=name, promql=promql.selector(metric.name, (this,))) for name, metric in _SHOWN.items())
+def queries(gpu_id: str, mig: str = "") -> tuple[Query, ...]:
+    """The PromQL of the numbers that our agents report of one GPU; of a MIG instance its own, where it has its own."""
+    gpu = promql.Matcher("gpu_uuid", "=", gpu_id)
+    both = (gpu, promql.Matcher("mig_uuid", "=", mig))
+    made = [(name, metric, (gpu,)) for name, metric in _SHOWN.items()]
+    if mig:
+        own = [(name, metric, both) for name, metric in _OF_INSTANCE.items()]
+        made = own + [(name, metric, (gpu,)) for name, metric in _SHOWN.items() if name in _OF_GPU_ONLY]
+    return tuple(Query(name=name, promql=promql.selector(metric.name, which)) for name, metric, which in made)
 
 
 _SHOWN = {
@@ -220,6 +226,16 @@ _SHOWN = {
     "memory_limit": m.CONTAINER_MEMORY_TOTAL,
     "last_kernel": m.VGPU_LAST_KERNEL,
 }
+_OF_INSTANCE = {
+    "sm_active": m.MIG_SM_ACTIVE,
+    "memory_used": m.MIG_MEMORY_USED,
+    "memory_total": m.MIG_MEMORY_TOTAL,
+    "ledger": m.MIG_MEMORY_LEDGER,
+    "tenant_memory_used": m.CONTAINER_MEMORY_USED,
+    "tenant_use": m.CONTAINER_SM,
+    "memory_limit": m.CONTAINER_MEMORY_TOTAL,
+}
+_OF_GPU_ONLY = frozenset({"power", "power_limit", "health", "xids"})  # the driver does not divide them
 
 
 def _flag(value: float | None) -> bool | None:

@@ -4,7 +4,7 @@ An hour that is over does not change any more. A day is the sum of its hours, so
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.quantity import Seconds
 
 _HOUR = 3600.0
+_COMPARABLE = 0.9  # of the hours of a span must have results
 
 
 class NamespaceHour(Struct, frozen=True, kw_only=True):
@@ -64,6 +65,12 @@ def waste_by_namespace(hours: Iterable[WasteHour]) -> tuple[tuple[WasteBy, ...],
     ]
     rows.sort(key=lambda row: (-row.idle_gpu_hours, -row.held_gpu_hours, row.namespace))
     return tuple(rows), _hours(idle)
+
+
+def idle_of_span(hours: Sequence[WasteHour]) -> float | None:
+    """Idle hours of a span that another one is compared with; None if much of it was not analysed."""
+    analysed = sum(hour.analysed > 0 for hour in hours)
+    return waste_by_namespace(hours)[1] if hours and analysed >= _COMPARABLE * len(hours) else None
 
 
 def _row(name: str, parts: list[NamespaceHour]) -> WasteBy:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from vgpuscope.model.analysis import Evidence, ScoreTerm, Signal, Stat, Status, Term, UseClass, Verdict
 from vgpuscope.model.cluster import LostReason
 from vgpuscope.model.console.opinion import OpinionRow
+from vgpuscope.model.console.overview import GpuClass
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.quantity import Bytes, Celsius, Hertz, Ratio, Watts
 
@@ -206,7 +207,7 @@ class InstanceRow(Struct, frozen=True, kw_only=True):
     size: int | None = None
     memory_used: Bytes | None = None
     memory_total: Bytes | None = None
-    use_class: UseClass | None = None
+    use_class: GpuClass | None = None
     namespace: str | None = None
     pod: str | None = None
 

@@ -107,10 +107,11 @@ def _capacity_cells(node: NodeLedger, language: Language) -> list[Text]:
     """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
     total, usable = capacity.total.cards, capacity.usable.cards
+    number = _of(usable, total, language)
     fits = (_largest(capacity, language), *(_offer_fit(one, language) for one in node.offers if one.free))
     return [
         Text(
-            word("and", language).join((_part(usable, total, language), *_numbers(node.offers, language))),
+            word("and", language).join((number, *_numbers(node.offers, language))),
             "" if usable == total else "yellow",
         ),
         _share(allocated, capacity.total.memory),
@@ -143,19 +144,19 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     ]
 
 
-def _numbers(offers: Sequence[OfferLedger], language: Language) -> Iterator[str]:
-    """`4`, `3 of 4`; for an unknown number of shared GPUs, `16 shares`; `7 MIG`: instances of all profiles."""
+def _numbers(offers: Sequence[OfferLedger], language: Language) -> list[str]:
+    """`4`, `3 of 4`, and for the MIG instances of all profiles together `7 MIG`; of unknown ones `16 shares`."""
+    shown, instances = list[str](), [one for one in offers if one.offer.mode == "mig"]
     for one in offers:
-        if one.offer.mode != "mig":
-            shares = word("shares", language, n=one.offer.capacity)
-            yield shares if one.gpus is None or one.usable is None else _part(one.usable, one.gpus, language)
-    instances = [one for one in offers if one.offer.mode == "mig"]
-    if instances:
-        usable, total = (sum(getattr(one, name) or 0 for one in instances) for name in ("usable", "gpus"))
-        yield f"{_part(usable, total, language)} MIG"
+        if one.gpus is None or one.usable is None:
+            shown.append(word("shares", language, n=one.offer.capacity))
+        elif one.offer.mode != "mig":
+            shown.append(_of(one.usable, one.gpus, language))
+    total, usable = sum(one.gpus or 0 for one in instances), sum(one.usable or 0 for one in instances)
+    return [*shown, f"{_of(usable, total, language)} MIG"] if total else shown
 
 
-def _part(usable: int, total: int, language: Language) -> str:
+def _of(usable: int, total: int, language: Language) -> str:
     return str(total) if usable == total else word("part_of", language, n=usable, all=total)
 
 
@@ -185,7 +186,7 @@ _GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first t
     TableColumn(("UUID", "UUID"), hide=1),
     TableColumn(("TYPE", "型号"), hide=5),
     TableColumn(("MODE", "模式"), hide=2),
-    TableColumn(("HEALTH", "健康"), form="text", least=9),
+    TableColumn(("HEALTH", "健康"), form="text", least=14),
     TableColumn(("SLOTS", "份数"), right=True, hide=4),
     TableColumn(("MEMORY", "显存"), right=True),
     TableColumn(("CORES", "算力"), right=True, hide=3),

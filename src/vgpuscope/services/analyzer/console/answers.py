@@ -251,7 +251,7 @@ def gpu_detail(
         hardware=details.hardware(now, row.gpu_id),
         xids=details.xids(now, row.gpu_id, row.xids),
         target=gpu.target or None if gpu else None,
-        queries=details.queries(row.gpu_id),
+        queries=details.queries(row.gpu_id, row.mig or ""),
         parts=view.part(*JOINED),
         opinion=_own_opinion(view, row, own, alone=len(tenants) == 1),
     )

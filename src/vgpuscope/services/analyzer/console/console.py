@@ -22,11 +22,10 @@ from vgpuscope.logic.console.history import ClassHour
 from vgpuscope.logic.console.moments import iso, iso_or_none
 from vgpuscope.logic.console.preview import compared
 from vgpuscope.logic.fleet.waste import Now, present
-from vgpuscope.logic.fleet.waste_hours import WasteHour, waste_by_namespace, waste_hour
+from vgpuscope.logic.fleet.waste_hours import WasteHour, idle_of_span, waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.console.facts import ClusterFacts, Facts
 from vgpuscope.model.console.gpus import GpuRow
-from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
@@ -464,13 +463,13 @@ class Console:
         if self._day_ago is None or self._day_ago[0] != begin:  # it changes once an hour
             self._day_ago = (begin, await points(self._backend.points, "hour", begin, begin + _HOUR, namespace=None))
         now = await asyncio.to_thread(present, analysis.gpus if analysis else ())
-        waste, idle = await self._wasted(begin, end, now)
-        _, idle_before = await self._wasted(begin - _DAY, begin, now)
-        before = overview.figures_before(self._day_ago[1], wasted=idle_before)
+        waste, idle = await asyncio.to_thread(waste_by_namespace, await self._wasted(begin, end, now))
+        hours_before = await self._wasted(begin - _DAY, begin, now)
+        before = overview.figures_before(self._day_ago[1], wasted=await asyncio.to_thread(idle_of_span, hours_before))
         return overview.PastFacts(waste=waste, wasted_gpu_hours=idle, before=before)
 
-    async def _wasted(self, begin: UnixTime, end: UnixTime, now: Now) -> tuple[tuple[WasteBy, ...], float | None]:
-        """Idle hours by namespace, and in all."""
+    async def _wasted(self, begin: UnixTime, end: UnixTime, now: Now) -> Sequence[WasteHour]:
+        """What each hour of the span held and wasted."""
         hours = []
         for at in range(int(begin), math.ceil(end), _HOUR):
             until = min(at + _HOUR, end)
@@ -482,7 +481,7 @@ class Console:
 
             complete = at + _HOUR + self._backend.config().scheduler.interval  # of an analysis that begins in the hour
             hours.append(await self._waste_hours.get((), at, complete, read))
-        return await asyncio.to_thread(waste_by_namespace, hours)
+        return hours
 
     def analysis_begins(self) -> None:
         """Agents' facts of a large fleet are read while it is analysed: both are joined and sent to consoles once."""
