@@ -80,8 +80,7 @@ def refused(caller: Caller, item: Object) -> bool:
     try:
         caller.create(item)
     except ApiError as e:
-        if e.status == 409:
-            return False
-        assert e.status in {403, 422}, e
-        return True
+        if e.status not in {403, 409, 422}:
+            raise
+        return e.status != 409  # it is there already
     return False

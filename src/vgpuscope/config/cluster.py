@@ -11,6 +11,7 @@ from vgpuscope.config.shared import (
     Families,
     Kubeconfig,
     ResyncInterval,
+    SealKeys,
     WebConfigFile,
     metrics_address,
 )
@@ -45,6 +46,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"placeholder": "NAME", "unset": "the namespace of the service account, or kube-system"},
         ),
     ] = ""
+    seal_keys: SealKeys = "none"
     web_config_file: WebConfigFile = None
     max_series: Annotated[
         int,
