@@ -432,6 +432,8 @@ _TOGETHER = (
     ("contract/test_postgres", "PostgreSQL"),
     ("contract/test_analyzer_replicas", "PostgreSQL"),
     ("contract/test_doctor_problems", "parts with problems"),
+    ("attack/test_admission", "control plane, Prometheus"),
+    ("attack/test_fuzzing_tenant", "control plane, Prometheus"),
     ("contract", "control plane, Prometheus"),
     ("chart", "control plane of the chart"),
     ("console", "browser and demo"),

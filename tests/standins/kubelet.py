@@ -23,6 +23,7 @@ from typing import Any
 
 import grpc
 
+from vgpuscope.model.plugin import KubeletView
 from vgpuscope.sources.plugin.v1beta1 import api_pb2 as pb
 
 WITHIN = 60.0  # seconds: on a busy machine
@@ -43,6 +44,7 @@ class Kubelet:
         self.registered: list[Any] = []  # the requests of all registrations
         self.lists: list[list[Any]] = []  # every list of devices that came
         self.ends: list[str] = []  # the status with which each list of devices ended
+        self.knows: KubeletView | None = None  # what PodResources says; None: there is no such socket
         self.refuse = ""  # why registrations are refused; "": they are not
         self._server: grpc.Server | None = None
         self._channel: grpc.Channel | None = None
@@ -90,6 +92,10 @@ class Kubelet:
         for channel in (*self._earlier, *([self._channel] if self._channel else [])):
             channel.close()
         self._earlier, self._channel = [], None
+
+    async def view(self) -> KubeletView | None:
+        """What a plugin reads of PodResources, in the same process."""
+        return self.knows
 
     # --- what the plugin told -----------------------------------------------------------------------------------------
 

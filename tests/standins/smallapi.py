@@ -29,12 +29,22 @@ class SmallApi:
     def node(self, name: str, **annotations: str) -> None:
         self._put(f"/api/v1/nodes/{name}", "Node", {"name": name}, annotations)
 
-    def pod(self, name: str, annotations: dict[str, str], *, node: str = "n1", spec: Any = None, phase="Pending"):
+    def pod(
+        self,
+        name: str,
+        annotations: dict[str, str],
+        *,
+        node: str = "n1",
+        spec: Any = None,
+        phase: str = "Pending",
+        started: bool = False,
+    ) -> None:
+        """`started`: the kubelet has admitted the pod, so it has asked for its devices."""
         asking = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
         path = f"/api/v1/namespaces/ml/pods/{name}"
         self._put(path, "Pod", {"name": name, "namespace": "ml"}, annotations)
         self.objects[path]["spec"] = {"containers": [asking], **(spec or {}), "nodeName": node}
-        self.objects[path]["status"] = {"phase": phase}
+        self.objects[path]["status"] = {"phase": phase} | ({"startTime": "2026-11-17T08:00:00Z"} if started else {})
 
     def drop(self, name: str) -> None:
         del self.objects[f"/api/v1/namespaces/ml/pods/{name}"]

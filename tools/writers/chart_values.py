@@ -34,6 +34,7 @@ class Values(Struct, kw_only=True, forbid_unknown_fields=True):
     analyzer: "Analyzer"
     extender: "Extender"
     plugin: "Plugin"
+    admission: "Admission"
     monitor: "Monitor"
     rules: "Rules"
     dashboards: "Dashboards"
@@ -249,6 +250,15 @@ class Plugin(_Pod, kw_only=True, forbid_unknown_fields=True):
     maxUnavailable: Share
     hookPath: Path
     kubeletPath: Path
+
+
+class Admission(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who may write the annotations that say who has a GPU."""
+
+    enabled: bool | Literal["auto"]
+    accounts: list[Annotated[str, Meta(pattern="^[a-z0-9-]+/[a-z0-9.-]+$")]]
+    users: list[Annotated[str, Meta(pattern="^[^'\"\\\\]+$")]]
+    groups: list[Annotated[str, Meta(pattern="^[^'\"\\\\]+$")]]
 
 
 class Monitor(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from vgpuscope.config.shared import (
     Hosts,
     Kubeconfig,
     ResyncInterval,
+    SealKeys,
     WebConfigFile,
     metrics_address,
 )
@@ -46,6 +47,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"placeholder": "NAME", "unset": "the namespace of the service account, or kube-system"},
         ),
     ] = ""
+    seal_keys: SealKeys = "none"
     web_config_file: WebConfigFile = None
     hosts: Hosts = ()
     max_series: Annotated[

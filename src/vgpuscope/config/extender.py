@@ -5,7 +5,15 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import RESYNC_INTERVAL, Families, Hosts, Kubeconfig, ResyncInterval, WebConfigFile
+from vgpuscope.config.shared import (
+    RESYNC_INTERVAL,
+    Families,
+    Hosts,
+    Kubeconfig,
+    ResyncInterval,
+    SealKeys,
+    WebConfigFile,
+)
 from vgpuscope.model.placement import NodePolicy
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import EXTENDER_LEASE, EXTENDER_PORT, everywhere
@@ -98,6 +106,16 @@ class ExtenderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Programs on the same machine are always allowed. With users or tokens in the web configuration, the role "
             "operate is needed instead.",
             extra={"form": "networks", "placeholder": "LIST", "unset": "none"},
+        ),
+    ] = ()
+    seal_keys: SealKeys = "none"
+    writers: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Users who may write the annotations that say who has a GPU, separated by commas, such as "
+            "system:serviceaccount:NAMESPACE:NAME. The webhook denies all others, if the API server asks it about "
+            "updates, too; it does so where it has no admission policies.",
+            extra={"form": "list", "placeholder": "LIST", "unset": "the webhook does not look at them", "flag": None},
         ),
     ] = ()
     state: Annotated[

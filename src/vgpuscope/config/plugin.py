@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vgpuscope.config.shared import Hosts, Kubeconfig, WebConfigFile, metrics_address
+from vgpuscope.config.shared import Hosts, Kubeconfig, SealKeys, WebConfigFile, metrics_address
 from vgpuscope.model.plugin import RESOURCE
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import PLUGIN_PORT, everywhere
@@ -139,6 +139,16 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             extra={"flag": None},
         ),
     ] = False
+    seal_keys: SealKeys = "none"
+    podresources_socket: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The kubelet's PodResources socket, which says which pods the kubelet knows, or none. Without "
+            "it an allocation may have to be refused that could have been told from another.",
+            extra={"placeholder": "PATH|none"},
+        ),
+    ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubeconfig: Kubeconfig = None
     web_config_file: WebConfigFile = None
     hosts: Hosts = ()

@@ -43,6 +43,15 @@ Kubeconfig = Annotated[
         extra={"placeholder": "FILE", "unset": "the service account of the pod"},
     ),
 ]
+SealKeys = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        description="File of the keys that seal assignments, or none: then HAMi's scheduler may be the one that "
+        "assigns, and what pods' annotations say is believed. docs/security.md has its format.",
+        extra={"placeholder": "FILE|none", "flag": None},
+    ),
+]
 ResyncInterval = Annotated[
     Seconds,
     Meta(

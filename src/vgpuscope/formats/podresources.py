@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TypeAlias
 
+from vgpuscope.model.plugin import KubeletView
 from vgpuscope.model.pod import Grant
 
 _VARINT, _LENGTH, _GROUP, _GROUP_END = 0, 2, 3, 4
@@ -32,6 +33,18 @@ def decode_grants(data: bytes) -> tuple[Grant, ...]:
     The kubelet names a device once per NUMA node it touches, so equal entries are one grant.
     """
     return tuple(dict.fromkeys(_grants(data)))
+
+
+def decode_view(data: bytes, *, resource: str) -> KubeletView:
+    """The pods that the kubelet knows, and which containers have devices of a resource; WireInvalid as above."""
+    pods, holding = set[tuple[str, str]](), set[tuple[str, str, str]]()
+    for pod in map(_fields, _fields(data).get(1, ())):
+        name = (_text(pod, 2), _text(pod, 1))
+        pods.add(name)
+        for container in map(_fields, pod.get(3, ())):
+            if any(one == resource for one, *_ in _devices(container)):
+                holding.add((*name, _text(container, 1)))
+    return KubeletView(pods=frozenset(pods), holding=frozenset(holding))
 
 
 def _grants(answer: bytes) -> Iterator[Grant]:

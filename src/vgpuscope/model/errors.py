@@ -545,6 +545,20 @@ class AllocatePodUnknown(AllocateFailed):
     hint = "The pod was deleted meanwhile, or it bypassed HAMi's scheduler: check its schedulerName and the webhook."
 
 
+class AllocateAmbiguous(AllocateFailed):
+    code = "ALLOCATE_AMBIGUOUS"
+    meaning = (
+        "Several pods of this node may be the one for which the kubelet asks, so none gets the devices of another."
+    )
+    hint = "A pod reached the node without the scheduler: check schedulerName and nodeName of the pods that are named."
+
+
+class AllocateForged(AllocateFailed):
+    code = "ALLOCATE_FORGED"
+    meaning = "The assignment of the pod is not one that the scheduler made for it."
+    hint = "Somebody else wrote the pod's annotations; its managedFields say who. Delete the pod."
+
+
 class AllocateCountMismatch(AllocateFailed):
     code = "ALLOCATE_COUNT_MISMATCH"
     meaning = "The kubelet asks for another number of devices than the scheduler assigned to the container."

@@ -140,8 +140,21 @@ class AllocatingPod(Struct, frozen=True, kw_only=True):
     bound: UnixTime | None = None  # when it was bound
     segment: Segment | None = None  # None: nothing is left to allocate
     migs: str = ""  # hami.io/vgpu-mig-allocations as it is
-    asks: tuple[tuple[str, int], ...] = ()  # its containers with devices, and how many each wants
+    asks: tuple[tuple[str, int], ...] = ()  # its containers with devices, init first, and how many each wants
     wrong: str = ""  # why its annotations cannot be read
+    admitted: bool = False  # the kubelet says that it has started, or ended, so it has asked for all its devices
+    leaving: bool = False  # it is being deleted
+    forged: str = ""  # why its assignment is not believed
+
+
+class KubeletView(Struct, frozen=True, kw_only=True):
+    """The pods that the kubelet knows, by namespace and name, and the containers that have devices of ours.
+
+    The kubelet takes up one pod after the other, and asks for its devices before it takes up the next.
+    """
+
+    pods: frozenset[tuple[str, str]]
+    holding: frozenset[tuple[str, str, str]]
 
 
 class NodeNotes(Struct, frozen=True, kw_only=True):

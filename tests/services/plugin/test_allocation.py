@@ -14,7 +14,7 @@ from tests.standins.kubelet import Kubelet, plugin_directory
 from tests.standins.smallapi import small_api
 from vgpuscope.logic.plugin.devices import offered
 from vgpuscope.logic.plugin.injection import HamiCore
-from vgpuscope.model.plugin import GpuState, PluginGpu, StaticInstance
+from vgpuscope.model.plugin import GpuState, KubeletView, PluginGpu, StaticInstance
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.services.plugin import allocation
 from vgpuscope.services.plugin.allocation import Allocator
@@ -59,6 +59,8 @@ async def world(tmp_path, request):
             whole=getattr(request, "param", False),
             count=counters.count,
             kept=lambda: kept.append(1),
+            kubelet=kubelet.view,
+            patience=0.3,
             clock=lambda: 1705984204.0,
         )
         side = KubeletSide(str(plugins), allocator)
@@ -70,6 +72,7 @@ async def world(tmp_path, request):
         yield SimpleNamespace(
             api=api,
             kubelet=kubelet,
+            cluster=cluster,
             side=side,
             allocator=allocator,
             states=states,
@@ -112,7 +115,9 @@ def directories(world):
 
 async def test_containers_are_served_in_order_and_the_last_one_ends_the_binding(world):
     text = f"{A},NVIDIA,1000,5:;;{B},NVIDIA,1500,10:{A},NVIDIA,500,7:;"
-    world.api.pod("p", assigned(text), spec=containers("first", "side", "second"))
+    spec = containers("first", "side", "second")
+    spec["containers"][2]["resources"]["limits"]["nvidia.com/gpu"] = 2
+    world.api.pod("p", assigned(text), spec=spec)
     world.api.annotate("nodes", "n1", **lock("p"))
     (answer,) = await allocate(world, [f"{A}-0"])
     assert answer.envs["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1000m"
@@ -157,27 +162,41 @@ async def test_two_containers_at_once_get_two_segments(world):
     assert world.api.annotations("pods", "p")[TO_ALLOCATE] == ";;;"
 
 
-async def test_the_owner_of_the_lock_is_served_before_a_pod_that_was_bound_earlier(world):
+async def test_of_two_pods_the_one_that_the_kubelet_knows_is_served(world):
     world.api.pod("early", assigned(f"{A},NVIDIA,1,0:;", bound="1"))
-    world.api.pod("owner", assigned(f"{B},NVIDIA,2,0:;", bound="2"))
-    world.api.annotate("nodes", "n1", **lock("owner"))
+    world.api.pod("late", assigned(f"{B},NVIDIA,2,0:;", bound="2"))
+    world.kubelet.knows = KubeletView(pods=frozenset({("ml", "late")}), holding=frozenset())
     (answer,) = await allocate(world, [f"{A}-0"])
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == B
+    world.kubelet.knows = KubeletView(
+        pods=frozenset({("ml", "late"), ("ml", "early")}), holding=frozenset({("ml", "late", "main")})
+    )
     (answer,) = await allocate(world, [f"{A}-0"])
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == A
 
 
-async def test_pods_of_other_nodes_and_phases_are_not_served(world):
-    world.api.pod("elsewhere", assigned(f"{A},NVIDIA,1,0:;", node="n2"))
-    world.api.pod("failed", assigned(f"{A},NVIDIA,1,0:;", phase="failed"))
-    world.api.pod("running", assigned(f"{A},NVIDIA,1,0:;"), phase="Running")
-    world.api.pod("served", assigned(";", phase="success"))
-    world.api.pod("plain", {})
-    world.api.pod("leaving", assigned(f"{A},NVIDIA,1,0:;"))
-    world.api.objects["/api/v1/namespaces/ml/pods/leaving"]["metadata"]["deletionTimestamp"] = "2026-11-17T08:00:00Z"
+@pytest.mark.parametrize(
+    ("name", "annotations", "more"),
+    [
+        ("elsewhere", assigned(f"{A},NVIDIA,1,0:;", node="n2"), {"node": "n2"}),
+        ("running", assigned(f"{A},NVIDIA,1,0:;"), {"phase": "Running"}),
+        ("started", assigned(f"{A},NVIDIA,1,0:;"), {"started": True}),
+        ("served", assigned(";", phase="success"), {}),
+        ("plain", {}, {}),
+        ("leaving", assigned(f"{A},NVIDIA,1,0:;"), {}),
+        ("misplaced", assigned(f"{A},NVIDIA,1,0:;", node="n2"), {}),
+        ("failed", assigned(f"{A},NVIDIA,1,0:;", phase="failed"), {}),
+    ],
+)
+async def test_pods_of_other_nodes_and_phases_are_not_served(world, name, annotations, more):
+    world.api.pod(name, annotations, **more)
+    if name == "leaving":
+        world.api.objects["/api/v1/namespaces/ml/pods/leaving"]["metadata"]["deletionTimestamp"] = (
+            "2026-11-17T08:00:00Z"
+        )
     assert (await refusal(world, 1)).startswith("ALLOCATE_POD_UNKNOWN")
     assert world.allocator.failures == {"ALLOCATE_POD_UNKNOWN": 1}
-    assert world.api.patches == []
+    assert [path for path, _ in world.api.patches if name not in {"leaving"}] == []
 
 
 FAILED = {
@@ -423,7 +442,7 @@ async def whole(world, *ids):
 async def test_the_only_pod_that_asks_for_as_many_whole_gpus_gets_the_event(world, caplog):
     caplog.set_level("INFO")
     world.api.pod("other", {}, spec=containers("side"))
-    world.api.pod("placed", assigned(";"))
+    world.api.pod("placed", assigned(";"), started=True)
     world.api.pod("elsewhere", {}, node="n2")
     world.api.pod("p", {}, spec=containers("one", "two"))
     assert await whole(world, f"{B}-0") == [("p", "Allocated GPU-1 on n1")]

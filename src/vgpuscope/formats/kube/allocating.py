@@ -1,7 +1,7 @@
 """A node and its pods as the device plugin reads them: annotations, versions, and what still has to be allocated."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -23,8 +23,10 @@ from vgpuscope.formats.hami.annotation import (
     mig_allocations,
     next_segment,
 )
+from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, decode_page
-from vgpuscope.formats.times import from_unix
+from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.formats.times import from_rfc3339, from_unix
 from vgpuscope.model.errors import AnnotationMalformed, KubeUnreadable
 from vgpuscope.model.plugin import (
     RESOURCE,
@@ -71,6 +73,7 @@ class _Meta(Struct, rename="camel"):
     namespace: str | None = None
     resource_version: str = ""
     deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
     annotations: dict[str, str | None] | None = None
 
 
@@ -79,8 +82,9 @@ class _AnyPod(Struct):
     kind: str | None = None
 
 
-class _Status(Struct):
+class _Status(Struct, rename="camel"):
     phase: str | None = None
+    start_time: str | None = None
 
 
 class _Pod(Struct):
@@ -116,9 +120,10 @@ def decode_pod_notes(data: bytes) -> PodNotes:
     return PodNotes(uid=meta.uid, phase=_annotations(meta).get(BIND_PHASE, ""), ended=status.phase in _ENDED)
 
 
-def decode_allocating(data: bytes) -> ObjectPage[AllocatingPod]:
-    """The pods of a list; KubeUnreadable for anything but a list of pods."""
-    return decode_page(_PODS, data, origin="list of pending pods")
+def decode_allocating(data: bytes, *, seals: Seals | None = None) -> ObjectPage[AllocatingPod]:
+    """The pods of a list; KubeUnreadable for anything but a list of pods. With `seals` only what is sealed is believed."""
+    kind = _PODS if seals is None else ObjectKind("Pod", _PODS.decoder, partial(_read, seals=seals))
+    return decode_page(kind, data, origin="list of the node's pods")
 
 
 def decode_pod_uids(data: bytes) -> ObjectPage[PodUID]:
@@ -171,11 +176,9 @@ def _annotations(meta: _Meta) -> dict[str, str]:
     return {key: text for key, text in (meta.annotations or {}).items() if text}
 
 
-def _read(found: _Pod, wrong: list[str]) -> AllocatingPod | None:  # noqa: ARG001 - the reason is kept with the pod
-    meta, spec = found.metadata, found.spec or _Spec()
+def _read(found: _Pod, wrong: list[str], *, seals: Seals | None = None) -> AllocatingPod:  # noqa: ARG001 - see .wrong
+    meta, spec, status = found.metadata, found.spec or _Spec(), found.status or _Status()
     annotations = _annotations(meta)
-    if meta.deletion_timestamp:  # the kubelet admits no pod that is being deleted
-        return None
     reason, segment = "", None
     try:
         segment = _segment(annotations, spec) if NODE in annotations else None
@@ -193,7 +196,22 @@ def _read(found: _Pod, wrong: list[str]) -> AllocatingPod | None:  # noqa: ARG00
         asks=tuple(_asking(spec)),
         migs=annotations.get(MIG_ALLOCATIONS, ""),
         wrong=reason,
+        admitted=status.phase not in {None, "Pending"} or status.start_time is not None,
+        leaving=meta.deletion_timestamp is not None,
+        forged=_forged(meta, annotations, segment, seals) if segment is not None else "",
     )
+
+
+def _forged(meta: _Meta, annotations: Mapping[str, str], segment: Segment, seals: Seals | None) -> str:
+    """Why this assignment is not the scheduler's, or what is to be allocated is not of it; "": it is."""
+    created = from_rfc3339(meta.creation_timestamp)
+    if seals is not None and not seals.believes(meta.uid, annotations, bound=True, created=created):
+        return "its seal is missing, or not one of this assignment"
+    whole = assigned_devices(ALLOCATED, annotations.get(ALLOCATED, ""))
+    given = [(one.gpu, one.memory, one.cores) for one in segment.devices]
+    if ALLOCATED in annotations and given not in [[(one.uuid, one.mib, one.cores) for one in part] for part in whole]:
+        return f"{TO_ALLOCATE} says something else than {ALLOCATED}"
+    return ""
 
 
 def _segment(annotations: Mapping[str, str], spec: _Spec) -> Segment | None:
@@ -229,9 +247,9 @@ def _containers(spec: _Spec) -> Iterator[Container]:
 
 def _asking(spec: _Spec) -> Iterator[tuple[str, int]]:
     for one in (*(spec.init_containers or ()), *(spec.containers or ())):
-        with suppress(ValueError):
-            if (number := int(str(_asks(one.resources) or 0))) > 0:
-                yield one.name, number
+        number = whole_number(_asks(one.resources) or 0)
+        if number is not None and number > 0:
+            yield one.name, number
 
 
 def _asks(resources: _Resources | None) -> object:

@@ -1,61 +1,74 @@
 """Which pod the kubelet means, and which devices its container gets.
 
-The kubelet names neither: it only says how many devices it wants. So the pod is the one that the scheduler locked the
-node for, or else the one that was bound first and waits for as many devices.
+The kubelet names no pod: it only says how many devices it wants. It may mean every pod of the node that wants as many
+and has not asked yet, whoever placed it. So what a pod's author writes never takes the pod from this list: that would let
+it take what was assigned to another. Only the kubelet's own word does, and what this plugin has answered.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from vgpuscope.model.errors import AllocateCountMismatch, AllocateDeviceUnhealthy, AllocateDeviceUnknown
-from vgpuscope.model.plugin import AllocatingPod, AssignedInstance, GpuState, OfferedDevice, Segment, StaticInstance
+from vgpuscope.model.plugin import (
+    AllocatingPod,
+    AssignedInstance,
+    GpuState,
+    KubeletView,
+    OfferedDevice,
+    Segment,
+    StaticInstance,
+)
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 _WAITING = ("allocating", "success")  # success: a container of the same pod may still wait
 
 
-class ServedPod(Struct, frozen=True, kw_only=True):
-    """The pod that is served now."""
+class Answered(NamedTuple):
+    """What is known of containers and pods that do not ask any more."""
 
-    pod: AllocatingPod
-    sure: bool  # no other pod can be meant: if it fails, this pod has failed
-
-
-def choose(pods: Iterable[AllocatingPod], *, node: str, owner: tuple[str, str] | None, count: int) -> ServedPod | None:
-    """The pod that waits for `count` devices; None if no pod waits. `owner`: namespace and name in the node's lock."""
-    waiting = [pod for pod in pods if _waits(pod, node)]
-    locked = next((pod for pod in waiting if (pod.namespace, pod.name) == owner), None)
-    if locked is not None:
-        return ServedPod(pod=locked, sure=True)
-    ordered = sorted(waiting, key=lambda pod: (_misfit(pod, count), pod.phase != "allocating", pod.bound or 0.0))
-    return ServedPod(pod=ordered[0], sure=len(ordered) == 1) if ordered else None
+    served: Container[tuple[PodUID, str]]  # containers that got their devices
+    refused: Container[PodUID]  # pods that got nothing: the kubelet ends them
+    kubelet: KubeletView | None = None  # None: it does not say
 
 
-def only_asking(
-    pods: Iterable[AllocatingPod], *, count: int, held: Container[tuple[PodUID, str]]
-) -> tuple[AllocatingPod, str] | None:
-    """The pod without an assignment, and its container, that wants `count` whole devices; None if it may be another.
-
-    `held`: containers, by pod UID and name, that have their devices already.
-    """
-    found = [
-        (pod, container)
-        for pod in pods
-        if not pod.node
-        for container, number in pod.asks
-        if number == count and (pod.uid, container) not in held
-    ]
-    return found[0] if len({pod.uid for pod, _ in found}) == 1 else None
+def askers(pods: Iterable[AllocatingPod], *, count: int, known: Answered) -> tuple[AllocatingPod, ...]:
+    """The pods of which one wants `count` devices now."""
+    return tuple(pod for pod in pods if any(number == count for _, number in _may_be_next(pod, known)))
 
 
-def _waits(pod: AllocatingPod, node: str) -> bool:
-    there = pod.node == node and pod.bound is not None and pod.phase in _WAITING
+def strangers(pods: Iterable[AllocatingPod], kubelet: KubeletView | None) -> frozenset[tuple[str, str]]:
+    """Pods without devices that the kubelet knows and the API server does not: deleted while the kubelet asks."""
+    if kubelet is None:
+        return frozenset()
+    holding = {(namespace, name) for namespace, name, _ in kubelet.holding}
+    return kubelet.pods - holding - {(pod.namespace, pod.name) for pod in pods}
+
+
+def waits(pod: AllocatingPod, node: str) -> bool:
+    """Whether the pod was assigned devices of this node, and has not got all of them."""
+    there = pod.node == node and pod.phase in _WAITING and not pod.leaving
     return there and (pod.segment is not None or bool(pod.wrong))
 
 
-def _misfit(pod: AllocatingPod, count: int) -> bool:
-    return pod.segment is None or len(pod.segment.devices) != count
+def _may_be_next(pod: AllocatingPod, known: Answered) -> Sequence[tuple[str, int]]:
+    """The containers for which the kubelet may ask next, and how many devices each wants.
+
+    It asks for one container after the other. If the pod's annotation says that the first ones are served already, that
+    may be true, if this plugin did it before it restarted, or not.
+    """
+    name, kubelet = (pod.namespace, pod.name), known.kubelet
+    if pod.admitted or pod.uid in known.refused or (kubelet is not None and name not in kubelet.pods):
+        return ()
+    holding = kubelet.holding if kubelet is not None else ()
+    left = [
+        (container, number)
+        for container, number in pod.asks
+        if (pod.uid, container) not in known.served and (*name, container) not in holding
+    ]
+    if not pod.node:
+        return left[:1]
+    names = [container for container, _ in left]
+    return left[: names.index(pod.segment.container) + 1] if pod.segment and pod.segment.container in names else left
 
 
 def check(segment: Segment, *, count: int, states: Mapping[DeviceUUID, GpuState]) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -20,27 +20,40 @@ from vgpuscope.formats.kube.allocating import lock_owner, named_instances
 from vgpuscope.formats.kube.events import EventText
 from vgpuscope.formats.kube.paths import ObjectRef
 from vgpuscope.logic.plugin.assignment import (
-    ServedPod,
+    Answered,
+    askers,
     check,
-    choose,
     index_names,
     instances_of,
-    only_asking,
+    strangers,
     visible_of,
+    waits,
 )
 from vgpuscope.logic.plugin.devices import preferred
 from vgpuscope.logic.plugin.injection import HamiCore, controlled, visible
 from vgpuscope.model.errors import (
+    AllocateAmbiguous,
+    AllocateCountMismatch,
     AllocateDeviceUnhealthy,
     AllocateDeviceUnknown,
     AllocateFailed,
+    AllocateForged,
     AllocatePodUnknown,
     AnnotationMalformed,
     KubeConflict,
     ScopeError,
 )
 from vgpuscope.model.histogram import Histogram
-from vgpuscope.model.plugin import AllocatingPod, GpuState, Injection, NodeNotes, OfferedDevice, Segment, StaticInstance
+from vgpuscope.model.plugin import (
+    AllocatingPod,
+    GpuState,
+    Injection,
+    KubeletView,
+    NodeNotes,
+    OfferedDevice,
+    Segment,
+    StaticInstance,
+)
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
 from vgpuscope.services.plugin.cluster import ClusterSide
@@ -53,7 +66,10 @@ _TRIES = 5  # with a pod that is changed between a look and the allocation
 _PREFER_WITHIN: Seconds = 2.0  # the kubelet waits; without an answer it gets any ids
 _REMEMBERED = 64  # answers, until they have reached the kubelet
 _DRAIN_WITHIN: Seconds = 8.0  # of the plugin's time to end
-_NO_POD = (AllocatePodUnknown, AllocateDeviceUnknown, AllocateDeviceUnhealthy)  # of ids without an assignment
+_CLEAR_WITHIN: Seconds = 5.0  # until it is clear for which pod the kubelet asks, which waits
+_LOOK_AGAIN: Seconds = 0.2
+_LONG_KNOWN: Seconds = 60.0  # a pod that only the kubelet knows for so long is no pod that was deleted a moment ago
+_NO_POD = (AllocateAmbiguous, AllocatePodUnknown, AllocateDeviceUnknown, AllocateDeviceUnhealthy)  # of no known pod
 
 
 class _Served(NamedTuple):
@@ -63,6 +79,10 @@ class _Served(NamedTuple):
     container: str
     devices: int
     injection: Injection
+
+
+async def _no_view() -> KubeletView | None:
+    return None
 
 
 class Allocator:
@@ -78,24 +98,29 @@ class Allocator:
         devices: Callable[[], Mapping[str, OfferedDevice]],
         whole: bool,
         count: Callable[[ScopeError], None],
+        kubelet: Callable[[], Awaitable[KubeletView | None]] = _no_view,
         kept: Callable[[], None] = lambda: None,
+        patience: Seconds = _CLEAR_WITHIN,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`states` and `devices` are what the node has now. `whole`: pods that HAMi did not place get whole GPUs.
 
-        `kept` is called when a failure could not be undone: undo_failed() has to be called until it is.
+        `kubelet` says which pods the kubelet knows. `kept` is called when a failure could not be undone: undo_failed()
+        has to be called until it is. `patience`: how long it may take to know for which pod the kubelet asks.
         """
         self._cluster, self._dirs, self._control = cluster, dirs, control
         self._states, self._devices, self._whole, self._count = states, devices, whole, count
-        self._clock = clock
+        self._kubelet, self._patience, self._clock = kubelet, patience, clock
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any] | None] = set()
         self._later: set[asyncio.Task[None]] = set()
         self._tell = OnChange(log)
-        self._choice: ServedPod | None = None  # the pod that is served now
+        self._asker: AllocatingPod | None = None  # the pod that is served now; no other can be meant
         self._served: deque[_Served] = deque(maxlen=_REMEMBERED)
         self._lost: list[_Served] = []  # that did not reach the kubelet
-        self._held: set[tuple[PodUID, str]] = set()  # containers with whole devices, while their pods are pending
+        self._answered: set[tuple[PodUID, str]] = set()  # containers that have their devices, while their pods exist
+        self._refused: set[PodUID] = set()  # pods that got none
+        self._strange: dict[tuple[str, str], UnixTime] = {}  # pods that only the kubelet knows, and since when
         self._rollbacks = Rollbacks(cluster, report=self._report, kept=kept, count=count, clock=clock)
         self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
         self.allocations = 0
@@ -134,10 +159,9 @@ class Allocator:
         assigned: tuple[DeviceUUID, ...] = ()
         with suppress(ScopeError, TimeoutError):
             async with asyncio.timeout(_PREFER_WITHIN):
-                notes, pods = await self._cluster.node(), await self._cluster.pods()
-            choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=size)
-            if choice is not None and choice.pod.segment is not None:
-                assigned = tuple(device.gpu for device in choice.pod.segment.devices)
+                asker = await self._look(size, await self._cluster.pods())
+            if asker is not None and asker.segment is not None:
+                assigned = tuple(device.gpu for device in asker.segment.devices)
         return preferred(available, required, size, devices=self._devices(), assigned=assigned)
 
     async def undo_failed(self) -> bool:
@@ -164,7 +188,7 @@ class Allocator:
     # --- one container ------------------------------------------------------------------------------------------------
 
     async def _counted(self, ids: Sequence[str]) -> Injection:
-        self._choice = None
+        self._asker = None
         try:
             return await self._serve(ids)
         except Exception as e:
@@ -178,22 +202,49 @@ class Allocator:
             raise error from e
 
     async def _serve(self, ids: Sequence[str]) -> Injection:
-        for _ in range(_TRIES):
+        until, conflicts = time.monotonic() + self._patience, 0
+        while True:
             notes, pods = await self._cluster.node(), await self._cluster.pods()
-            if (again := self._again(pods, count=len(ids))) is not None:
+            try:
+                self._asker = await self._look(len(ids), pods)
+            except AllocateAmbiguous:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(_LOOK_AGAIN)  # the kubelet says meanwhile what has become of the others
+                continue
+            pod = self._asker
+            if pod is not None and (again := self._again(pod, count=len(ids))) is not None:
                 return again
-            self._choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
-            if self._choice is None:
-                return await self._unassigned(ids, notes, pods)
-            with suppress(KubeConflict):
-                return await self._give(self._choice.pod, notes, count=len(ids))
-        raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served")
+            if pod is None or not waits(pod, self._cluster.node_name):
+                return await self._unassigned(ids, notes, pod)
+            try:
+                return await self._give(pod, notes, count=len(ids))
+            except KubeConflict as e:
+                conflicts += 1
+                if conflicts == _TRIES:
+                    raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served") from e
 
-    def _again(self, pods: Sequence[AllocatingPod], *, count: int) -> Injection | None:
+    async def _look(self, count: int, pods: Sequence[AllocatingPod]) -> AllocatingPod | None:
+        """The pod for which the kubelet asks; None if no pod wants so many. AllocateAmbiguous if several do."""
+        kubelet = await self._kubelet()
+        known = {pod.uid for pod in pods}
+        self._answered = {one for one in self._answered if one[0] in known}
+        self._refused &= known
+        self._lost = [one for one in self._lost if one.pod in known]
+        missed = {(one.pod, one.container) for one in self._lost}
+        answered = Answered(self._answered - missed, self._refused, kubelet)
+        found = askers(pods, count=count, known=answered)
+        self._strange = {one: self._strange.get(one, self._clock()) for one in strangers(pods, kubelet)}
+        odd = [f"{one[0]}/{one[1]}" for one, since in self._strange.items() if self._clock() - since < _LONG_KNOWN]
+        placed = any(pod.node for pod in found)
+        if (len(found) > 1 or (odd and found)) and (placed or not self._whole):
+            names = ", ".join([f"{pod.namespace}/{pod.name}" for pod in found] + odd)
+            raise AllocateAmbiguous(f"{count} devices are asked for, and any of these pods may be meant: {names[:400]}")
+        return found[0] if len(found) == 1 else None
+
+    def _again(self, pod: AllocatingPod, *, count: int) -> Injection | None:
         """The answer that a kubelet which restarted did not get; None if there is none for as many devices."""
-        pending = {pod.uid for pod in pods}
-        self._lost = [one for one in self._lost if one.pod in pending]
-        found = next((one for one in self._lost if one.devices == count), None)
+        found = next((one for one in self._lost if one.pod == pod.uid and one.devices == count), None)
         if found is None:
             return None
         self._lost.remove(found)
@@ -201,13 +252,17 @@ class Allocator:
         log.info("answer is given again: the kubelet did not get it", extra=fields(**values))
         return found.injection
 
-    async def _unassigned(self, ids: Sequence[str], notes: NodeNotes, pods: Sequence[AllocatingPod]) -> Injection:
-        """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared."""
+    async def _unassigned(self, ids: Sequence[str], notes: NodeNotes, pod: AllocatingPod | None) -> Injection:
+        """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared. None: it is not known for which pod."""
         owner = lock_owner(notes)
         if owner is not None and await self._cluster.pod(*owner) is None:
             await self._release(*owner, notes)
-        if not self._whole:
-            raise AllocatePodUnknown(f"no pod on node {self._cluster.node_name} waits for {len(ids)} devices")
+        self._asker = None
+        if not self._whole or (pod is not None and pod.node):
+            if pod is not None:
+                self._refused.add(pod.uid)
+            name = f"pod {pod.namespace}/{pod.name} has no assignment of" if pod is not None else "no pod waits for"
+            raise AllocatePodUnknown(f"{name} {len(ids)} devices on node {self._cluster.node_name}")
         known = self._devices()
         for one in ids:
             if one not in known:
@@ -215,13 +270,17 @@ class Allocator:
             if not known[one].healthy:
                 raise AllocateDeviceUnhealthy(f"{one} is unhealthy")
         devices = visible_of(known[one] for one in ids)
-        self._done_whole(pods, devices, count=len(ids))
+        self._done_whole(pod, devices, count=len(ids))
         return visible(devices)
 
     async def _give(self, pod: AllocatingPod, notes: NodeNotes, *, count: int) -> Injection:
         segment, states = pod.segment, self._states()
         if segment is None:
             raise AnnotationMalformed(pod.wrong)
+        if pod.forged:
+            raise AllocateForged(f"pod {pod.namespace}/{pod.name}: {pod.forged}")
+        if segment.container not in dict(pod.asks):
+            raise AllocateCountMismatch(f"container {segment.container} requests no devices")
         check(segment, count=count, states=states)
         instances = instances_of(segment, states)
         try:
@@ -231,6 +290,7 @@ class Allocator:
             await asyncio.to_thread(self._dirs.remove, pod.uid, segment.container)
             raise
         self._served.append(_Served(pod.uid, segment.container, count, injection))
+        self._answered.add((pod.uid, segment.container))
         self._rollbacks.served(_ref(pod), notes)
         if segment.last:
             await self._release(pod.namespace, pod.name, notes)
@@ -267,19 +327,17 @@ class Allocator:
         self.allocations += 1
         self._report_allocated(_ref(pod), gpus)
 
-    def _done_whole(self, pods: Sequence[AllocatingPod], devices: Sequence[DeviceUUID], *, count: int) -> None:
+    def _done_whole(self, pod: AllocatingPod | None, devices: Sequence[DeviceUUID], *, count: int) -> None:
         """Log whole devices always, and report them to the pod if it is known: the kubelet does not name it."""
         self.allocations += 1
-        self._held &= {(pod.uid, container) for pod in pods for container, _ in pod.asks}
         gpus = index_names(devices, self._states())
-        found = only_asking(pods, count=count, held=self._held)
         values = {"node": self._cluster.node_name, "gpus": gpus, "devices": ",".join(devices)}
-        if found is None:
+        if pod is None:
             log.info("allocated whole devices", extra=fields(**values))
             return
-        pod, container = found
-        self._held.add((pod.uid, container))
-        values |= {"pod": f"{pod.namespace}/{pod.name}", "container": container}
+        open_ = [name for name, number in pod.asks if number == count and (pod.uid, name) not in self._answered]
+        self._answered.update((pod.uid, name) for name in open_[:1])
+        values |= {"pod": f"{pod.namespace}/{pod.name}", "container": open_[0] if open_ else ""}
         log.info("allocated whole devices", extra=fields(**values))
         self._report_allocated(_ref(pod), gpus)
 
@@ -289,10 +347,11 @@ class Allocator:
 
     async def _take_back(self, error: ScopeError) -> None:
         """Tell the scheduler that the pod failed, and let it bind others to this node."""
-        if self._choice is None and not isinstance(error, _NO_POD):
+        if self._asker is not None:
+            self._refused.add(self._asker.uid)
+            await self._rollbacks.undo(error, _ref(self._asker))
+        elif not isinstance(error, _NO_POD):
             await self._rollbacks.undo(error, None)
-        elif self._choice is not None and self._choice.sure:
-            await self._rollbacks.undo(error, _ref(self._choice.pod))
 
     async def _release(self, namespace: str, pod: str, notes: NodeNotes) -> None:
         try:
@@ -304,7 +363,7 @@ class Allocator:
     def _failed(self, error: ScopeError, ids: Sequence[str]) -> None:
         self.failures[error.code] = self.failures.get(error.code, 0) + 1
         self._count(error)
-        pod = self._choice.pod if self._choice else None
+        pod = self._asker
         name = f"{pod.namespace}/{pod.name}" if pod else None
         values = {"pod": name, "node": self._cluster.node_name, "requested": len(ids)}
         log.error("allocation failed", extra=fields(**values, **error_fields(error)))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpuscope.formats.hami.annotation import LOCK
+from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.allocating import lock_owner, locked_by_nobody
 from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, SourceDown
@@ -31,8 +32,10 @@ _LOOKS = 5  # at a node that changes between a look and a change; its kubelet wr
 class ClusterSide:
     """One client, which is made when it is first needed."""
 
-    def __init__(self, node: str, kubeconfig: str | None) -> None:
+    def __init__(self, node: str, kubeconfig: str | None, *, seals: Seals | None = None) -> None:
+        """`seals` checks assignments; None: they are not sealed."""
         self.node_name = node
+        self._seals = seals
         self._kubeconfig = kubeconfig
         self._client: httpx2.AsyncClient | None = None
         self._tell = OnChange(log)
@@ -43,8 +46,8 @@ class ClusterSide:
         return await self._noted(node_notes(self._api(), self.node_name))
 
     async def pods(self) -> tuple[AllocatingPod, ...]:
-        """The pending pods of the node, as they are now."""
-        return await self._noted(allocating_pods(self._api(), self.node_name))
+        """The pods of the node, as they are now."""
+        return await self._noted(allocating_pods(self._api(), self.node_name, self._seals))
 
     async def all_pods(self) -> frozenset[PodUID]:
         """All pods of the node, as they are now; KubeAbsent if there is no such node, which has no pods either."""

@@ -3,16 +3,22 @@
 It uses grpclib and our own wire reader, because the usual libraries cost half of the agent's memory: docs/adr/0004.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from grpclib.client import Channel, Handler, UnaryUnaryMethod
 from grpclib.encoding.base import CodecBase
 from grpclib.protocol import H2Protocol
 
-from vgpuscope.formats.podresources import WireInvalid, decode_grants
+from vgpuscope.formats.podresources import WireInvalid, decode_grants, decode_view
 from vgpuscope.model.errors import PodResourcesAbsent, PodResourcesDown
+from vgpuscope.model.plugin import KubeletView
 from vgpuscope.model.pod import Grant
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.grpc_socket import answered
 
+T = TypeVar("T")
 _LIST = "/v1.PodResourcesLister/List"
 _LIMIT = 16 * 1024 * 1024  # bytes; large nodes exceed gRPC's default of 4 MiB
 
@@ -26,10 +32,17 @@ class PodResources:
 
     async def read(self) -> tuple[Grant, ...]:
         """All current grants; PodResourcesAbsent when there is no socket, PodResourcesDown when it does not answer."""
+        return await self._decoded(decode_grants)
+
+    async def view(self, resource: str) -> KubeletView:
+        """The pods that the kubelet knows now, and which of their containers have devices; the same errors."""
+        return await self._decoded(partial(decode_view, resource=resource))
+
+    async def _decoded(self, decode: Callable[[bytes], T]) -> T:
         async with answered(self._path, within=self._timeout, absent=PodResourcesAbsent, down=PodResourcesDown):
             answer = await self._ask()
         try:
-            return decode_grants(answer)
+            return decode(answer)
         except WireInvalid as e:
             raise PodResourcesDown(f"{self._path}: {e}") from e
 

@@ -1,8 +1,10 @@
-"""This node and its pending pods, read from the API server when they are needed: a cache could be late."""
+"""This node and its pods, read from the API server when they are needed: a cache could be late."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes, decode_pod_uids
 from vgpuscope.formats.kube.lists import ObjectPage
 from vgpuscope.formats.kube.paths import object_path
@@ -29,9 +31,9 @@ async def pod_notes(api: KubeClient, namespace: str, name: str) -> PodNotes | No
     return None if found is None else decode_pod_notes(found)
 
 
-async def allocating_pods(api: KubeClient, node: str) -> tuple[AllocatingPod, ...]:
-    """The pending pods of the node."""
-    return await _pods(api, f"spec.nodeName={node},status.phase=Pending", decode_allocating)
+async def allocating_pods(api: KubeClient, node: str, seals: Seals | None) -> tuple[AllocatingPod, ...]:
+    """All pods of the node: one that the kubelet knows and the API server does not is a stranger."""
+    return await _pods(api, f"spec.nodeName={node}", partial(decode_allocating, seals=seals))
 
 
 async def pod_uids(api: KubeClient, node: str) -> frozenset[PodUID]:
