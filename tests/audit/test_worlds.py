@@ -1,4 +1,4 @@
-"""Random fleets: what pages show is what the plan adds up to, for an administrator and for callers of one or two namespaces.
+"""Random fleets: what pages show is what the plan adds up to, for callers of all namespaces, of one and of two.
 
 Run more of them by `AUDIT_WORLDS=200 pytest tests/audit/test_worlds.py`; one of them by `AUDIT_SEED=17`.
 """
@@ -55,7 +55,23 @@ async def differences(found: World) -> list[str]:
             "held": sum(row[f"{one}_gpu_hours"] for one in ("idle", "in_use", "unknown")),
         }
         wrong += _compared(f"waste of {name}", {"held": held, "idle": idle}, hours, within=0.01)
-    return wrong + await _scoped(found)
+    return wrong + await _charted(found) + await _scoped(found)
+
+
+async def _charted(found: World) -> list[str]:
+    """Where the last step of a chart is not what the pages show now: the fleet stands still."""
+    now = (await found.get("/api/v1/overview"))["now"]
+    subjects = [("", {name: now[name] for name in ("use", "power")})]
+    for path, quantities in (("nodes", ("use", "power", "memory_used")), ("namespaces", ("power", "memory_used"))):
+        rows = (await found.get(f"/api/v1/{path}"))["rows"]
+        subjects += [(f"&{path[:-1]}={row['name']}", {one: row[one] for one in quantities}) for row in rows]
+    wrong = []
+    for subject, shown in subjects:
+        columns = (await found.get(f"/api/v1/history/series?range=1h&points=60{subject}"))["columns"]
+        drawn = {one["quantity"]: [value for value in one["values"] if value is not None] for one in columns}
+        last = {name: (drawn[name] or [None])[-1] for name, value in shown.items() if value is not None}
+        wrong += _compared(f"chart of {subject}", {name: shown[name] for name in last}, last, within=2e-3)
+    return wrong
 
 
 async def _scoped(found: World) -> list[str]:

@@ -109,7 +109,7 @@ def _namespace(plan: Plan, held: list[tuple[Pod, Use]]) -> Figures:
 
 
 def _drawn(plan: Plan, use: Use) -> float:
-    """A tenant's part of the power of its GPU: all if it has the GPU alone, else by SM time; NaN: it does not follow."""
+    """A tenant's part of the power of its GPU: all if it is alone there, else by SM time; NaN: it does not follow."""
     node = plan.node(use.node)
     gpu = next(gpu for gpu in node.gpus if gpu.uuid == use.gpu)
     power = watts(gpu, busy(plan, gpu, 0))

@@ -461,7 +461,14 @@ _SINCE = Words(
     " The time before a tenant came, and after it left, does not count: all tenants together can be above the GPU.",
     "租户到来之前和离开之后的时间不计入：各租户之和可超过 GPU 的数值。",
 )
+_SAMPLED = Words(
+    " By samples at each scrape: all tenants together can differ by some percent from the GPU, whose power is a mean.",
+    "按每次抓取时的样本计算：各租户之和与 GPU 的平均功耗可相差几个百分点。",
+)
 _REMARKS: dict[str, Words] = {
+    "tenant.power": _SAMPLED,
+    "workload.power": _SAMPLED,
+    "namespace.power": _SAMPLED,
     "tenant.memory_used": _SINCE,
     "workload.memory_used": _SINCE,
     "namespace.memory_used": _SINCE,
@@ -523,7 +530,7 @@ _REMARKS: dict[str, Words] = {
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
     ),
     "fleet.by_class": Words(
-        " A GPU that no pod holds has the class unallocated.", "未被 Pod 占用的 GPU 属于“未分配”类别。"
+        " An idle GPU that no pod holds has the class unallocated.", "未被 Pod 占用的空闲 GPU 属于“未分配”类别。"
     ),
     "fleet.nodes": Words(" Nodes whose GPUs are known only by number count too.", "仅知道 GPU 数量的节点也计入。"),
     "fleet.namespaces": Words(

@@ -33,12 +33,15 @@ def chart(
     )
 
 
-def classes(times: list[int], step: int, *columns: list[Any], later: int = 0) -> PublicAnswer:
-    """`later`: seconds between the end of the last step and that of the chart."""
+def classes(times: list[int], step: int, *columns: list[Any], later: int = 0, **query: str) -> PublicAnswer:
+    """`later`: seconds between the end of the last step and that of the chart. The first column is of free GPUs."""
     end = datetime.fromtimestamp(times[-1] + step + later, UTC).isoformat()
-    body = {"times": times, "step_seconds": step, "source": "analyses", "columns": [{"gpus": one} for one in columns]}
-    body["end"] = end
-    return PublicAnswer(service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body)
+    names = ("unallocated", "busy", "idle")
+    shown = [{"use_class": name, "gpus": one} for name, one in zip(names, columns, strict=False)]
+    body = {"times": times, "step_seconds": step, "source": "analyses", "columns": shown, "end": end}
+    return PublicAnswer(
+        service="analyzer", surface="GET /api/v1/history/classes", kind="ClassHistory", body=body, query=query
+    )
 
 
 def hours(*, seconds: float = 3600.0, samples: int = 60, **changed: Any) -> PublicAnswer:
@@ -127,6 +130,24 @@ def test_a_namespace_above_the_fleet_is_found():
     fleet = chart(times, HOUR, power=[3000.0] * 6)
     part = chart(times, HOUR, query={"namespace": "ml"}, power=[1000.0, 4700.0, *[1000.0] * 4])
     assert [one.first.value for one in wrong(history.part_of_fleet, fleet, part)] == [4700.0]
+
+
+def test_nodes_that_are_above_the_fleet_only_together_are_found():
+    """Such as if the chart of a node is that of the fleet."""
+    fleet = chart(TWO, HOUR, power=[1000.0, 1000.0])
+    first, second = (chart(TWO, HOUR, query={"node": name}, power=[600.0, None]) for name in ("a", "b"))
+    assert wrong(history.part_of_fleet, fleet, first) == []
+    assert len(wrong(history.part_of_fleet, fleet, first, second)) == 1
+
+
+def test_pods_that_share_a_gpu_and_count_as_a_gpu_each_are_found():
+    fleet = classes(EVERY_MINUTE, MINUTE, [4.0] * 90, [2.0] * 90)
+
+    def divided(gpus: float) -> PublicAnswer:
+        return classes(EVERY_MINUTE, MINUTE, [0.0] * 90, [gpus] * 90, group_by="namespace")
+
+    assert wrong(history.groups_of_classes, fleet, divided(2.0)) == []
+    assert len(wrong(history.groups_of_classes, fleet, divided(3.0))) == 89
 
 
 def test_the_newest_steps_of_two_charts_that_were_read_one_after_the_other_are_not_compared():

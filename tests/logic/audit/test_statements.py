@@ -117,7 +117,7 @@ def account(group: str, *rows: dict[str, Any], **changed: float) -> PublicAnswer
 
 def row(idle: float, used: float, unknown: float, **more: Any) -> dict[str, Any]:
     hours = {"idle_gpu_hours": idle, "in_use_gpu_hours": used, "unknown_gpu_hours": unknown}
-    return hours | {"namespace": "ml", "pod": None, "memory_held": None, "verdict": "idle"} | more
+    return hours | {"namespace": "ml", "pod": None, "memory_held": None, "verdict": "idle", "gpus": 1} | more
 
 
 def test_gpu_hours_that_do_not_add_up_are_found():

@@ -282,6 +282,11 @@ def test_instances_of_a_gpu_count_as_one_gpu_in_a_mean_over_gpus():
     assert of_pods([point("a", util=0.6), *instances])["use"] == 0.3
 
 
+def test_instances_that_are_not_measured_take_nothing_from_their_gpu_in_a_mean_over_gpus():
+    known, unknown = point("b", mig="MIG-0", util=0.0), [point("b", mig=f"MIG-{n}") for n in (1, 2)]
+    assert of_pods([point("a", util=0.6), known, *unknown])["use"] == 0.3
+
+
 def test_the_memory_of_a_gpu_instance_counts_once_though_each_compute_instance_reports_it():
     shared = [point("b", mig=f"MIG-{n}", gpu_instance="1", memory_used=20) for n in range(2)]
     apart = [point("b", mig="MIG-2", gpu_instance="2", memory_used=5), point("a", memory_used=40)]

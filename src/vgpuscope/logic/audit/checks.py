@@ -30,6 +30,7 @@ CHECKS: tuple[AuditCheck, ...] = (
     AuditCheck("steps", history.steps),
     AuditCheck("energies", history.energies),
     AuditCheck("classes", history.classes),
+    AuditCheck("classes", history.groups_of_classes),
     AuditCheck("chart-parts", history.part_of_fleet),
     AuditCheck("chart-tile", history.chart_and_tile),
     AuditCheck("seconds", history.stored_seconds),

@@ -43,6 +43,11 @@ def _gpus(answer: PublicAnswer) -> Iterator[FigureReading]:
         held = {row["gpu_id"] for row in rows if row.get("held")}
         yield _reading(answer, "fleet.gpus", "count(rows.gpu_id)", len({row["gpu_id"] for row in rows}))
         yield _reading(answer, "fleet.gpus_held", "count(rows[held].gpu_id)", len(held))
+        for name, number in Counter(map(_class, rows)).items():
+            yield _reading(answer, "fleet.by_class", f"count(rows[class={name}])", number, name)
+        yield from _of_gpus(answer, "fleet", "rows", rows)
+        held_rows = [row for row in rows if row["gpu_id"] in held]
+        yield from _mean_use(answer, "fleet.use_held", "mean(rows[held].use.mean)", held_rows)
         yield from _by_node(answer, rows)
     idle = [row for row in rows if row.get("held") and row["verdict"] == "idle"]
     yield _reading(answer, "fleet.idle_held", "count(rows[held][verdict=idle])", len(idle))
@@ -69,6 +74,34 @@ def _by_node(answer: PublicAnswer, rows: Rows) -> Iterator[FigureReading]:
         yield _reading(answer, "node.mig_instances", f"count({where}[mig])", instances, node)
         tenants = sum(len(row.get("tenants") or ()) for row in mine)
         yield _reading(answer, "node.tenants", f"count({where}.tenants)", tenants, node)
+        for name, number in Counter(map(_class, mine)).items():
+            yield _reading(answer, "node.by_class", f"count({where}[class={name}])", number, node, name)
+        yield from _of_gpus(answer, "node", where, mine, node)
+
+
+def _class(row: Row) -> str:
+    """An idle GPU that no pod holds is unallocated: free, not wasted."""
+    return "unallocated" if row["verdict"] == "idle" and not row.get("held") else str(row["use_class"])
+
+
+def _of_gpus(answer: PublicAnswer, kind: str, where: str, rows: Rows, *subject: str) -> Iterator[FigureReading]:
+    """Use and power of GPUs: the instances of a GPU count as one GPU, and each shows the power of all of it."""
+    yield from _mean_use(answer, f"{kind}.use", f"mean({where}.use.mean)", rows, *subject)
+    power = {row["gpu_id"]: row["power"] for row in rows if row.get("power") is not None}
+    if power:
+        total, parts = sum(power.values()), len(power)
+        yield _reading(answer, f"{kind}.power", f"sum({where}.power)", total, *subject, parts=parts, margin=0.06)
+
+
+def _mean_use(answer: PublicAnswer, figure: str, path: str, rows: Rows, *subject: str) -> Iterator[FigureReading]:
+    uses: dict[str, list[float]] = {}
+    for row in rows:
+        mean = (row.get("use") or {}).get("mean")
+        if mean is not None:
+            uses.setdefault(row["gpu_id"], []).append(mean)
+    if uses:
+        mean = sum(sum(found) / len(found) for found in uses.values()) / len(uses)
+        yield _reading(answer, figure, path, mean, *subject, margin=0.0002)
 
 
 def _by_namespace(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Iterator[FigureReading]:
@@ -84,7 +117,7 @@ def _by_namespace(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Itera
             yield _reading(answer, "namespace.by_class", f"count({where}[use_class={name}])", number, space, name)
         for name, number in Counter(tenant["verdict"] for _, tenant in mine).items():
             yield _reading(answer, "namespace.by_verdict", f"count({where}[verdict={name}])", number, space, name)
-        for field in ("memory_used", "memory_limit"):
+        for field in ("memory_used", "memory_limit", "power"):
             yield from _amount(answer, f"namespace.{field}", f"sum({where}.{field})", mine, field, space)
 
 
@@ -96,7 +129,7 @@ def _by_pod(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Iterator[Fi
         where = f"rows.tenants[pod={space}/{pod}]"
         subject = ("pod", space, pod)
         yield _reading(answer, "workload.tenants", f"count({where})", len(mine), *subject)
-        for field in ("memory_used", "memory_limit", "memory_max"):
+        for field in ("memory_used", "memory_limit", "memory_max", "power"):
             yield from _amount(answer, f"workload.{field}", f"sum({where}.{field})", mine, field, *subject)
 
 
@@ -107,7 +140,8 @@ def _amount(
     values = [tenant.get(field) for _, tenant in rows]
     known = [value for value in values if value is not None]
     if known and len(known) == len(values):
-        yield _reading(answer, figure, path, sum(known), *subject, parts=len(known), margin=0.06 * 2**20)
+        margin = 0.06 if field == "power" else 0.06 * 2**20
+        yield _reading(answer, figure, path, sum(known), *subject, parts=len(known), margin=margin)
 
 
 def _results(answer: PublicAnswer) -> Iterator[FigureReading]:

@@ -76,33 +76,75 @@ def classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 
 def part_of_fleet(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """In no step of a chart does a namespace, node or pod use more than the fleet."""
+    """In no step of a chart does a namespace, node or pod use more than the fleet, nor do several of them together."""
     answers = [one for one in surfaces.answers if one.kind == "SeriesHistory"]
     fleets = {
         (one.body["step_seconds"], one.body["source"], one.query.get("end", "")): one
         for one in answers
         if not _subject(one)
     }
+    together: dict[tuple[str, int], list[PublicAnswer]] = {}  # no GPU is in two nodes, and no pod in two namespaces
     for part in answers:
         whole = fleets.get((part.body["step_seconds"], part.body["source"], part.query.get("end", "")))
         if not _subject(part) or whole is None or part.body["source"] not in _STORE:
             continue
-        for quantity in ("memory_used", "memory_allocated", "power", "energy"):
-            totals = _values(whole, quantity)
-            newest = max((at for at, value in totals.items() if value is not None), default=0)
-            step = float(part.body["step_seconds"])
-            growing = step >= _HOUR and quantity != "energy"  # a mean of an hour hardly changes while charts are read
-            for at, value in _values(part, quantity).items():
+        yield from _at_most_fleet([part], whole, _ADDED["node"])
+        kinds = [kind for kind in ("node", "namespace") if part.query.get(kind) == _subject(part)]
+        for kind in kinds:
+            together.setdefault((kind, answers.index(whole)), []).append(part)
+    for (kind, place), parts in together.items():
+        if len(parts) > 1:
+            yield from _at_most_fleet(parts, answers[place], _ADDED[kind])
+
+
+_ADDED = {
+    "node": ("memory_used", "memory_allocated", "power", "energy"),
+    "namespace": ("memory_used", "memory_allocated"),  # the power of pods is sampled, that of GPUs a mean
+}
+
+
+def _at_most_fleet(
+    parts: list[PublicAnswer], whole: PublicAnswer, quantities: tuple[str, ...]
+) -> Iterator[FigureComparison]:
+    for quantity in quantities:
+        totals, of_parts = _values(whole, quantity), [_values(part, quantity) for part in parts]
+        newest = max((at for at, value in totals.items() if value is not None), default=0)
+        step = float(whole.body["step_seconds"])
+        growing = step >= _HOUR and quantity != "energy"  # a mean of an hour hardly changes while charts are read
+        for at, total in totals.items():
+            known = [value for values in of_parts if (value := values.get(at)) is not None]
+            settled = growing or at + step <= newest - (_SAVED if step < _HOUR else 0)
+            if known and total is not None and settled:
+                path = f"sum({quantity}, {len(parts)})[time={at}]" if len(parts) > 1 else ""
+                yield FigureComparison(
+                    check="chart-parts",
+                    subject=", ".join(map(_subject, parts)),
+                    first=_place(parts[0], quantity, at, sum(known), path=path),
+                    second=_place(whole, quantity, at, total),
+                    rule="at_most",
+                    tolerance=_NOISE * total,
+                )
+
+
+def groups_of_classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """The GPUs of all namespaces together are at most those that are not free: pods divide the GPU that they share."""
+    answers = [one for one in surfaces.answers if one.kind == "ClassHistory" and not one.query.get("end")]
+    for parts in answers:
+        for whole in answers:
+            alike = all(parts.body[name] == whole.body[name] for name in ("step_seconds", "source", "times"))
+            if parts.query.get("group_by") != "namespace" or whole.query.get("group_by") or not alike:
+                continue
+            totals, free = _all_classes(whole), _all_classes(whole, only="unallocated")
+            for at, value in list(_all_classes(parts).items())[:-1]:  # the newest step still grows
                 total = totals.get(at)
-                settled = growing or at + step <= newest - (_SAVED if step < _HOUR else 0)
-                if value is not None and total is not None and settled:
+                if value is not None and total is not None:
                     yield FigureComparison(
-                        check="chart-parts",
-                        subject=_subject(part),
-                        first=_place(part, quantity, at, value),
-                        second=_place(whole, quantity, at, total),
+                        check="classes",
+                        subject="",
+                        first=_place(parts, "gpus", at, value),
+                        second=_place(whole, "gpus", at, total - (free.get(at) or 0.0)),
                         rule="at_most",
-                        tolerance=_NOISE * total,
+                        tolerance=_NOISE * total + 0.05,
                     )
 
 
@@ -289,9 +331,9 @@ def _values(answer: PublicAnswer, quantity: str, field: str = "values") -> dict[
     return {}
 
 
-def _all_classes(answer: PublicAnswer) -> dict[int, float | None]:
-    """The sum over all classes at each time; None: nothing was analysed."""
-    columns = [column["gpus"] for column in answer.body["columns"]]
+def _all_classes(answer: PublicAnswer, *, only: str = "") -> dict[int, float | None]:
+    """The sum over all classes, or of one class, at each time; None: nothing was analysed."""
+    columns = [column["gpus"] for column in answer.body["columns"] if only in {"", column.get("use_class")}]
     sums: dict[int, float | None] = {}
     for index, at in enumerate(answer.body["times"]):
         known = [column[index] for column in columns if column[index] is not None]

@@ -102,7 +102,7 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[FigureComparison]:
                         answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
                     ),
                     rule="equal",
-                    tolerance=apart * sum(row[field] for field in _HOURS) / _HOURS_OF_A_DAY + 0.05,
+                    tolerance=apart * max(row["gpus"], sum(row[field] for field in _HOURS) / _HOURS_OF_A_DAY) + 0.05,
                 )
 
 

@@ -219,7 +219,6 @@ class SeriesFold:
                 _Presence(len(self._rules), "" if point.pod else point.gpu_instance),
             )
             part = min(1.0, spent / point.seconds) if point.seconds else 1.0
-            presence.seconds += spent or _INSTANT
             totals, known = presence.totals, presence.measured
             for at, (_, rule) in enumerate(self._rules):
                 value = rule.read(point)
@@ -233,7 +232,6 @@ class SeriesFold:
                 known[at] += seconds
 
     def columns(self) -> tuple[SeriesColumn, ...]:
-        parts = [_parts_of_gpus(step) for step in self._steps]
         columns = []
         for at, (name, rule) in enumerate(self._rules):
             values: list[float | None] = []
@@ -256,8 +254,9 @@ class SeriesFold:
                             max(longest, known_of_fleet[place]),
                         )
                     case "mean":
-                        total = sum(one.totals[at] * parts[place].get(key, 1.0) for key, one in known.items())
-                        weight = sum(one.measured[at] * parts[place].get(key, 1.0) for key, one in known.items())
+                        parts = _parts_of_gpus(known, at)
+                        total = sum(one.totals[at] * parts.get(key, 1.0) for key, one in known.items())
+                        weight = sum(one.measured[at] * parts.get(key, 1.0) for key, one in known.items())
                 values.append(round(total / weight / rule.scale, rule.digits) if known else None)
                 weights.append(round(weight, 3) if rule.together in {"mean", "sum_at_once"} else longest)
             columns.append(SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(values), seconds=tuple(weights)))
@@ -265,24 +264,23 @@ class SeriesFold:
 
 
 class _Presence:
-    """One GPU, or one pod on a GPU, in one step: its time, and for each quantity a total and the time measured."""
+    """One GPU, or one pod on a GPU, in one step: for each quantity, a total and the time measured."""
 
-    __slots__ = ("gpu_instance", "measured", "seconds", "totals")
+    __slots__ = ("gpu_instance", "measured", "totals")
 
     def __init__(self, quantities: int, gpu_instance: str) -> None:
         self.gpu_instance = gpu_instance
-        self.seconds: Seconds = 0.0
         self.totals = [0.0] * quantities
         self.measured = [0.0] * quantities
 
 
-def _parts_of_gpus(step: Mapping[tuple[str, ...], _Presence]) -> dict[tuple[str, ...], Ratio]:
-    """The part of its GPU that each MIG instance is in a mean over GPUs: together they count as one GPU."""
+def _parts_of_gpus(known: Mapping[tuple[str, ...], _Presence], at: int) -> dict[tuple[str, ...], Ratio]:
+    """The part of its GPU that each MIG instance is in a mean over GPUs: all that were measured count as one GPU."""
     instances: dict[str, list[Seconds]] = {}
-    for (gpu_id, mig, _, pod), presence in step.items():
+    for (gpu_id, mig, _, pod), presence in known.items():
         if mig and not pod:
-            instances.setdefault(gpu_id, []).append(presence.seconds)
-    return {key: max(instances[key[0]]) / sum(instances[key[0]]) for key in step if key[1] and not key[3]}
+            instances.setdefault(gpu_id, []).append(presence.measured[at])
+    return {key: max(instances[key[0]]) / sum(instances[key[0]]) for key in known if key[1] and not key[3]}
 
 
 def _one_per_gpu_instance(known: Mapping[tuple[str, ...], _Presence], at: int) -> dict[tuple[str, ...], _Presence]:

@@ -178,6 +178,7 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
         day = long["times"][-1] // _DAY * _DAY
         ranges.append({"range": "26h", "end": str(day + _HOUR)})
 
+    classes = [*ranges, {"range": "24h", "group_by": "namespace"}]
     since = str((long["times"][-1] if long["times"] else 0) - 3 * _HOUR)
     return await _past(
         analyzer,
@@ -185,7 +186,7 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
             analyzer.read("/api/v1/overview"),
             *(analyzer.read("/api/v1/history/series", subject | some) for subject in subjects for some in ranges),
             # the classes of a caller of some namespaces are parts of GPUs, and the tile counts whole ones
-            *(analyzer.read("/api/v1/history/classes", some) for some in ranges if not analyzer.scoped),
+            *(analyzer.read("/api/v1/history/classes", some) for some in classes if not analyzer.scoped),
             analyzer.read("/api/v1/history", {"step": "hour", "begin": since}),
         ],
     )
