@@ -120,6 +120,13 @@ def region_of(n, job):
     return life, next(c.region for c in reading.containers if c.pod_uid == life.uid)
 
 
+def test_a_notebook_that_idles_since_hours_ran_its_last_kernel_then(node):
+    n = node(HAMI)
+    live(n, 30)
+    assert region_of(n, "notebook-alice")[1].last_kernel == BEGAN - 4 * 3600
+    assert region_of(n, "etl-leaky-0")[1].last_kernel >= BEGAN
+
+
 def test_a_killed_worker_stays_in_its_region_until_another_attaches(node):
     n = node(HAMI)
     left_behind = []

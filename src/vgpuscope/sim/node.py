@@ -122,8 +122,13 @@ class Node:
             memory_limits=[hami.memory * MIB for _ in gpus],
             sm_limit=hami.cores or 100,
             priority=hami.priority,
-            now=self.world.now,
+            now=self._idle_since(life),
         )
+
+    def _idle_since(self, life: Life) -> float:
+        """When a container last ran a kernel, as its processes appear: in the past of its job, if it has one."""
+        past = life.job.before
+        return self.world.now if past is None or life.born > 0 else self.world.began - past.ended
 
     def _match_slots(self, life: Life, region: RegionFile, known: dict[int, int]) -> None:
         """Matches the slots with the processes; a killed process leaves its slot unchanged."""
@@ -136,7 +141,7 @@ class Node:
                     region.exit(inner)
         for process in life.running():
             if process.pid not in known:
-                region.attach(process.inner_pid, now=self.world.now, alive=set(known.values()))
+                region.attach(process.inner_pid, now=self._idle_since(life), alive=set(known.values()))
                 known[process.pid] = process.inner_pid
 
     def _update_slot(self, life: Life, region: RegionFile, process: Process) -> None:
