@@ -30,6 +30,7 @@ SCHEDULER = "hami-scheduler"
 GONE = "ml,x"  # holds locks, and is no pod
 OF_GPUS = ("hami_gpu_", "hami_node_gpu_")
 OF_PODS = "hami_vgpu_"
+OF_QUOTAS = "hami_resource_quota_limit"
 # what HAMi's chart writes into its device configuration for NVIDIA; JSON is YAML
 DEVICES = {
     "nvidia": {
@@ -179,11 +180,18 @@ class Program:
         return created
 
     def _shows(self, expected):
-        """Whether the program knows all GPUs of the page, and all pods with what they hold."""
+        """Whether the program knows all GPUs of the page, all pods with what they hold, and the limits of quotas.
+
+        Each kind has a watch of its own: the quotas of an earlier question can still be there. A limit of 0 is none:
+        it may be left of a quota that is gone.
+        """
         page = self._page()
-        gpus = {key for key in expected if key[0] == "hami_gpu_memory_limit_bytes"}
+        known = {key for key in expected if key[0] in {"hami_gpu_memory_limit_bytes", OF_QUOTAS}}
         pods = [{key: value for key, value in one.items() if key[0].startswith(OF_PODS)} for one in (page, expected)]
-        return gpus <= page.keys() and pods[0] == pods[1]
+        limits = [
+            {key: value for key, value in one.items() if key[0] == OF_QUOTAS and value} for one in (page, expected)
+        ]
+        return known <= page.keys() and pods[0] == pods[1] and limits[0] == limits[1]
 
     def _page(self):
         return Samples.of(self._http.get(f"http://{self._metrics}/metrics").raise_for_status().text)
