@@ -1254,7 +1254,7 @@ export interface components {
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -2019,7 +2019,7 @@ export interface components {
          */
         HeldBy: {
             /** @enum {unknown} */
-            brake: "activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours";
+            brake: "activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours";
             /** @default null */
             setting: string | null;
             /** @default null */
@@ -3004,6 +3004,8 @@ export interface components {
             breaker?: components["schemas"]["BreakerConfig"];
             /** @description Idle analyses in a row that are needed; analyses with overlapping windows count once. */
             confirmations?: number;
+            /** @description Scrape jobs of Prometheus by whose series GPUs may be taken back, as patterns (*dcgm*), separated by commas. A workload on a GPU that another job reports is left alone. GPUs that the analyzer scrapes itself need no job. */
+            evidence_jobs?: string[];
             /** @description Time between the notice and the action. */
             grace?: number;
             /** @description Include workloads of the class idle-held, whose processes hold GPU memory. If false, their cases are held back by the brake holds_memory. */
@@ -3283,6 +3285,8 @@ export interface components {
             hostname: string;
             /** @default null */
             idle_since: number | null;
+            /** @default [] */
+            jobs: string[];
             /** @default  */
             mig: string;
             /** @default  */
