@@ -5,7 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
+from tests.needed import needed
+from tests.paths import REPOSITORY
 from vgpuscope.sinks.container_dirs import ContainerDirs
 
 pytestmark = pytest.mark.attack
@@ -76,3 +79,45 @@ def test_what_an_interrupted_removal_left_is_removed_by_the_next_one(dirs, tmp_p
         os.utime(tmp_path / "containers" / name, (NOW - 3600, NOW - 3600))
     dirs.remove_others((), NOW)
     assert os.listdir(tmp_path / "containers") == []
+
+
+AS_A_TENANT = """
+import os, sys
+os.setgid(65534); os.setuid(65534)
+os.chdir(sys.argv[1])
+os.makedirs("closed/inside"); open("closed/file", "w").close(); os.chmod("closed/inside", 0); os.chmod("closed", 0o700)
+os.makedirs("sticky/inside"); open("sticky/file", "w").close(); os.chmod("sticky", 0o1777)
+"""
+AS_THE_PLUGIN = """
+import sys
+from vgpuscope.sinks.container_dirs import ContainerDirs
+print(*ContainerDirs(sys.argv[1], sys.argv[1] + "/locks").remove_others((), 2e9))
+"""
+
+
+def capabilities() -> str:
+    """Those that the device plugin's container has by its manifest, as setpriv takes them."""
+    objects = yaml.safe_load_all((REPOSITORY / "deploy" / "plugin.yaml").read_text())
+    [spec] = [one["spec"]["template"]["spec"] for one in objects if one and one["kind"] == "DaemonSet"]
+    found = spec["containers"][0]["securityContext"]["capabilities"]
+    assert found["drop"] == ["ALL"]
+    return ",".join(["-all", *(f"+{name.lower()}" for name in found.get("add", ()))])
+
+
+def test_directories_that_are_closed_to_all_but_their_owner_are_removed_with_the_rights_of_the_plugin(tmp_path):
+    needed("setpriv", package="util-linux", there=os.geteuid() == 0)
+    hook = tmp_path / "hook"
+    path, _ = ContainerDirs(str(hook), str(tmp_path / "locks")).create("uid-1", "main")
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.geteuid() and above.parent != above and not above.stat().st_mode & 1:
+            above.chmod(0o711)
+    subprocess.run([sys.executable, "-c", AS_A_TENANT, path], check=True)
+    os.utime(path, (NOW - 3600, NOW - 3600))
+    rights = [f"--bounding-set={capabilities()}", f"--inh-caps={capabilities()}"]
+    done = subprocess.run(
+        ["setpriv", *rights, sys.executable, "-c", AS_THE_PLUGIN, hook], capture_output=True, text=True, check=True
+    )
+    for _ in range(5):  # what was moved up is new, and leaves in later rounds of an hour
+        if os.listdir(hook / "containers"):
+            done = subprocess.run(done.args, capture_output=True, text=True, check=True)
+    assert os.listdir(hook / "containers") == [], done.stdout

@@ -45,6 +45,32 @@ def test_names_bring_no_line_no_link_and_no_mention_into_a_message(kind, style):
     assert LINK.findall(told) == LINK.findall(plain)
 
 
+OTHER_SIGNS = (
+    "evil．example",
+    "evil｡example",
+    "evil。example",
+    "evil․example",
+    "10.0.0.1/x",
+    "http：//a",
+    "http:⁄⁄a",
+    "＠all",
+)
+
+
+@pytest.mark.parametrize("name", OTHER_SIGNS)
+@pytest.mark.parametrize("style", [{}, {"language": "zh"}])
+def test_signs_that_stand_for_dots_slashes_and_mentions_make_no_link_and_no_mention_either(name, style):
+    """Domain names may be written with the full stops of other scripts (UTS 46)."""
+    told = text("low", name, **style)
+    assert name not in told
+    assert not re.search(r"[a-z][.．｡。․][a-z]", told)
+
+
+def test_sentences_and_numbers_stay_as_they_are():
+    told = text("low", "空闲 2.5 小时。显存 v1.2.3，NVIDIA A100。")
+    assert "空闲 2.5 小时。显存 v1.2.3，NVIDIA A100。" in told
+
+
 TEAMS = [Route(name="ml", namespaces=frozenset({"ml"})), Route(name="ann", owners=frozenset({"ann"}))]
 
 

@@ -15,9 +15,11 @@ from vgpuscope.model.words import Language, Words
 from vgpuscope.views.notices import words
 from vgpuscope.views.notices.templates import TemplateRefused, check, rendered
 
-_ADDRESS = re.compile(r"\S*(://|www\.)\S*", re.IGNORECASE)
-_DOMAIN = re.compile(r"\.(?=[^\W\d_])")  # a dot as in evil.example, not as in 2.5
-_NOT_A_LINK = ".\u200b"  # a space of no width: chat services make links of bare domains, and none of this
+_ADDRESS = re.compile(r"\S*([:：][/／⁄]{2}|www[.．｡。․])\S*", re.IGNORECASE)
+_DOMAIN = re.compile(  # a dot as in evil.example or 10.0.0.1, not as in 2.5; domain names may have other dots
+    r"[.．｡․](?=[^\W\d_])|(?<=[A-Za-z0-9])。(?=[A-Za-z0-9])|(?<=\d)[.．｡](?=\d+[.．｡]\d+[.．｡]\d)"
+)
+_NOT_A_LINK = "\\g<0>\u200b"  # a space of no width: chat services make links of bare domains, and none of this
 _OPINION = 300  # characters
 _GPUS = 8  # that are named
 
@@ -205,5 +207,5 @@ def moment(at: UnixTime, tz: str) -> str:
 def harmless(text: str) -> str:
     """Text that others wrote, without what a chat service would obey: links, mentions, lines of its own."""
     words_only = _ADDRESS.sub("…", " ".join(text.split()))
-    plain = "".join(one for one in words_only if one.isprintable() and one not in "<>@`*[]|{}")[:_OPINION]
+    plain = "".join(one for one in words_only if one.isprintable() and one not in "<>@＠﹫`*[]|{}")[:_OPINION]
     return _DOMAIN.sub(_NOT_A_LINK, plain)
