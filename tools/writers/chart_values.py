@@ -37,6 +37,7 @@ class Values(Struct, kw_only=True, forbid_unknown_fields=True):
     monitor: "Monitor"
     rules: "Rules"
     dashboards: "Dashboards"
+    admissionPolicy: "AdmissionPolicy"
     networkPolicy: "NetworkPolicy"
     compatibility: "Compatibility"
     global_: Free | UnsetType = field(default=UNSET, name="global")
@@ -64,6 +65,12 @@ class _Pod(Struct, kw_only=True, forbid_unknown_fields=True):
     extraEnv: FreeList
     podLabels: Words
     podAnnotations: Words
+
+
+class AdmissionPolicy(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What extender and device plugin may change of pods and nodes."""
+
+    enabled: bool
 
 
 class Web(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -96,6 +103,7 @@ class PodResources(Struct, kw_only=True, forbid_unknown_fields=True):
     """The kubelet's PodResources socket."""
 
     enabled: bool
+    claims: bool
     path: Path
 
 
