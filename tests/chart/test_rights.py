@@ -22,6 +22,7 @@ from tests.contract.clusterrun import exporter, holder, quota, registered
 from tests.contract.extenderrun import LOCK, extender, gpu_pod
 from tests.contract.kubeletrun import kubelet, user
 from tests.controlplane import until
+from tests.paths import REPOSITORY
 from tests.services.agent.noderoot import NodeRoot, RunningAgent
 from tests.services.plugin.pluginrun import FIRST, assigned, lock, plugin_at
 from vgpuscope.catalog import agent as m
@@ -257,7 +258,7 @@ def test_the_device_plugin(busy, scheduling, tmp_path):
     busy.add_node("n1", {})
     with plugin_at(tmp_path, busy.kubeconfig(f"{RELEASE}-plugin", SCHEDULING)) as running:
         until(lambda: running.ready()[0] == 200)
-        # two containers of one pod on the same GPU: the second event is equal to the first, so that one is patched
+        # two containers of one pod on the same GPU: the second event is equal to the first, so it is not posted again
         made = holder("plugin-served", "n1", FIRST)
         made["metadata"]["annotations"] = assigned(2 * f"{FIRST},NVIDIA,1,0:;")
         made["spec"]["containers"].append(made["spec"]["containers"][0] | {"name": "second"})
@@ -280,6 +281,19 @@ def test_what_is_not_granted_is_refused_and_would_be_noticed(busy, installed):
     with contextlib.suppress(Exception):
         busy.call("GET", "/api/v1/pods", token=token["users"][0]["user"]["token"])
     assert refused(busy, "analyzer") == {"pods"}
+
+
+def test_what_uninstalling_leaves_is_named_in_the_guide_with_the_command_that_removes_it(busy, scheduling):
+    """Last: it takes the roles and accounts of the extender and the plugin away."""
+    busy.helm("uninstall", RELEASE, namespace=SCHEDULING)
+    left = {one["metadata"]["name"] for one in busy.plane.list("leases", namespace=SCHEDULING)}
+    for node in busy.plane.list("nodes"):
+        left |= set(node["metadata"].get("annotations", {}))
+    for guide in ("install.md", "install.zh-CN.md"):
+        text = (REPOSITORY / "docs" / guide).read_text()
+        rows = [row for row in text.splitlines() if row.startswith("|") and "kubectl" in row]
+        unnamed = {name for name in left if not any(f"`{name}`" in row and row.count(name) > 1 for row in rows)}
+        assert not unnamed, guide
 
 
 def kind_of(name: str) -> str:

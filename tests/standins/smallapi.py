@@ -70,8 +70,15 @@ class SmallApi:
                 return status, {"kind": "Status", "message": "told to fail"}
         if method == "GET" and path == "/api/v1/pods":
             return 200, self._pods(query.get("fieldSelector", [""])[0])
+        if method == "GET" and path.endswith("/pods"):
+            name = query["fieldSelector"][0].removeprefix("metadata.name=")
+            found = [self.objects[f"{path}/{name}"]] if f"{path}/{name}" in self.objects else []
+            return 200, {"kind": "PodList", "metadata": {"resourceVersion": str(self._version)}, "items": found}
         if method == "POST" and path.endswith("/events"):
-            self.events.append(json.loads(body))
+            event = json.loads(body)
+            if event["metadata"]["name"] in {one["metadata"]["name"] for one in self.events}:
+                return 409, {"kind": "Status", "message": "already exists"}
+            self.events.append(event)
             return 201, {"metadata": {"resourceVersion": "1"}}
         if path not in self.objects:
             return (200, {"metadata": {}}) if "/events/" in path else (404, {"kind": "Status", "message": "not found"})

@@ -97,6 +97,7 @@ class PodResources(Struct, kw_only=True, forbid_unknown_fields=True):
     """The kubelet's PodResources socket."""
 
     enabled: bool
+    claims: bool
     path: Path
 
 
@@ -253,7 +254,7 @@ class Plugin(_Pod, kw_only=True, forbid_unknown_fields=True):
 
 
 class Admission(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who may write the annotations that say who has a GPU."""
+    """Who may write the annotations that say who has a GPU, and what extender and device plugin may change."""
 
     enabled: bool | Literal["auto"]
     accounts: list[Annotated[str, Meta(pattern="^[a-z0-9-]+/[a-z0-9.-]+$")]]

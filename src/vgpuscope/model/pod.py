@@ -18,9 +18,15 @@ class Container(Struct, frozen=True, kw_only=True):
     name: str
     id: str | None = None  # without the runtime's prefix
     init: bool = False
+    sidecar: bool = False  # an init container that runs beside the app containers
     gpu_request: bool = False  # asks for a GPU resource of any kind
     running: bool | None = None  # None: no status yet
     claims: tuple[ClaimUse, ...] = ()
+
+    @property
+    def past(self) -> bool:
+        """An init container that has ended or not begun: what it has of GPUs is the app containers' now."""
+        return self.init and not self.sidecar and self.running is False
 
 
 class MigAllocation(Struct, frozen=True, kw_only=True):

@@ -68,6 +68,19 @@ def test_a_pod_with_an_unreadable_assignment_is_assigned_too(annotations, assign
     assert (found.assigned, found.shares) == (assigned, ())
 
 
+def test_a_sidecar_is_an_init_container_that_restarts_always():
+    inits = [{"name": "fetch"}, {"name": "proxy", "restartPolicy": "Always"}]
+    made = pod()
+    made["spec"]["initContainers"] = inits
+    made["spec"]["containers"][0]["restartPolicy"] = "Always"
+    (found,) = decode_pods(listed(made)).items
+    assert [(one.name, one.init, one.sidecar) for one in found.containers] == [
+        ("fetch", True, False),
+        ("proxy", True, True),
+        ("main", False, False),
+    ]
+
+
 def test_a_container_without_status_is_not_known_to_run():
     (container,) = by_name()["mig-0"].containers
     assert (container.id, container.running) == (None, None)

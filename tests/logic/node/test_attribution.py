@@ -62,6 +62,22 @@ def test_an_init_container_holds_its_share_while_it_runs(running, holders):
     assert sorted(row.key.container for row in seen.containers) == holders
 
 
+@pytest.mark.parametrize("id_", [A, f"{A}-3"])
+@pytest.mark.parametrize(("sidecar", "holders"), [(False, ["main"]), (True, ["main", "prepare"])])
+def test_an_init_container_that_has_ended_holds_nothing_and_its_region_is_no_dispute(id_, sidecar, holders):
+    """Its region and what the kubelet gave it stay until the pod is gone. A sidecar runs again."""
+    made = pod("train", "prepare", "main", shares=[share("prepare"), share("main")], assigned=True)
+    first = structs.replace(made.containers[0], init=True, sidecar=sidecar, running=False)
+    seen = sample(
+        make_gpu(processes=()),
+        pods=[structs.replace(made, containers=(first, made.containers[1]))],
+        grants=[grant("train", id_), grant("train", id_, container="prepare")],
+        regions=[region("train", slot(0), container="prepare"), region("train", slot(0))],
+    )
+    assert sorted(row.key.container for row in seen.containers) == holders
+    assert seen.disputes == ()
+
+
 def test_a_holder_that_has_not_started_is_given_nothing_it_did_not_use():
     gpu = make_gpu(used=GIB, utilization=0.2, processes=(process(5, GIB, 0.2),))
     seen = sample(gpu, owners=[owner(5)], pods=[pod("train")], grants=[grant("train", A)])

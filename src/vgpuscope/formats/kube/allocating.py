@@ -98,7 +98,7 @@ class _Node(Struct):
     metadata: _Meta
 
 
-_node, _pod = msgspec.json.Decoder(_Node), msgspec.json.Decoder(_Pod)
+_node = msgspec.json.Decoder(_Node)
 
 
 def decode_node_notes(data: bytes) -> NodeNotes:
@@ -110,14 +110,9 @@ def decode_node_notes(data: bytes) -> NodeNotes:
     return NodeNotes(name=meta.name, uid=meta.uid, version=meta.resource_version, annotations=_annotations(meta))
 
 
-def decode_pod_notes(data: bytes) -> PodNotes:
-    """The state of a pod; KubeUnreadable if this is not a pod."""
-    try:
-        found = _pod.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
-        raise KubeUnreadable(f"pod: {e}") from e
-    status, meta = found.status or _Status(), found.metadata
-    return PodNotes(uid=meta.uid, phase=_annotations(meta).get(BIND_PHASE, ""), ended=status.phase in _ENDED)
+def decode_pod_notes(data: bytes) -> ObjectPage[PodNotes]:
+    """The states of the pods of a list; KubeUnreadable for anything but a list of pods."""
+    return decode_page(_NOTED_PODS, data, origin="list of pods by name")
 
 
 def decode_allocating(data: bytes, *, seals: Seals | None = None) -> ObjectPage[AllocatingPod]:
@@ -268,5 +263,11 @@ def _uid(found: _AnyPod, wrong: list[str]) -> PodUID | None:
     return found.metadata.uid or None
 
 
+def _notes(found: _Pod, wrong: list[str]) -> PodNotes:  # noqa: ARG001 - the shape of a reader
+    status, meta = found.status or _Status(), found.metadata
+    return PodNotes(uid=meta.uid, phase=_annotations(meta).get(BIND_PHASE, ""), ended=status.phase in _ENDED)
+
+
 _ANY_PODS = ObjectKind[PodUID]("Pod", msgspec.json.Decoder(_AnyPod), _uid)
+_NOTED_PODS = ObjectKind[PodNotes]("Pod", msgspec.json.Decoder(_Pod), _notes)
 _PODS = ObjectKind[AllocatingPod]("Pod", msgspec.json.Decoder(_Pod), _read)

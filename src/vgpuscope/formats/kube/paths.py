@@ -28,6 +28,11 @@ def list_path(api_version: str, kind: str, *, namespace: str) -> str:
     return f"{_root(api_version)}/{_place(namespace)}{plural(kind)}"
 
 
+def selector_value(text: str) -> str:
+    """A value in a field selector: what separates its parts is escaped, as in apimachinery."""
+    return text.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
 def plural(kind: str) -> str:
     """The kind's plural as used in paths, by the rule that all known kinds follow."""
     word = quote(kind.lower(), safe="")

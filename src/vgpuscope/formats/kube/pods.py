@@ -69,8 +69,9 @@ class _ExtendedClaim(Struct, rename="camel"):
     request_mappings: list[_RequestMapping] | None = None
 
 
-class _ContainerSpec(Struct):
+class _ContainerSpec(Struct, rename="camel"):
     name: str
+    restart_policy: str | None = None
     resources: _Resources | None = None
     image: str | None = None
     ports: list[_Port] | None = None
@@ -234,6 +235,7 @@ def _joined(
             name=spec.name,
             id=_bare(status.id) if status else None,
             init=init,
+            sidecar=init and spec.restart_policy == "Always",
             gpu_request=_asks_for_gpu(spec.resources),
             running=(status.state is not None and status.state.running is not None) if status else None,
             claims=tuple(claims.get(spec.name, ())),

@@ -44,6 +44,7 @@ class PodIndex:
         self.by_container_id: dict[str, tuple[Pod, Container]] = {
             c.id: (pod, c) for pod in living for c in pod.containers if c.id
         }
+        self.past = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if c.past}
         self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
         self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
         self._containers: dict[Pid, tuple[ProcessOwner, ContainerKey, bool]] = {}
@@ -107,9 +108,11 @@ class PodIndex:
         return pod is not None and not pod.assigned
 
     def key_of_grant(self, grant: Grant) -> ContainerKey | None:
-        """The key of a container the kubelet names; None if its pod has ended."""
+        """The key of a container the kubelet names; None if its pod has ended, or it is an init container that has."""
         pod = self.by_name.get((grant.namespace, grant.pod))
         if pod is None and self.known:
+            return None
+        if pod is not None and (pod.uid, grant.container) in self.past:
             return None
         uid = pod.uid if pod else ""
         return ContainerKey(namespace=grant.namespace, pod=grant.pod, pod_uid=uid, container=grant.container)
@@ -219,7 +222,8 @@ def _believed(
         kept = tuple(one for one in region.devices if one.uuid is None or one.uuid in allowed)
         left = [one.uuid for one in region.devices if one not in kept]
         believed.append(replace(container, region=replace(region, devices=kept)))
-        if not pod_index.known or container.pod_uid in pod_index.by_uid:
+        ended = (container.pod_uid, container.container) in pod_index.past  # its region stays until the pod is gone
+        if not pod_index.known or (container.pod_uid in pod_index.by_uid and not ended):
             disputes.append(Dispute(key=key, devices=len(left), example=left[0] or ""))
     return tuple(believed), tuple(disputes)
 
@@ -247,7 +251,7 @@ def _from_annotations(pod_index: PodIndex) -> Iterator[ContainerAllocation]:
     for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         in_mig = {(m.container_index, m.gpu) for m in pod.migs}
         names = [c.name for c in pod.containers]
-        ended = {c.name for c in pod.containers if c.init and c.running is False}  # or not begun yet
+        ended = {c.name for c in pod.containers if c.past}
         for share in pod.shares:
             if share.container in ended:
                 continue  # its share is the app containers' now

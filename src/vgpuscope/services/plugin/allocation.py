@@ -6,6 +6,7 @@ found ─► checked ─► directory ─► annotation (served, or success) ─
 """
 
 import asyncio
+import hashlib
 import logging
 import os
 import time
@@ -371,12 +372,12 @@ class Allocator:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _report(self, pod: ObjectRef, text: EventText) -> None:
-        """Post an event while the kubelet goes on."""
+        """Post an event while the kubelet goes on; one with the same text about the same pod is posted once."""
         self._afterwards(self._posted(pod, text))
 
     async def _posted(self, about: ObjectRef, text: EventText) -> None:
         try:
-            await self._cluster.writer().report(about, text, now=self._clock())
+            await self._cluster.writer().report_once(about, text, name=_event_name(about, text), now=self._clock())
         except ScopeError as e:
             self._count(e)
             log.warning("event was not posted", extra=fields(event=text.reason, **error_fields(e)))
@@ -389,3 +390,9 @@ class Allocator:
 
 def _ref(pod: AllocatingPod) -> ObjectRef:
     return ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
+
+
+def _event_name(about: ObjectRef, text: EventText) -> str:
+    """The same for the same text about the same pod: the plugin has no right to change an event."""
+    digest = hashlib.sha256("\0".join((about.uid, text.reason, text.note)).encode(errors="replace")).hexdigest()
+    return f"{about.name[:200]}.{digest[:16]}"

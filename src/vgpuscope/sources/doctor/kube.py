@@ -44,7 +44,7 @@ NEEDED: Final[dict[str, tuple[Right, ...]]] = {
     ),
     "plugin": (
         *((verb, "", "nodes") for verb in ("get", "patch")),
-        *((verb, "", "pods") for verb in ("get", "list", "patch")),
+        *((verb, "", "pods") for verb in ("list", "patch")),
     ),
 }
 _COMPONENTS: Final = (
