@@ -445,13 +445,16 @@ def test_what_rbac_cannot_limit_is_limited_by_a_policy_where_the_cluster_has_the
         [condition] = policy["spec"]["matchConditions"]
         user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
         assert condition["expression"] == f"request.userInfo.username == '{user}'"
-        assert one(objects, f"{POLICY}Binding", f"{component}-writes")["spec"]["policyName"] == policy["metadata"]["name"]
+        assert (
+            one(objects, f"{POLICY}Binding", f"{component}-writes")["spec"]["policyName"] == policy["metadata"]["name"]
+        )
     assert not only(template(SETS["schedules"], "--kube-version", "1.29.0"), POLICY)
     assert not only(template(SETS["schedules"] | {"admission": {"enabled": False}}), POLICY)
 
 
 def test_accounts_that_are_not_known_lose_no_right():
     """HAMi's device plugin beside our extender has a name that the chart cannot know: it must be able to register GPUs."""
+
     def of_others(values):
         return [o for o in only(template(values), POLICY) if not o["metadata"]["name"].endswith("-writes")]
 
