@@ -178,4 +178,5 @@ def test_with_hamis_scheduler_its_accounts_are_named_in_the_values(empty_cluster
 def test_the_policies_are_there_where_vgpuscope_schedules_and_nowhere_else():
     assert rendered({}) == []
     assert rendered({"admission": {"enabled": False}, **BOTH}) == []
-    assert len(rendered({"extender": {"enabled": True}})) == 6  # three policies with their bindings
+    assert len(rendered({"extender": {"enabled": True}})) == 2  # of the extender's own account, with its binding
+    assert len(rendered(BOTH)) == 8
