@@ -64,7 +64,8 @@ async def _charted(found: World) -> list[str]:
     subjects = [("", {name: now[name] for name in ("use", "power")})]
     for path, quantities in (("nodes", ("use", "power", "memory_used")), ("namespaces", ("power", "memory_used"))):
         rows = (await found.get(f"/api/v1/{path}"))["rows"]
-        subjects += [(f"&{path[:-1]}={row['name']}", {one: row[one] for one in quantities}) for row in rows]
+        named = [row for row in rows if row["name"]]  # the pods of a process may not be known
+        subjects += [(f"&{path[:-1]}={row['name']}", {one: row[one] for one in quantities}) for row in named]
     wrong = []
     for subject, shown in subjects:
         columns = (await found.get(f"/api/v1/history/series?range=1h&points=60{subject}"))["columns"]

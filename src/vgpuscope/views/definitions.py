@@ -461,14 +461,10 @@ _SINCE = Words(
     " The time before a tenant came, and after it left, does not count: all tenants together can be above the GPU.",
     "租户到来之前和离开之后的时间不计入：各租户之和可超过 GPU 的数值。",
 )
-_SAMPLED = Words(
-    " By samples at each scrape: all tenants together can differ by some percent from the GPU, whose power is a mean.",
-    "按每次抓取时的样本计算：各租户之和与 GPU 的平均功耗可相差几个百分点。",
-)
 _REMARKS: dict[str, Words] = {
-    "tenant.power": _SAMPLED,
-    "workload.power": _SAMPLED,
-    "namespace.power": _SAMPLED,
+    "tenant.power": _SINCE,
+    "workload.power": _SINCE,
+    "namespace.power": _SINCE,
     "tenant.memory_used": _SINCE,
     "workload.memory_used": _SINCE,
     "namespace.memory_used": _SINCE,

@@ -184,9 +184,9 @@ def _share(gpu: GpuUse, uses: Sequence[TenantUse]) -> Ratio | None:
 
 
 def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> _Drawn:
-    """The containers' own parts of the GPU's power together; the GPU's, if the pod had it alone."""
-    own = [_drawn(use.terms) for use in uses if use.own]
-    if len(own) == len(uses) and all(drawn.mean is not None for drawn in own):
+    """The containers' own parts of the GPU's power together, as far as known; the GPU's, if the pod had it alone."""
+    own = [drawn for use in uses if use.own and (drawn := _drawn(use.terms)).mean is not None]
+    if own:
         counted = [drawn.counted for drawn in own if drawn.counted is not None]
         tops = [drawn.max for drawn in own if drawn.max is not None]
         mean = sum(drawn.mean or 0.0 for drawn in own)

@@ -9,8 +9,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "同一对象的同一数字在所有应答、表格、指标和命令中相同。",
     ),
     "rows": (
-        "A count or amount is that of the rows in the list it belongs to.",
-        "计数或合计与其列表中的行一致。",
+        "A count, amount or mean is that of the rows in the list it belongs to.",
+        "计数、合计或平均值与其列表中的行一致。",
     ),
     "sums": (
         "The fleet is the sum of its nodes, and its tenants are the sum over namespaces.",
@@ -49,12 +49,12 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "一小时或一天的能耗等于其中各短时间步之和。",
     ),
     "classes": (
-        "The GPUs by class of a long step lie between those of the short steps in it.",
-        "长时间步中按类别统计的 GPU 数介于其中各短时间步之间。",
+        "The GPUs by class of a long step lie between those of the short steps in it. Pods divide the GPU they share.",
+        "长时间步中按类别统计的 GPU 数介于其中各短时间步之间；共享 GPU 的各 Pod 按份额计入。",
     ),
     "chart-parts": (
-        "In no step of a chart does a namespace, node or pod use more than the fleet.",
-        "图表的任一时间步中，命名空间、节点或 Pod 的用量不超过总体。",
+        "In no step of a chart does a namespace, node or pod use more than the fleet, nor do several of them together.",
+        "图表的任一时间步中，命名空间、节点或 Pod 的用量及其合计均不超过总体。",
     ),
     "chart-tile": (
         "The classes of a chart add up to the GPUs that the fleet has.",
