@@ -130,6 +130,15 @@ async def test_kubectl_shows_of_the_demo_what_it_shows_of_a_real_cluster(tmp_pat
     assert mine
 
 
+async def test_the_columns_of_nodes_are_all_known(tmp_path, objects):
+    """Version, address, system, kernel and runtime: a real server prints <unknown> of a node that lacks them, too."""
+    async with served(tmp_path, objects) as kubeconfig:
+        head, *rows = (await kubectl(kubeconfig, "get nodes -o wide", tmp_path)).splitlines()
+    assert {"VERSION", "INTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"} <= set(head.split())
+    assert len(rows) == 6
+    assert [row for row in rows if "<unknown>" in row] == []
+
+
 @pytest.mark.parametrize(("question", "answer"), [("delete pods", "no"), ("list events", "yes"), ("get secrets", "no")])
 async def test_kubectl_is_told_what_the_demo_serves(tmp_path, objects, question, answer):
     async with served(tmp_path, objects) as kubeconfig:

@@ -138,6 +138,7 @@ async def test_a_refusal_says_what_is_asked_for_in_our_shape(folder):
     async with served(guard=folder.guard()) as server, httpx2.AsyncClient(timeout=SOON) as client:
         got = await client.get(f"{server.url}/metrics")
     assert got.json()["error"]["code"] == "UNAUTHORIZED"
+    assert "web configuration" not in got.json()["error"]["hint"]  # a service behind a proxy's header has none
     assert [kind.split()[0] for kind in got.headers.get_list("www-authenticate")] == ["Basic", "Bearer"]
     assert got.headers["x-frame-options"] == "deny"
 

@@ -137,6 +137,14 @@ async def test_what_is_not_served_is_refused_with_a_status(tmp_path, path, statu
         assert (answer.status_code, answer.json()["kind"], answer.json()["code"]) == (status, "Status", status)
 
 
+@pytest.mark.parametrize(("part", "status"), [("", 200), ("/status", 200), ("/log", 404), ("/exec", 404)])
+async def test_a_pod_is_not_sent_as_its_log(tmp_path, part, status):
+    objects = Objects()
+    objects.replace("pods", [pod("a", "x")])
+    async with served(tmp_path, objects) as client:
+        assert (await client.get(f"/api/v1/namespaces/a/pods/x{part}")).status_code == status
+
+
 async def test_nobody_is_served_without_the_token(tmp_path):
     """The token is a part of the server's address."""
     async with served(tmp_path, Objects()) as client:

@@ -351,6 +351,8 @@ class KubeApi:
             return DOCUMENTS[request.path]
         if not place.name:
             return self._list(request)
+        if place.part not in {"", "status"}:  # no logs, for example
+            raise Refusal(404, "the server could not find the requested resource")
         encoded = self._objects.get(place.plural, (place.namespace, place.name))
         return self._table(request, [encoded], {}) if request.tabular else encoded
 

@@ -115,6 +115,9 @@ def test_a_device_value_is_never_copied_to_several_pods(node):
     parts = Samples.of(node.once("--families", "dcgm,dcgm-pods"))
     values = {labels.get("pod"): value for labels, value in parts.named("DCGM_FI_DEV_GPU_UTIL", UUID=A)}
     assert values == {None: 50.0, "train": 45.0, "other": 5.0}
+    memory = {labels.get("pod"): value for labels, value in parts.named("DCGM_FI_DEV_FB_USED", UUID=A)}
+    assert memory.keys() == {None, "train", "other"}
+    assert memory["other"] == 1024
 
 
 def test_with_a_web_configuration_the_page_needs_a_token_and_the_probes_do_not(node):
