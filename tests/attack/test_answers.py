@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from tests.http.serving import until
 from tests.sinks import chat
 from tests.standins.llm import Llm, Said
 from vgpuscope.model.errors import AiAnswerInvalid, CallFailed, SourceDown
@@ -104,6 +105,25 @@ async def test_an_answer_that_drips_ends_its_thread_and_never_takes_more_than_a_
     finally:
         sender.close()
     assert server.left.wait(60)
+
+
+INTERIM = {"without a pause": 0.0, "from time to time": 0.05}
+
+
+@pytest.mark.parametrize("every", INTERIM.values(), ids=INTERIM)
+@pytest.mark.parametrize("service", ["webhook", "feishu"])
+async def test_interim_answers_without_end_keep_no_thread_busy(endless, service, every):
+    """No client limits the number of `100 Continue`, and each one is in time."""
+    server = endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", every=every)
+    sender = Sender(target(f"{server.url}/hook", secret="", service=service, timeout=0.2), timeout=0.2)
+    try:
+        for _ in range(2):
+            with pytest.raises(CallFailed, match="did not answer within"):
+                await sender.send("t", "b")
+        assert await asyncio.to_thread(server.left.wait, 60)  # the connection was closed
+        await until(lambda: not sender._running)
+    finally:
+        sender.close()
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

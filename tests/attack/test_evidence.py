@@ -11,14 +11,18 @@ from tests.logic.fleet.truth import gpu, pod, the
 from tests.services.analyzer.promstub import END, STEP
 from tests.services.analyzer.test_prometheus_reading import FULL, SIX, add, engine, read, server
 from vgpuscope.catalog import agent as m
+from vgpuscope.config import load
 from vgpuscope.config.reclaim import ReclaimConfig
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import ScoreWeights, Thresholds
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.logic.reclaim.brakes import Brakes, TickFacts, WorkloadFacts
 from vgpuscope.model.analysis import GpuUse
+from vgpuscope.model.errors import ConfigInvalid, DcgmNotFound
+from vgpuscope.model.pod import Pod
 from vgpuscope.model.reclaim import Case, Policy, Share, Workload
 from vgpuscope.services.analyzer.reclaim.kube import ReclaimKube
+from vgpuscope.sources.node.dcgm import exporter_url
 
 __all__ = ["engine", "server"]  # fixtures
 
@@ -203,3 +207,26 @@ async def test_own_numbers_that_a_page_adds_for_a_pod_name_its_job(engine, serve
     [victim] = [one for one in use.tenants if one.tenant.pod == "victim"]
     assert victim.verdict == "idle"  # what a page says is shown
     assert holds_back(use.jobs, Policy(evidence_jobs=ReclaimConfig().evidence_jobs))
+
+
+def test_a_pod_whose_image_a_tenant_named_dcgm_exporter_is_not_read_where_the_namespace_is_given():
+    """Beside the real one it only made the choice impossible; without a real one it was believed."""
+
+    def exporter(namespace: str, address: str) -> Pod:
+        return Pod(uid=address, namespace=namespace, name="dcgm-exporter", phase="Running", dcgm=address)
+
+    real, forged = exporter("gpu-operator", "10.1.2.3:9400"), exporter("team", "10.9.9.9:9400")
+    assert exporter_url((forged, real), namespace="gpu-operator") == "http://10.1.2.3:9400/metrics"
+    with pytest.raises(DcgmNotFound, match="gpu-operator"):
+        exporter_url((forged,), namespace="gpu-operator")
+
+
+@pytest.mark.parametrize("setting", ["auto:gpu-operator", "auto", "none", "http://10.1.2.3:9400"])
+def test_the_setting_takes_a_namespace(setting):
+    assert load(flags={"agent.dcgm": setting}, environ={}).config.agent.dcgm == setting
+
+
+@pytest.mark.parametrize("setting", ["auto:", "auto:GPU Operator", "auto:a/b", "automatic"])
+def test_the_setting_takes_nothing_like_a_namespace(setting):
+    with pytest.raises(ConfigInvalid):
+        load(flags={"agent.dcgm": setting}, environ={})

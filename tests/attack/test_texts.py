@@ -7,6 +7,7 @@ import os
 import pty
 import stat
 import tarfile
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -170,7 +171,7 @@ def test_an_error_that_a_stranger_wrote_makes_no_log_line_and_no_sequence(layout
 def test_a_table_that_is_printed_again_and_again_is_printable_each_time(capsys, monkeypatch):
     table = Table()
     table.add_row(Text(CONTROL))
-    answers = iter([table, SourceDown(CONTROL), table, KeyboardInterrupt()])
+    answers: Iterator[Table | BaseException] = iter([table, SourceDown(CONTROL), table, KeyboardInterrupt()])
     monkeypatch.setattr("vgpuscope.terminal.printing.time.sleep", lambda _: None)
 
     def ask() -> Table:

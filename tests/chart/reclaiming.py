@@ -27,6 +27,7 @@ from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import ReclaimStore
 
 GPU = "nvidia.com/gpu"
+NODE = "gpu-idle"
 SCALE: Object = {"config": {"reclaim": {"action": "scale"}, "control": {"enabled": True, "dry_run": False}}}
 CUSTOM = [
     ("kubeflow.org", "v1", "Notebook", "notebooks"),
@@ -54,7 +55,7 @@ class Workloads:
     def template(self, labels: dict[str, str], *, devices: int = 1, **spec: object) -> Object:
         limits = {"limits": {GPU: str(devices)}} if devices else {}
         container = {"name": "c", "image": "i", "resources": limits}
-        return {"metadata": {"labels": labels}, "spec": {"nodeName": "gpu-idle", "containers": [container], **spec}}
+        return {"metadata": {"labels": labels}, "spec": {"nodeName": NODE, "containers": [container], **spec}}
 
     def make(
         self,
@@ -178,7 +179,7 @@ class Hand:
         """An analysis of the pods that are there; each has a GPU of its own."""
         self.now += 1
         pods = await asyncio.to_thread(self.workloads.cluster.all, "v1/pods", self.workloads.namespace)
-        gpus = [gpu(number, self._use(pod)) for number, pod in enumerate(pods)]
+        gpus = [replace(gpu(number, self._use(pod)), hostname=NODE) for number, pod in enumerate(pods)]
         spare = [gpu(number) for number in range(len(pods), 20)]  # GPUs without a pod show that one is gone
         await self.machine.ticks.follow(analysis(self.now, *gpus, *spare))
 
@@ -241,7 +242,7 @@ async def hand(workloads: Workloads, kubeconfig: str, engine: Engine, *, now: fl
 def prepared(cluster: Cluster) -> None:
     """The custom resources and the node of these tests."""
     cluster.define(definition(*one) for one in CUSTOM)
-    cluster.add_node("gpu-idle", {})
+    cluster.add_node(NODE, {})
 
 
 def mark(item: Object, name: str = "vgpuscope.io/reclaimed") -> Any:

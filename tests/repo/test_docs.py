@@ -158,7 +158,7 @@ THEIRS = set(_FLAG.findall(ADVISED))
 
 # A line of another program: its flags are not ours. What follows a pipe belongs to it, too; what follows && does not.
 _OTHER_PROGRAM = re.compile(
-    r"(?<![\w/.-])(?:curl|docker|helm|kubectl|pg_dump|pip|prometheus|promtool|python3|sqlite3|uvicorn) "
+    r"(?<![\w/.-])(?:cosign|curl|docker|helm|kubectl|pg_dump|pip|prometheus|promtool|python3|sqlite3|uvicorn) "
     r"(?:[^`\n&]|\\\n)*"
 )
 _OTHERS = frozenset(  # flags of `python -m bench`, docker, pytest and uvicorn

@@ -100,9 +100,10 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     dcgm: Annotated[
         str,
         Meta(
-            pattern="^(auto|none|https?://.+)$",
+            pattern="^(auto(:[a-z0-9-]{1,63})?|none|https?://.+)$",
             description="dcgm-exporter on this node whose profiling fields are added where the driver has none (Ampere "
-            "and older): a URL, auto (the only pod of this node that runs dcgm-exporter) or none.",
+            "and older): a URL, auto:NAMESPACE (the only pod of this node and namespace that runs dcgm-exporter), auto "
+            "(in any namespace: every pod whose image has this name is believed) or none.",
             extra={"form": "dcgm", "placeholder": "URL|auto|none"},
         ),
     ] = "none"

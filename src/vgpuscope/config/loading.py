@@ -438,7 +438,7 @@ def _url(value: Any) -> Any:
 
 
 def _dcgm(value: Any) -> Any:
-    return value if value in _DCGM else _url(value)
+    return value if value in _DCGM or str(value).startswith("auto:") else _url(value)
 
 
 def _url_if_any(value: Any) -> Any:

@@ -5,11 +5,13 @@ for success; it also lacks the signature of Feishu and Lark. So these four have 
 """
 
 import base64
+import ctypes
 import hashlib
 import hmac
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -154,6 +156,8 @@ class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
         return not self.failure
 
     def _post(self, body: str) -> None:
+        if (listening := _listening.get()) is not None:
+            listening.thread = threading.get_ident()
         query, more = self._bot.sign(self._secret, self._wall()) if self._secret else ({}, {})
         try:
             with (
@@ -199,9 +203,10 @@ class _BoundedAdapter(HTTPAdapter):
     """requests reads an answer to its end, and apprise has no setting for it. Only answers to notices are bounded."""
 
     def send(self, request: Any, *args: Any, **settings: Any) -> requests.Response:
+        if (listening := _listening.get()) is None:
+            return super().send(request, *args, **settings)
+        listening.thread = threading.get_ident()
         answer = super().send(request, *args, **settings)
-        if _listening.get() is None:
-            return answer
         raw, timeout = answer.raw, settings.get("timeout") or 0.0
         within = 4 * (timeout[1] if isinstance(timeout, tuple) else timeout)
         parts = iter(lambda: raw.read1(_LONGEST_ANSWER, decode_content=True), b"")
@@ -326,7 +331,9 @@ class Sender:
     def __init__(self, where: ChannelTarget, *, timeout: Seconds) -> None:
         self._where, self._timeout = where, timeout
         self._worker = Worker("notice")
-        self._running: set[object] = set()  # one for each thread that sends, also of those that were abandoned
+        self._running: set[_Warnings] = (
+            set()
+        )  # one for each message that is being sent, also of those that were abandoned
 
     @property
     def service(self) -> str:
@@ -341,10 +348,12 @@ class Sender:
         if len(self._running) >= _MOST_HANGING:
             raise CallFailed(f"{self.service} has not ended its answers to earlier messages; this one was not sent")
 
+        running = _Warnings()
+
         def sent() -> str | None:
-            self._running.add(running := object())
+            self._running.add(running)
             try:
-                return self._sent(title, body)
+                return self._sent(title, body, running)
             finally:
                 self._running.discard(running)
 
@@ -354,13 +363,15 @@ class Sender:
         except TimeoutError as e:
             self._worker.abandon()
             self._worker = Worker("notice")
+            if running in self._running and running.thread is not None:
+                _interrupt(running.thread)
             raise CallFailed(f"{self.service} did not answer within {4 * self._timeout:g} s") from e
         except Closed as e:
             raise CallFailed(f"{self.service} did not answer an earlier message; this one was not sent") from e
         if failure is not None:
             raise CallFailed(self._redacted(failure or f"{self.service} did not accept the message"))
 
-    def _sent(self, title: str, body: str) -> str | None:
+    def _sent(self, title: str, body: str, said: "_Warnings") -> str | None:
         """None: it was taken; else what apprise says of it."""
         plugin = self._where.plugin
         sender = Apprise(asset=plugin.asset)
@@ -369,7 +380,7 @@ class Sender:
             title = ""  # their texts have a heading
         if plugin.notify_format == NotifyFormat.MARKDOWN:
             body = body.replace("\n", "\n\n")  # one line break is none there
-        with _Warnings() as said:
+        with said:
             taken = sender.notify(body=body, title=title)  # without a format nothing is escaped, and links stay whole
         return None if taken else (getattr(plugin, "failure", "") or " ".join(said.texts))
 
@@ -382,6 +393,17 @@ class Sender:
         self._worker.abandon()
 
 
+class _Abandoned(SystemExit):
+    """Nobody waits for this message any more."""
+
+
+def _interrupt(thread: int) -> None:
+    """End what a thread does. A service can keep it busy for ever, for example by interim answers (100 Continue), of
+    which no library limits the number. A thread that waits for the network ends when it hears something, or times out.
+    """
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Abandoned))
+
+
 class _Warnings(logging.Handler):
     """What apprise warns of while it sends one message: it reports the reason of a failure nowhere else.
 
@@ -391,6 +413,7 @@ class _Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []
+        self.thread: int | None = None  # that waits for the service
 
     def emit(self, record: logging.LogRecord) -> None:
         if _listening.get() is self:

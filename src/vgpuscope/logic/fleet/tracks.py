@@ -157,7 +157,7 @@ def _whole(chain: list[_Piece]) -> list[_Piece]:
     return [piece for piece, first, last in timed if last - first >= most]
 
 
-def contradict(sides: Sequence[tuple[str, Mapping[str, Stat]]]) -> bool:
+def contradict(sides: Sequence[tuple[str, Mapping[str, Stat] | Mapping[Term, Stat]]]) -> bool:
     """Whether two targets say of the same GPU and time that it worked and that it did not.
 
     Samples of two honest exporters are not of the same moments, so their means of a GPU that works by turns differ.

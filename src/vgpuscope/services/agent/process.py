@@ -311,8 +311,9 @@ class Agent(Service):
             return None
         from vgpuscope.sources.node.dcgm import DcgmExporter, exporter_url, page_url
 
-        if config.dcgm == "auto":
-            return DcgmExporter(lambda: exporter_url(self.sampler.pods), clock=self._wall)
+        auto, _, namespace = config.dcgm.partition(":")
+        if auto == "auto":
+            return DcgmExporter(lambda: exporter_url(self.sampler.pods, namespace=namespace), clock=self._wall)
         url = page_url(config.dcgm)
         return DcgmExporter(lambda: url, clock=self._wall)
 

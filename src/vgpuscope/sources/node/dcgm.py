@@ -82,13 +82,18 @@ def page_url(setting: str) -> str:
     return setting if "/" in host.rstrip("/") else f"{setting.rstrip('/')}/metrics"
 
 
-def exporter_url(pods: Collection[Pod] | None) -> str:
-    """The page of the only dcgm-exporter among the pods of this node; DcgmNotFound if there is not exactly one."""
+def exporter_url(pods: Collection[Pod] | None, *, namespace: str = "") -> str:
+    """The page of the only dcgm-exporter among the pods of this node; DcgmNotFound if there is not exactly one.
+
+    `namespace` limits the search: anyone who may create pods can name an image dcgm-exporter.
+    """
     if pods is None:
         raise DcgmNotFound("the pods of this node are not known")
-    found = sorted((f"{pod.namespace}/{pod.name}", pod.dcgm) for pod in pods if pod.dcgm and not pod.ended)
+    running = [pod for pod in pods if pod.dcgm and not pod.ended and namespace in {"", pod.namespace}]
+    found = sorted((f"{pod.namespace}/{pod.name}", pod.dcgm) for pod in running)
     if not found:
-        raise DcgmNotFound("no pod of this node runs dcgm-exporter")
+        where = f" in the namespace {namespace}" if namespace else ""
+        raise DcgmNotFound(f"no pod of this node runs dcgm-exporter{where}")
     if len(found) > 1:
         names = ", ".join(name for name, _ in found[:3])
         raise DcgmNotFound(f"{len(found)} pods of this node run dcgm-exporter ({names}); choose one with --dcgm URL")
