@@ -4,6 +4,7 @@ RBAC gives `patch` on whole objects, also to whoever takes a token over. A Valid
 judge is a real API server.
 """
 
+import uuid
 from functools import partial
 from typing import Any
 
@@ -26,11 +27,13 @@ def installed(cluster: Cluster) -> Cluster:
         cluster.add_node(at, {"zone": "z"})
         made = pod(name, node=at, namespace=HERE, annotations={"owner": "alice"}, serviceAccountName=ACCOUNT)
         cluster.plane.create(made)
-    until(lambda: not allowed(cluster, "plugin", POD, IMAGE) and not allowed(cluster, "extender", POD, IMAGE))
+    # the API server learns of a policy after a moment; until then an image is changed, each time to another one
+    until(lambda: not any(allowed(cluster, one, POD, image(uuid.uuid4().hex)) for one in ("plugin", "extender")))
     return cluster
 
 
-IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+def image(name: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "main", "image": name}]}}
 
 
 def note(key: str, value: str | None = "x") -> dict[str, Any]:
@@ -70,7 +73,7 @@ CHANGES = {
     "faults": (NODE, note("vgpuscope.io/gpu-faults"), {"plugin", "extender"}),
     "the label of an assignment": (POD, label("hami.io/vgpu-node"), {"extender"}),
     "the leader": (POD, label("vgpuscope.io/role"), {"extender"}),
-    "an image": (POD, IMAGE, set()),
+    "an image": (POD, image("evil"), set()),
     "someone's annotation": (POD, note("owner", "mallory"), set()),
     "someone's annotation that is removed": (POD, note("owner", None), set()),
     "an annotation that other programs read": (POD, note("cluster-autoscaler.kubernetes.io/safe-to-evict"), set()),
