@@ -273,6 +273,13 @@ def test_signs_of_use_have_names_and_expressions(file):
             load(flags={}, environ={}, file=file(f"activity: {{queries: {wrong}}}"))
 
 
+def test_a_kind_that_reclaim_cannot_stop_is_refused_by_name(file):
+    with pytest.raises(ConfigInvalid, match=r"kube\.kinds: 'DaemonSet' cannot be stopped"):
+        load(flags={}, environ={}, file=file("kube: {kinds: [Deployment, DaemonSet]}"))
+    some = load(flags={}, environ={"VGPUSCOPE_KUBE_KINDS": "Job, Pod"}, file=None).config.kube.kinds
+    assert some == ("Job", "Pod")
+
+
 def test_a_secret_is_never_shown(monkeypatch):
     class Section(msgspec.Struct, frozen=True):
         password: Annotated[str, Meta(min_length=20, description="Secret.", extra={"secret": True})] = ""

@@ -89,6 +89,18 @@ async def test_a_deployment_is_scaled_to_zero_and_back(taker: Hand, workloads: W
     assert {event["reason"] for event in workloads.events()} == {"GpuReclaimed", "GpuRestored"}
 
 
+async def test_an_owner_of_a_kind_that_is_not_to_be_changed_is_held_back_before_any_call(
+    taker: Hand, workloads: Workloads
+):
+    """The chart gives no right to change it, so a call would be refused: the case says so before."""
+    web = workloads.deployment("web")
+    workloads.until_pods(1)
+    taker.config = replace(taker.config, kube=replace(taker.config.kube, kinds=("Job", "Pod")))
+    await taker.delivered()
+    assert (workloads.now(web)["spec"]["replicas"], await taker.calls()) == (1, [])
+    assert taker.case().held_by == ("no_action",)
+
+
 async def test_two_calls_for_one_owner_keep_the_number_that_was_there_first(taker: Hand, workloads: Workloads):
     web = workloads.deployment("web", replicas=2)
     workloads.until_pods(2)

@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.chart.audit import granted
 from tests.chart.helmrun import CHART, NAMESPACE, RELEASE, Object, helm, one, only, pod_specs, template
 from tests.chart.valuesets import EVERYTHING, HANDBOOK, SETS
 from tests.paths import REPOSITORY
 from tools.writers.chart_values import Values
 from vgpuscope.config import load
+from vgpuscope.knowledge.stops import STOPPED_KINDS
 from vgpuscope.model.service import EXTENDER_LEASE, LEADER_LABEL
+from vgpuscope.sources.doctor.kube import NEEDED
 from vgpuscope.version import __version__
 
 pytestmark = pytest.mark.real
@@ -266,6 +269,17 @@ def acts(objects) -> bool:
     return bool(live and found.get("reclaim", {}).get("action") == "scale")
 
 
+def test_doctor_misses_no_right_that_the_chart_does_not_give():
+    """It reviews the accounts of our pods: a right that no role has would be red in every cluster."""
+    objects = template(SETS["schedules"])
+    for component, needed in NEEDED.items():
+        rights = {
+            (one.verb, one.group, one.resource)
+            for one in granted(objects, one(objects, "ServiceAccount", component)["metadata"]["name"])
+        }
+        assert set(needed) <= rights, component
+
+
 def test_only_pods_with_rights_get_a_token(objects):
     bound = {
         subject["name"]
@@ -434,6 +448,22 @@ def test_rights_that_a_setting_makes_useless_are_not_granted():
     assert not only(objects, "Role", "cluster")
     agent = one(objects, "ClusterRole", "agent")
     assert [rule["resources"] for rule in agent["rules"]] == [["pods"]]
+
+
+@pytest.mark.parametrize("kinds", [["Deployment", "Job"], "Deployment, Job"])
+def test_the_analyzer_may_change_only_the_kinds_that_it_is_to_change(kinds):
+    takes = SETS["takes back"]["config"]
+
+    def changed(**config):
+        roles = only(template({"config": takes | config}), "ClusterRole", "analyzer")
+        rules = [rule for role in roles for rule in role["rules"] if {"patch", "create"} & set(rule["verbs"])]
+        return {resource for rule in rules for resource in rule["resources"]}
+
+    every = changed()
+    assert {"deployments", "statefulsets", "replicasets", "jobs", "notebooks", "inferenceservices"} < every
+    assert len(every) == len(STOPPED_KINDS) + 1  # and events
+    assert changed(kube={"kinds": kinds}) == {"deployments", "jobs", "events"}
+    assert changed(kube={"kinds": ["Pod"]}) == {"pods/eviction", "events"}
 
 
 def test_what_rbac_cannot_limit_is_limited_by_a_policy_where_the_cluster_has_them():

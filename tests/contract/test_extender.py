@@ -380,7 +380,7 @@ def _scheduler_of(cluster):
 
 
 def test_the_cluster_exporter_leaves_the_names_to_a_running_extender(cluster, rights, tmp_path):
-    with exporter(cluster.kubeconfig, tmp_path) as watching:
+    with exporter(cluster.kubeconfig, tmp_path, "--lease-namespace", "default") as watching:
         watching.until(lambda page: page.has(scheduling.BIND_SUCCESS.name))
         with extender(rights, tmp_path):
             watching.until(lambda page: not page.has(scheduling.BIND_SUCCESS.name))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vgpuscope.knowledge.stops import STOPPED_KINDS
 from vgpuscope.logic.reclaim.activity_queries import INFERENCE_SERVERS
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import ActivityQuery
@@ -21,6 +22,14 @@ class KubeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"flag": None},
         ),
     ] = False
+    kinds: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Kinds of objects that reclaim.action scale may change, separated by commas; Pod: pods without "
+            "an owner are evicted. Workloads of other kinds are held back by the brake no_action.",
+            extra={"form": "list", "flag": None, "unset": "none"},
+        ),
+    ] = STOPPED_KINDS
 
 
 class ActivityConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

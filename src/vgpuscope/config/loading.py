@@ -37,6 +37,7 @@ from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, callback_when
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
 from vgpuscope.http import address
+from vgpuscope.knowledge.stops import STOPPED_KINDS
 from vgpuscope.model.errors import ConfigInvalid, raise_all
 from vgpuscope.model.placement import GpuPolicy
 from vgpuscope.model.wording import nearest
@@ -197,6 +198,11 @@ def _reclaim_conflicts(config: Config) -> Iterator[ConfigInvalid]:
         except ValueError as e:
             hint = "An entry has days, from, to and tz, such as {days: mon-fri, from: '08:00', to: '18:00'}."
             yield ConfigInvalid(f"reclaim.working_hours[{number}].{e}", hint=hint)
+    for kind in config.kube.kinds:
+        if kind not in STOPPED_KINDS:
+            yield ConfigInvalid(
+                f"kube.kinds: {kind!r} cannot be stopped", hint=f"Choose from {', '.join(STOPPED_KINDS)}."
+            )
     names = [one.name for one in config.activity.queries]
     if len(names) != len(set(names)):
         yield ConfigInvalid("activity.queries: two expressions have the same name", hint="The evidence names them.")

@@ -4,6 +4,7 @@ A field is named by its path, joined with spaces; no key of the API contains one
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 REPLICAS = "spec replicas"
 SUSPEND = "spec suspend"
@@ -19,3 +20,5 @@ STOPS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("serving.kserve.io", "InferenceService"): (MIN_REPLICAS, KSERVE_STOP),
     ("kubeflow.org", "Notebook"): (NOTEBOOK_STOP,),
 }
+POD: Final = "Pod"  # one without an owner is evicted
+STOPPED_KINDS: Final = (*(kind for _, kind in STOPS), POD)

@@ -133,6 +133,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "notify.timezone": "通知中时间的时区，例如 Asia/Shanghai。",
   "kube.enabled":
     "收回 GPU 之前，从 Kubernetes API 读取 Pod、其所有者和命名空间：注解、优先级类、存在时间。reclaim.action 为 scale 时总会读取。kubeconfig 由 analyzer.kubeconfig 指定。",
+  "kube.kinds":
+    "reclaim.action 为 scale 时可以更改的对象种类，以逗号分隔；Pod 表示驱逐没有所有者的 Pod。其他种类的工作负载由 no_action 阻止。",
   "activity.recent": "最近一次活动不早于此时长的 Notebook 视为在用；在此时长内恢复过的工作负载同样如此。",
   "activity.queries":
     "带名称的 PromQL 表达式；Pod 的值大于 0 即视为在用。by 为 pod（标签 namespace 和 pod）或 queue（标签 queue；注解 vgpuscope.io/queue 写明 Pod 服务的队列）。仅当数据源为 Prometheus 时读取；在环境变量中写作 JSON。",

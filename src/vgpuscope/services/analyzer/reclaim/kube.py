@@ -250,7 +250,7 @@ class ReclaimKube:
     ) -> PodFacts:
         """What would be changed, and every pod that this would end. The version is older than the list of pods."""
         chosen = targets.chosen(pod, owners, complete=complete)
-        if chosen is None:
+        if chosen is None or chosen.target.kind not in self._config().kube.kinds:
             return facts
         target, namespace = chosen.target, workload.namespace
         peers: tuple[PodUID, ...] = (pod.uid,)
