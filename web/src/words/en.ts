@@ -373,6 +373,7 @@ export const en = {
   "gpu.events": "Events",
   "gpu.queries": "PromQL of these numbers",
   "gpu.not_allocated": "not allocated",
+  "gpu.by_scheduler": "{memory} by HAMi, which counts whole GPUs",
   "gpu.by_node": "allocated by the node's device plugin or DRA driver",
   "gpu.unregistered": "not registered with a scheduler",
   "gpu.free": "no pod",
@@ -993,7 +994,7 @@ export const en = {
   "empty.measured_why":
     "Results are stored, but none of this range has this value: it was not measured, or nothing was there.",
   "empty.power_own":
-    "The driver measures the power of whole GPUs. A pod or MIG instance has its own power only if it has the whole GPU.",
+    "The history has the power of whole GPUs. The share of each container is in vgpuscope_container_power_watts and in vgpuscope top.",
   "empty.waste": "No idle GPU-hours are recorded.",
   "empty.attention": "Nothing needs attention.",
   "empty.ledger": "How the memory is divided is reported by vgpuscope's own agent only, and not while the GPU is lost.",
