@@ -103,7 +103,8 @@ export const en = {
   "missing.why": "No page has the address “{path}”.",
   "missing.home": "Go to the overview",
   "unknown.title": "The last analysis does not have it.",
-  "unknown.why": "It may have ended, or its name is misspelt: names are case-sensitive, and UUIDs must be complete.",
+  "unknown.why":
+    "It may have ended, be outside your namespaces, or have another name: case matters, and UUIDs must be complete.",
   "unknown.list": "Go to the list",
   "unknown.events": "Search the events",
   "failed.title": "This could not be loaded",

@@ -99,7 +99,7 @@ export const zh: typeof en = {
   "missing.why": "没有地址为“{path}”的页面。",
   "missing.home": "返回总览",
   "unknown.title": "最近一次分析中没有它。",
-  "unknown.why": "它可能已经结束，或名称有误：名称区分大小写，UUID 必须完整。",
+  "unknown.why": "它可能已经结束，不在您的命名空间内，或名称有误：名称区分大小写，UUID 必须完整。",
   "unknown.list": "查看列表",
   "unknown.events": "搜索事件",
   "failed.title": "无法加载",
