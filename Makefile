@@ -152,7 +152,7 @@ bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BEN
 	$(BIN)/python -m bench $(BENCH)
 
 pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation again, from the demo
-	@tools/need chromium chromium
+	@tools/need chromium-headless-shell chromium-headless-shell
 	@tools/need '/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc' fonts-wqy-zenhei
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.console_pictures

@@ -102,7 +102,7 @@ def take(browser: Browser, analyzer: str, picture: Picture) -> None:
 
 def main() -> None:
     """Take all pictures."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     with demo() as (_, analyzer, _), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for picture in pictures(analyzer):

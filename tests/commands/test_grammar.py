@@ -14,7 +14,6 @@ SWITCHES = ("--url", "--namespace", "--json", "--csv", "--lang", "--watch", "--w
 
 SERVICE = "a service: its settings are flags"
 LOCAL = "asks no service"
-SEVERAL = "asks several services, each with a switch of its own"
 NESTED = "the answer is no table"
 NO_TABLE = "prints no table"
 ONCE = "the answer does not change while one looks"
@@ -65,7 +64,6 @@ GRAMMAR: dict[str, dict[str, str]] = {  # command → the switches that are abse
     },
     "backtest": {"--namespace": "a policy is of the whole fleet", "--csv": NESTED, "--watch": ONCE},
     "doctor": {
-        "--url": SEVERAL,
         "--namespace": "checks the whole chain",
         "--csv": NESTED,
         "--watch": ONCE,

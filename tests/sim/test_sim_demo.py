@@ -160,6 +160,14 @@ def test_commands_need_no_address_on_the_usual_ports(capsys):
 
 
 @pytest.mark.usefixtures("installed")
+def test_the_guide_has_the_commands_as_the_demo_prints_them(capsys):
+    guide = (Path(__file__).parents[2] / "docs" / "demo.md").read_text()
+    printed = page_of(capsys, ports=(9394, 9395, 31993, 8080, 8081))
+    commands = re.compile(r"^  vgpuscope (\w+) +([a-z ]{5}.*)$", re.MULTILINE)
+    assert commands.findall(guide) == commands.findall(printed) != []
+
+
+@pytest.mark.usefixtures("installed")
 def test_commands_name_the_address_of_what_had_to_move_and_the_page_says_so(capsys):
     printed = page_of(capsys, ports=(40001, 9395, 31993, 40002, 40003), moved=(9394, 8080))
     assert "Other ports than usual: 9394, 8080 are taken." in printed

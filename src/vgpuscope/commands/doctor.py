@@ -35,6 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--analyzer",
+        "--url",
         metavar="URL",
         help=f"Address of an analyzer. [default: the one that is found, such as {default_url(ANALYZER_PORT)}]",
     )

@@ -53,6 +53,5 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
-    exits={**EXITS, 1: "a pod does not fit, or the command failed"},
-    note="Exit code: 0 all replicas fit, 1 some do not or no extender answers, 2 the manifest or an argument is wrong.",
+    exits={**EXITS, 1: "some replicas do not fit, or the command failed"},
 )

@@ -120,3 +120,8 @@ def test_a_gap_is_explained_with_what_is_missing():
 
 def test_a_code_that_is_new_to_the_table_stands_for_itself():
     assert sentences(Evidence(reasons=("VERDICT_OF_TOMORROW",)), "zh") == ("VERDICT_OF_TOMORROW",)
+
+
+def test_no_more_samples_were_seen_than_a_window_has():
+    """With a sample on each end of the window there is one more than intervals."""
+    assert "(21 of 21 samples)" in sentences(evidence(Stat(mean=0.0, max=0.0, samples=21)), "en")[0]

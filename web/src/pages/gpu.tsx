@@ -229,6 +229,9 @@ export function Highest({ of, use }: { of: string; use: { p95: number | null; ma
 function Slots({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
   if (!gpu.allocation) {
     if (!known(data.parts, "cluster")) return <>{t("part.cluster_needed")}</>;
+    const given = data.tenants.map(({ tenant }) => tenant.memory_allocated).find((memory) => memory !== null);
+    if (given !== undefined)
+      return <Said text="gpu.by_scheduler" numbers={{ memory: ["tenant.memory_allocated", bytes(given)] }} />;
     if (data.tenants.some(({ tenant }) => tenant.allocated)) return <>{t("gpu.by_node")}</>;
     return <>{t("gpu.unregistered")}</>;
   }

@@ -137,12 +137,16 @@ function AllFigures({ data }: { data: Overview }) {
         figure="fleet.idle_gpu_hours_day"
         value={number(now.wasted_gpu_hours, 1)}
         note={
-          <Compared
-            figure="fleet.idle_gpu_hours_day"
-            now={now.wasted_gpu_hours}
-            before={before?.wasted_gpu_hours}
-            show={(value) => number(value, 1)}
-          />
+          known(data.parts, "history") ? (
+            <Compared
+              figure="fleet.idle_gpu_hours_day"
+              now={now.wasted_gpu_hours}
+              before={before?.wasted_gpu_hours}
+              show={(value) => number(value, 1)}
+            />
+          ) : (
+            t("part.history_needed")
+          )
         }
         about={<span>{t("about.waste")}</span>}
         origin={say(PROMQL.waste, "part.history")}

@@ -110,7 +110,7 @@ function All({ data }: { data: Scheduling }) {
           origin={say(PROMQL.largest)}
         />
         <Figure
-          title={t("col.whole")}
+          title={t("scheduling.whole")}
           figure="capacity.whole_gpus"
           note={<OtherUnits counted={data.counted} />}
           value={number(data.capacity?.whole_gpus)}

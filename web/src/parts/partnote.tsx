@@ -5,7 +5,7 @@ import { language } from "../state/preferences";
 import { t, word } from "../words";
 import { ageOf, duration } from "./format";
 import { Icon } from "./icon";
-import { Empty, ToDoctor } from "./pieces";
+import { Empty, Prose, ToDoctor } from "./pieces";
 
 type Name = Part["name"];
 
@@ -42,7 +42,7 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
               t("bracket", { text: t("ago", { time: duration(ageOf(one.at, now.value)) }) })}
             {t("stop")}
             {language.value === "en" && one.state !== "absent" && one.message && `${one.message}. `}
-            {hintOf(one)} {one.state !== "absent" && <ToDoctor />}
+            <Prose text={hintOf(one)} /> {one.state !== "absent" && <ToDoctor />}
           </span>
         </p>
       ))}

@@ -397,7 +397,7 @@ function Unknown({ error }: { error: ApiError }) {
       <Icon name="info" />
       <span>
         <b>{t("unknown.title")}</b> {language.value === "en" && `(${error.message}.)`} {t("unknown.why")}{" "}
-        <Link to={list}>{t("unknown.list")}</Link>{" "}
+        <Link to={list}>{t("unknown.list")}</Link> ·{" "}
         <Link to="events" query={{ q: names.at(-1) ?? "" }}>
           {t("unknown.events")}
         </Link>

@@ -125,7 +125,11 @@ export function PleaseLogIn() {
   return (
     <>
       <PageHead title={t("session.closed")} about={t(can ? "session.closed_why" : "session.closed_proxy")} />
-      {can && <LogInButton kind="button primary" />}
+      {can && (
+        <p>
+          <LogInButton kind="button primary" />
+        </p>
+      )}
     </>
   );
 }

@@ -103,7 +103,8 @@ export const en = {
   "missing.why": "No page has the address “{path}”.",
   "missing.home": "Go to the overview",
   "unknown.title": "The last analysis does not have it.",
-  "unknown.why": "It may have ended, or its name is misspelt: names are case-sensitive, and UUIDs must be complete.",
+  "unknown.why":
+    "It may have ended, be outside your namespaces, or have another name: case matters, and UUIDs must be complete.",
   "unknown.list": "Go to the list",
   "unknown.events": "Search the events",
   "failed.title": "This could not be loaded",
@@ -297,6 +298,7 @@ export const en = {
   "part.history": "History",
   "part.prometheus": "Prometheus",
   "part.extender": "Scheduler extender",
+  "part.history_needed": "needs stored results",
   "part.cluster_needed": "needs the cluster exporter",
   "part_state.ok": "current",
   "part_state.stale": "old values are shown",
@@ -373,6 +375,7 @@ export const en = {
   "gpu.events": "Events",
   "gpu.queries": "PromQL of these numbers",
   "gpu.not_allocated": "not allocated",
+  "gpu.by_scheduler": "{memory} by HAMi, which counts whole GPUs",
   "gpu.by_node": "allocated by the node's device plugin or DRA driver",
   "gpu.unregistered": "not registered with a scheduler",
   "gpu.free": "no pod",
@@ -994,7 +997,7 @@ export const en = {
   "empty.measured_why":
     "Results are stored, but none of this range has this value: it was not measured, or nothing was there.",
   "empty.power_own":
-    "The driver measures the power of whole GPUs. A pod or MIG instance has its own power only if it has the whole GPU.",
+    "The history has the power of whole GPUs. The share of each container is in vgpuscope_container_power_watts and in vgpuscope top.",
   "empty.waste": "No idle GPU-hours are recorded.",
   "empty.attention": "Nothing needs attention.",
   "empty.ledger": "How the memory is divided is reported by vgpuscope's own agent only, and not while the GPU is lost.",
@@ -1059,6 +1062,7 @@ export const en = {
   "col.state": "State",
   "col.agent": "Agent",
   "col.whole": "Whole GPUs",
+  "scheduling.whole": "Whole GPUs for one pod",
   "col.fragmentation": "Fragmentation",
   "col.stranded": "Stranded",
   "col.free": "Free",

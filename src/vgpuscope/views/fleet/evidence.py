@@ -226,7 +226,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "coverage": _percent(evidence.coverage),
         "min_coverage": _percent(evidence.min_coverage),
         "samples": str(evidence.samples),
-        "expected": str(evidence.expected),
+        "expected": str(max(evidence.expected, evidence.samples)),  # a sample of each end of the window
         "dropped": str(evidence.dropped),
         "age": _span(None if evidence.freshness is None else abs(evidence.freshness), which),
         "max_age": _span(evidence.max_age, which),
