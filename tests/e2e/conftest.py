@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.oracle import Oracle
 from tests.e2e.product import Product
 from tests.native.build import library
 from tools.cluster import layout, machine
@@ -57,3 +58,22 @@ def product(cluster: Cluster) -> Product:
 def logs_of_this_run() -> None:
     if not ATTACHED:
         shutil.rmtree(layout.LOGS, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def scheduling(product: Product) -> Iterator[Product]:
+    """The product with extender and plugin; while tests run, no GPU may have more given away than it has."""
+    if not (ATTACHED and product.allocatable()):
+        product.scheduling()
+    with Oracle(product) as oracle:
+        yield product
+    assert not oracle.faults, oracle.faults[:5]
+    assert oracle.looks > 10
+
+
+@pytest.fixture
+def no_pods_left(scheduling: Product) -> Iterator[None]:
+    """After a test the pods of users are gone, and the kubelet has everything back."""
+    yield
+    scheduling.cluster.kubectl("-n", "ml", "delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
+    scheduling.wait("the kubelet's records are empty", lambda: not scheduling.pod_resources())

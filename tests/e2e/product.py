@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -20,15 +21,17 @@ NAMESPACE = "vgpuscope"
 CHART = str(layout.REPOSITORY / "charts" / "vgpuscope")
 GPUS = 4
 MIG_SLOT = 3  # this GPU is divided; the others are whole
+SHARES = 3 * 10 + 2  # ten of each whole GPU, and one of each MIG instance
 
 
 class Container(NamedTuple):
-    """A running container, as containerd and the kernel know it."""
+    """A running container, as runc was told and the kernel knows it."""
 
     namespace: str
     pod: str
     name: str
     pid: int  # on the node
+    environ: Mapping[str, str]
 
 
 @dataclass
@@ -70,6 +73,14 @@ class Product:
             *("--timeout", "10m", *words),
         )
 
+    def scheduling(self) -> None:
+        """Also the extender and the device plugin, with HAMi's library on the node."""
+        library = layout.HOOK / "libvgpu.so"
+        subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
+        self.cluster.kubectl("label", "node", layout.NODE, "vgpuscope.io/plugin=on", "--overwrite")
+        self.upgraded("extender.enabled=true", "plugin.enabled=true")
+        self.wait("shares of the node", self.allocatable)
+
     # --- what it says -------------------------------------------------------------------------------------------------
 
     def pods(self, component: str = "") -> list[Any]:
@@ -102,15 +113,19 @@ class Product:
     # --- what others say ----------------------------------------------------------------------------------------------
 
     def containers(self) -> list[Container]:
-        """Running containers of pods by containerd, each with the pid of its first process."""
+        """Running containers of pods, by what runc started them with."""
+        running = self.cluster.node_pids()
         found = []
-        for line in self.cluster.ctr("tasks", "ls").stdout.splitlines()[1:]:
-            ident, pid, state = line.split()[:3]
-            info = self.cluster.ctr("containers", "info", ident, check=False)
-            labels = json.loads(info.stdout)["Labels"] if state == "RUNNING" and not info.returncode else {}
-            if labels.get("io.cri-containerd.kind") == "container":
-                names = (labels[f"io.kubernetes.{name}"] for name in ("pod.namespace", "pod.name", "container.name"))
-                found.append(Container(*names, pid=int(pid)))
+        for bundle in (layout.CONTAINERD_STATE / "io.containerd.runtime.v2.task" / "k8s.io").iterdir():
+            try:
+                spec, pid = json.loads((bundle / "config.json").read_text()), int((bundle / "init.pid").read_text())
+            except (FileNotFoundError, ValueError):  # it is being made or removed
+                continue
+            names = {key.removeprefix("io.kubernetes.cri."): value for key, value in spec["annotations"].items()}
+            if pid in running and names["container-type"] == "container":
+                environ = dict(line.split("=", 1) for line in spec["process"]["env"])
+                where = names["sandbox-namespace"], names["sandbox-name"], names["container-name"]
+                found.append(Container(*where, pid=pid, environ=environ))
         return found
 
     def container(self, pod: str, name: str = "main", *, namespace: str = "ml") -> Container:
@@ -141,6 +156,19 @@ class Product:
             for entry in entries
             if entry["ResourceName"] == "nvidia.com/gpu"
         }
+
+    def given(self) -> dict[str, dict[tuple[str, str, str], int | None]]:
+        """By GPU: the running containers of users that have it, each with its limit in MiB."""
+        gpus: dict[str, dict[tuple[str, str, str], int | None]] = {}
+        for container in self.containers():
+            if container.namespace != "ml":
+                continue
+            values = container.environ
+            for number, gpu in enumerate(filter(None, values.get("NVIDIA_VISIBLE_DEVICES", "").split(","))):
+                limit = values.get(f"CUDA_DEVICE_MEMORY_LIMIT_{number}")
+                amount = int(limit.rstrip("m")) if limit else None
+                gpus.setdefault(gpu, {})[container.namespace, container.pod, container.name] = amount
+        return gpus
 
     def audit(self) -> Iterator[dict[str, Any]]:
         """Requests of the product's service accounts, by the API server's audit log."""
@@ -200,7 +228,7 @@ def gpu_pod(name: str, *, containers: Mapping[str, Mapping[str, object]] | None 
     """A pod for our scheduler; each container with its limits, `main` with one share if none is named."""
     limits = containers or {"main": {"nvidia.com/gpu": 1}}
     init = spec.pop("init", {})
-    annotations = spec.pop("annotations", {})
+    annotations = spec.pop("annotations", {"nvidia.com/vgpu-mode": "hami-core"})
     made = {
         "schedulerName": "vgpuscope-scheduler",
         "terminationGracePeriodSeconds": 1,

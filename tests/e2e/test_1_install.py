@@ -7,7 +7,6 @@ import pytest
 from tests.e2e.product import NAMESPACE, Product
 from tests.native.scenario import GIB, gpu_uuid
 from tools.cluster import layout
-from tools.cluster.cluster import request
 
 pytestmark = pytest.mark.e2e
 
@@ -49,7 +48,7 @@ def test_a_process_belongs_to_the_container_that_it_runs_in(product: Product) ->
 
 def test_a_process_of_the_host_is_no_containers(product: Product) -> None:
     """The kubelet's own pid on a GPU: its memory is the system's."""
-    pid = request(do="status", name="kubelet")["pid"]
+    pid = product.cluster.program_pid("kubelet")
     product.driver.gpu(1, memory_used=GIB).process(1, pid, memory=GIB).write()
 
     def ledger() -> dict[str, float]:

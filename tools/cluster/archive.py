@@ -38,8 +38,6 @@ def layer(directory: Path, file: Path) -> Layer:
         with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as tar:
             for path in _sorted(directory):
                 info = tar.gettarinfo(path, arcname=str(path.relative_to(directory)))
-                if info is None:  # a socket
-                    continue
                 info.uname = info.gname = ""
                 if info.isreg():
                     with path.open("rb") as data:

@@ -36,7 +36,15 @@ class Cluster:
 
     def start(self, driver: Path) -> None:
         """Everything up to a Ready node with DNS; the product's image is in it, the product is not installed."""
-        for path in (layout.BIN, layout.CONFIG, layout.LOGS, layout.DATA, layout.KUBELET, layout.CONTAINERD.parent):
+        for path in (
+            layout.BIN,
+            layout.CONFIG,
+            layout.LOGS,
+            layout.DATA,
+            layout.KUBELET,
+            layout.HOOK,
+            layout.CONTAINERD.parent,
+        ):
             path.mkdir(parents=True, exist_ok=True)
         product = image.product(revision=_revision())
         say(f"image {product.name} is made")
@@ -46,12 +54,12 @@ class Cluster:
         shutil.copy(driver, layout.DRIVER / "libnvidia-ml.so.1")
         shutil.copy(Path(__file__).with_name("nvidia-container-runtime"), layout.BIN)
         self._enter()
-        self.start_program("containerd", ["containerd", "--config", f"{layout.CONFIG}/containerd.toml"])
+        self.start_containerd()
         self._start_control_plane()
         self.wait("containerd", lambda: self.ctr("version", check=False).returncode == 0)
-        with tempfile.TemporaryDirectory(dir=layout.ROOT) as path:
+        with tempfile.TemporaryDirectory(dir=layout.ROOT) as place:
             small = images.small(
-                Path(path), control_plane=self.control_plane, node_programs=self.node_programs, version=self.version
+                Path(place), control_plane=self.control_plane, node_programs=self.node_programs, version=self.version
             )
             for item in (*small, product):
                 self.load(item)
@@ -128,6 +136,9 @@ class Cluster:
 
     # --- programs of the node -----------------------------------------------------------------------------------------
 
+    def start_containerd(self) -> None:
+        self.start_program("containerd", ["containerd", "--config", f"{layout.CONFIG}/containerd.toml"])
+
     def start_apiserver(self) -> None:
         at = layout.PKI
         self.start_program(
@@ -166,8 +177,35 @@ class Cluster:
         log = str(layout.LOGS / f"{name}.log")
         return int(request(do="start", name=name, argv=[str(word) for word in argv], log=log, env={}))
 
+    def program_pid(self, name: str) -> int | None:
+        """The pid, as the node counts them."""
+        pid: int | None = request(do="status", name=name)["pid"]
+        return pid
+
+    @staticmethod
+    def node_pids() -> dict[int, int]:
+        """What this machine calls the processes of the node, by their pids there."""
+        pids = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"/{layout.NAME}" in (process / "cgroup").read_text():
+                    status = (process / "status").read_text()
+                    numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
+                    if len(numbers) > 1:  # else it is the warden's
+                        pids[int(numbers[1])] = int(numbers[0])
+        return pids
+
     def stop_program(self, name: str, *, number: int = signal.SIGTERM, within: float = 30) -> None:
         request(do="stop", name=name, number=number, within=within)
+
+    def restart_node(self) -> None:
+        """What a restart of the machine does to a node: all containers die with the kubelet, its files stay."""
+        self.stop_program("kubelet", number=signal.SIGKILL)
+        for line in self.ctr("tasks", "ls").stdout.splitlines()[1:]:
+            self.ctr("tasks", "kill", "-s", "KILL", line.split()[0], check=False)
+        self.stop_program("containerd", number=signal.SIGKILL)
+        self.start_containerd()
+        self.start_kubelet()
 
     # --- its API and its containers -----------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ APPLETS = (
 def small(directory: Path, *, control_plane: Path, node_programs: Path, version: str) -> list[archive.Image]:
     """All images that are not the product's."""
     busybox = {f"bin/{name}": "busybox" for name in APPLETS}
-    work = {"bin/busybox": Path(str(shutil.which("busybox"))), **busybox}
+    work: dict[str, Path | str] = {"bin/busybox": Path(str(shutil.which("busybox"))), **busybox}
     scheduler = control_plane / "kube-scheduler"
     libraries = {path.lstrip("/"): Path(path) for path in _libraries(scheduler)}
     return [

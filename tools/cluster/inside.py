@@ -37,10 +37,10 @@ def make_root(root: Path, new: Path, *, binds: dict[str, str], volatile: list[st
     for name in ("upper", "work"):
         (scratch / name).mkdir()
     run("mount", "-t", "overlay", "-o", f"lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work", "node", new)
-    for path in [str(root), *others]:
-        run("mount", "--bind", path, f"{new}{path}")
-    for path in volatile:
-        run("mount", "-t", "tmpfs", "-o", "mode=755", "data", f"{new}{path}")
+    for place in [str(root), *others]:
+        run("mount", "--bind", place, f"{new}{place}")
+    for place in volatile:
+        run("mount", "-t", "tmpfs", "-o", "mode=755", "data", f"{new}{place}")
     for target, source in binds.items():
         Path(f"{new}{target}").mkdir(parents=True, exist_ok=True)
         run("mount", "--bind", source, f"{new}{target}")
@@ -128,6 +128,8 @@ class Programs:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             except ChildProcessError:
                 time.sleep(0.05)
+                continue
+            if ended is None:
                 continue
             with self._lock:
                 own = next((p for p in self._running.values() if p.pid == ended.si_pid), None)

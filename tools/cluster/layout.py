@@ -24,9 +24,11 @@ BIN, CONFIG, LOGS, PKI = ROOT / "bin", ROOT / "config", ROOT / "logs", ROOT / "p
 DATA = ROOT / "data"  # of etcd and containerd; in memory, and seen in the node only
 DRIVER = ROOT / "driver"  # the stand-in driver's library and the state that it reads
 KUBELET = ROOT / "kubelet"  # /var/lib/kubelet of the node
+HOOK = ROOT / "hook"  # /usr/local/vgpu of the node
 NEW_ROOT = ROOT / "root"  # the node's root file system is mounted here
 CONTROL = ROOT / "node.sock"  # starts and ends programs in the node
 CONTAINERD = ROOT / "run" / "containerd.sock"
+CONTAINERD_STATE = ROOT / "run" / "containerd"  # a bundle for each container
 KUBECONFIG = PKI / "admin.kubeconfig"
 AUDIT = LOGS / "audit.log"
 

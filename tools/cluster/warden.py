@@ -42,7 +42,7 @@ def main() -> None:
         plan = {
             "root": str(layout.ROOT),
             "new_root": str(layout.NEW_ROOT),
-            "binds": {"/var/lib/kubelet": str(layout.KUBELET)},
+            "binds": {"/var/lib/kubelet": str(layout.KUBELET), "/usr/local/vgpu": str(layout.HOOK)},
             "volatile": [str(layout.DATA)],
             "host_ip": str(layout.HOST_IP),
             "node_ip": str(layout.NODE_IP),
