@@ -65,9 +65,10 @@ class Product:
         )
         return self
 
-    def upgraded(self, *settings: str) -> None:
+    def upgraded(self, *settings: str, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade` as docs/install.md has it."""
         words = [word for setting in settings for word in ("--set", setting)]
+        words += ["--set-json", json.dumps(values)] if values else []
         self.cluster.helm(
             *("upgrade", "vgpuscope", CHART, "--namespace", NAMESPACE, "--reset-then-reuse-values", "--wait"),
             *("--timeout", "10m", *words),

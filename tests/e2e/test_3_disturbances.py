@@ -111,7 +111,7 @@ def test_pods_of_a_drained_node_start_again_later(scheduling: Product) -> None:
 
 
 def test_after_a_restart_of_the_node_the_owners_pods_have_gpus_again(scheduling: Product) -> None:
-    """All processes die, and the kubelet's checkpoint stays. Pods that it rejects before the plugin is there are replaced."""
+    """All processes die, and the kubelet's checkpoint stays. Pods that it rejects too early are replaced."""
     scheduling.cluster.apply(_deployment("survivor", replicas=3))
     scheduling.wait("the Deployment", lambda: _ready(scheduling, "survivor", 3))
     scheduling.cluster.restart_node()

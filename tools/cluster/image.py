@@ -5,7 +5,6 @@ depends on. RUN gets them as its root file system by an overlay mount, in a moun
 image is a small Debian with this machine's Python; the stage of the console is the console that `make console` built.
 """
 
-import fnmatch
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from tools.cluster import archive, layout
 from tools.cluster.errors import Failed, Lacking
 from tools.cluster.progress import say
+from tools.dockerfile import ignored, instructions
 
 STORE = layout.CACHE / "cluster-images"
 BASE_PACKAGES = (
@@ -81,13 +81,6 @@ def build(repository: Path, *, base: Path, arguments: dict[str, str]) -> Stage:
                 stage, word, rest, repository=repository, stages=stages, arguments=arguments
             )
     return stages[""]
-
-
-def instructions(text: str) -> list[tuple[str, str]]:
-    """The instructions in order: name and the rest, continued lines joined, comments removed."""
-    joined = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE))
-    lines = [line.split(None, 1) for line in joined.splitlines() if line.strip()]
-    return [(name.upper(), rest.strip()) for name, rest in lines]
 
 
 def config(stage: Stage) -> dict[str, object]:
@@ -215,21 +208,6 @@ def _context(repository: Path, name: str) -> list[Path]:
     source = repository / name
     paths = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
     return [path for path in paths if not ignored(str(path.relative_to(repository)), rules)]
-
-
-def ignored(path: str, rules: list[str]) -> bool:
-    """Whether .dockerignore keeps a path out of the context: the last rule that fits decides."""
-    out = False
-    for rule in rules:
-        keep, pattern = rule.startswith("!"), rule.lstrip("!").strip("/")
-        parts = Path(path).parts
-        if pattern.startswith("**/"):
-            fits = any(fnmatch.fnmatch(part, pattern[3:]) for part in parts)
-        else:
-            fits = any(fnmatch.fnmatchcase("/".join(parts[:n]), pattern) for n in range(1, len(parts) + 1))
-        if fits:
-            out = not keep
-    return out
 
 
 def python_base() -> Path:
