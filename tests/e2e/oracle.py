@@ -44,7 +44,7 @@ class Oracle:
                 holders[device] = holder
         whole = {gpu_uuid(slot) for slot in (0, 1, 2)}
         for gpu, containers in self._product.given().items():
-            total = sum(limit or 0 for limit in containers.values())
+            total = sum(limit or 0 for (_, pod, _), limit in containers.items() if pod not in self._product.forced)
             if gpu in whole and total > TOTAL:
                 self.faults.append(f"{gpu} has {TOTAL} MiB and {total} are given: {containers}")
         self.looks += 1

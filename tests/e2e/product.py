@@ -39,6 +39,7 @@ class Product:
     """The installed chart; the scenario of the driver that all its services read."""
 
     cluster: Cluster
+    forced: set[str] = field(default_factory=set)  # pods deleted by force: their containers may outlive their claims
     driver: Scenario = field(default_factory=lambda: Scenario(layout.DRIVER / "state" / "state"))
 
     # --- installation -------------------------------------------------------------------------------------------------
