@@ -13,7 +13,7 @@ import grpc
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.formats.test_podresources import pb
-from tests.native.scenario import GIB, Scenario
+from tests.native.scenario import GIB, Scenario, gpu_uuid
 from tools.cluster import layout
 from tools.cluster.cluster import Cluster
 
@@ -21,6 +21,12 @@ NAMESPACE = "vgpuscope"
 CHART = str(layout.REPOSITORY / "charts" / "vgpuscope")
 GPUS = 4
 MIG_SLOT = 3  # this GPU is divided; the others are whole
+IDLE = {
+    **dict.fromkeys(("memory_used", "utilization", "memory_controller", "encoder", "decoder", "jpeg", "ofa"), 0),
+    "power": 56_000,
+    "pcie_sent": 0,
+    "pcie_received": 0,
+}
 SHARES = 3 * 10 + 2  # ten of each whole GPU, and one of each MIG instance
 
 
@@ -47,7 +53,7 @@ class Product:
     def with_gpus(self) -> "Product":
         """Three whole GPUs and one that is divided into two MIG instances, without a process."""
         for slot in range(GPUS):
-            self.driver.gpu(slot, memory_total=40 * GIB, memory_used=0, utilization=0)
+            self.driver.gpu(slot, memory_total=40 * GIB, **IDLE).empty(slot)
         self.driver.mig(
             MIG_SLOT, 0, gi=1, profile="3g.20gb", slices=3, memory_total=20 * GIB, memory_used=0, placed=(9, 0)
         )
@@ -205,6 +211,13 @@ class Product:
             f"{name}: {pod['status'].get('reason')} {pod['status'].get('message')}"
         )
         return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
+
+    def holds_idle(self, pod: str) -> None:
+        """The container's process is on its GPU from now on, with some memory, and computes nothing."""
+        container = self.container(pod)
+        slot = next(s for s in range(GPUS) if gpu_uuid(s) == container.environ["NVIDIA_VISIBLE_DEVICES"])
+        self.driver.process(slot, container.pid, memory=GIB).sample(slot, container.pid, sm=0)
+        self.driver.gpu(slot, memory_used=GIB).write()
 
     def remove(self, *names: str) -> None:
         self.cluster.kubectl("-n", "ml", "delete", "pod", *names, "--grace-period=1", "--timeout=120s")
