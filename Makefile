@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@echo "vgpuscope: setting up $(VENV) (once, about a minute)"
@@ -76,6 +76,24 @@ image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE b
 
 sign:  ## sign that image by its digest, and the checksums of dist/; needs cosign
 	@tools/image sign
+
+e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
+	@tools/need cc gcc
+	@tools/need jq jq
+	@tools/need containerd containerd
+	@tools/need runc runc
+	@tools/need /usr/lib/cni/bridge containernetworking-plugins
+	@tools/need conntrack conntrack
+	@tools/need iptables iptables
+	@tools/need debootstrap debootstrap
+	@tools/need busybox busybox-static
+	@tools/controlplane/build >/dev/null
+	@tools/helm/build >/dev/null
+	@tools/cluster/build >/dev/null
+	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(ONLY)
+
+e2e-down: $(STAMP)  ## end the cluster that `make e2e KEEP=1` left
+	@$(BIN)/python -m tools.cluster down
 
 outputs: $(STAMP) $(CONSOLE)  ## write the outputs in the documentation again, from the demo
 	$(BIN)/python -m tools.doc_outputs

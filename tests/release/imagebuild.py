@@ -4,7 +4,6 @@ Absolute paths are those inside the stage's directory. The base images are a fre
 and the Node.js of this machine, so what is proven is our part: what is copied, built, installed and started.
 """
 
-import fnmatch
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.paths import REPOSITORY
+from tools.dockerfile import ignored, instructions
 
 TOP = ("src", "opt", "wheels", "app", "var")  # directories of a stage that instructions name by absolute paths
 
@@ -47,29 +47,6 @@ class Stage:
     def filled(self, text: str) -> str:
         known = {**self.args, **self.env}
         return re.sub(r"\$\{?(\w+)\}?", lambda m: known.get(m[1], ""), text)
-
-
-def instructions(text: str) -> list[tuple[str, str]]:
-    """The instructions in order: name and the rest, continued lines joined, comments removed."""
-    joined = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE))
-    found = [line.split(None, 1) for line in joined.splitlines() if line.strip()]
-    return [(name.upper(), rest.strip()) for name, rest in found]
-
-
-def ignored(path: str, rules: list[str]) -> bool:
-    """Whether .dockerignore keeps a path out of the context: the last rule that fits decides."""
-    out = False
-    for rule in rules:
-        keep, pattern = rule.startswith("!"), rule.lstrip("!").strip("/")
-        parts = Path(path).parts
-        starts = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
-        if pattern.startswith("**/"):
-            fits = any(fnmatch.fnmatch(part, pattern[3:]) for part in parts)
-        else:
-            fits = any(fnmatch.fnmatchcase(start, pattern) for start in starts)
-        if fits:
-            out = not keep
-    return out
 
 
 def context(directory: Path) -> Path:

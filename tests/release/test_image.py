@@ -15,10 +15,10 @@ import pytest
 from tests.paths import REPOSITORY, TESTS
 from tests.ports import free_port
 from tests.release.conftest import REVISION
-from tests.release.imagebuild import instructions
 from tests.services.agent.noderoot import WITHIN, RunningAgent
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
+from tools.dockerfile import instructions
 from vgpuscope.config import Config
 from vgpuscope.version import __version__
 

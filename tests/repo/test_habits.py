@@ -10,7 +10,7 @@ import pytest
 from tests.paths import REPOSITORY
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
-TARGETS = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):.*## ", MAKEFILE, re.MULTILINE))
 
 
 def commands(recipe: str) -> set[str]:
@@ -55,7 +55,7 @@ def test_all_tests_run_on_the_python_of_the_image_and_some_on_the_lowest_that_is
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/testing.md", ".github/PULL_REQUEST_TEMPLATE.md"])
 def test_every_make_target_that_is_named_exists(page):
-    named = set(re.findall(r"(?:`|^|    )make ([a-z][a-z-]*)", (REPOSITORY / page).read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^|    )make ([a-z][a-z0-9-]*)", (REPOSITORY / page).read_text(), re.MULTILINE))
     assert named
     assert named <= TARGETS
 

@@ -270,7 +270,9 @@ async def test_a_source_that_was_not_tried_yet_is_no_warning_and_one_that_stays_
         if not answers.pop(0):
             raise SourceDown("no target has been scraped yet")
 
-    watch = asyncio.create_task(SourceWatch(ready, analyses=lambda: 0, every=0.0).forever())
+    back: list[int] = []
+    source = SourceWatch(ready, analyses=lambda: 0, back=lambda: back.append(len(answers)), every=0.0)
+    watch = asyncio.create_task(source.forever())
     async with asyncio.timeout(SOON):
         await checked.wait()
     watch.cancel()
@@ -280,3 +282,4 @@ async def test_a_source_that_was_not_tried_yet_is_no_warning_and_one_that_stays_
         ("WARNING", "source does not answer"),
         ("Level 16", "source answers"),
     ]
+    assert back == [4, 0], "answers that were left when the source was back"

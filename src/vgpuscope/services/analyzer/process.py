@@ -165,7 +165,9 @@ class Analyzer(Service):
             clock=clock,
         )
         self._replica.on_work.append(self._schedule.wake)
-        self._look = SourceWatch(self._sources.ready, analyses=lambda: self._cycle.tally.analyses)
+        self._look = SourceWatch(
+            self._sources.ready, analyses=lambda: self._cycle.tally.analyses, back=self._source_is_back
+        )
         self._settings_watch = SettingsWatch(
             settings, changed=self._settings_changed, failed=self.counters.count, every=look_every
         )
@@ -404,6 +406,11 @@ class Analyzer(Service):
     async def _analyse_now(self) -> None:
         self._start()
         await self._cycle.finished()
+
+    def _source_is_back(self) -> None:
+        """An analysis that failed because the source did not answer is made again now, not after the interval."""
+        if self._cycle.tally.last_error is not None:
+            self._schedule.wake()
 
     async def _restore(self) -> None:
         """Take over the last result of an earlier run or of the leader; one read at a time."""

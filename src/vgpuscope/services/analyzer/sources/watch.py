@@ -26,18 +26,29 @@ class SourceWatch:
     """The last check, renewed every few seconds."""
 
     def __init__(
-        self, ready: Callable[[], Awaitable[None]], *, analyses: Callable[[], int], every: Seconds = _ASK_EVERY
+        self,
+        ready: Callable[[], Awaitable[None]],
+        *,
+        analyses: Callable[[], int],
+        back: Callable[[], None],
+        every: Seconds = _ASK_EVERY,
     ) -> None:
-        """`ready` raises a ScopeError if the source does not answer; `analyses` counts those that have ended."""
-        self._ready, self._analyses, self._every = ready, analyses, every
+        """`ready` raises a ScopeError if the source does not answer; `analyses` counts those that have ended.
+
+        `back` is called when the source answers after it did not.
+        """
+        self._ready, self._analyses, self._back, self._every = ready, analyses, back, every
         self._told = OnChange(log)
         self.last: SourceCheck | None = None
 
     async def forever(self) -> None:
         while True:
             analyses = self._analyses()
-            error, first = await self._error(), self.last is None
+            error, before = await self._error(), self.last
+            first = before is None
             self.last = SourceCheck(error=error, analyses=analyses)
+            if error is None and before is not None and before.error is not None:
+                self._back()
             if error is not None and first:
                 pass  # own scrapes have just begun, and an engine is asked again in a moment
             elif error is not None:

@@ -1,0 +1,64 @@
+"""Faults that are made, and the codes by which doctor names them; then they are mended, and it names them no more."""
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.product import NAMESPACE, Product
+from tests.native.scenario import UNKNOWN
+from tools.cluster import layout
+
+pytestmark = pytest.mark.e2e
+
+LIBRARY, AWAY = layout.HOOK / "libvgpu.so", layout.HOOK / "libvgpu.so.away"
+
+
+class Made(NamedTuple):
+    """How a fault is made and mended."""
+
+    make: Callable[[Product], object]
+    mend: Callable[[Product], object]
+
+
+def _scaled(deployment: str, replicas: int) -> Callable[[Product], object]:
+    words = ("-n", NAMESPACE, "scale", f"deploy/{deployment}", f"--replicas={replicas}")
+    return lambda product: product.cluster.kubectl(*words)
+
+
+def _labelled(*labels: str) -> Callable[[Product], object]:
+    return lambda product: product.cluster.kubectl("label", "node", layout.NODE, *labels)
+
+
+FAULTS = {
+    "GPU_UNHEALTHY": Made(lambda p: p.driver.lost(1).write(), lambda p: p.driver.heal().write()),
+    "PLUGIN_GPU_UNHEALTHY": Made(lambda p: p.driver.lost(2).write(), lambda p: p.driver.heal().write()),
+    "DRIVER_FAILED": Made(
+        lambda p: p.driver.fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN).write(), lambda p: p.driver.heal().write()
+    ),
+    "PLUGIN_LIBRARY_MISSING": Made(lambda _: LIBRARY.rename(AWAY), lambda _: AWAY.rename(LIBRARY)),
+    "PLUGIN_NOT_REGISTERED": Made(lambda p: p.cluster.stop_program("kubelet"), lambda p: p.cluster.start_kubelet()),
+    "CLUSTER_EXPORTER_MISSING": Made(_scaled("vgpuscope-cluster", 0), _scaled("vgpuscope-cluster", 1)),
+    "EXTENDER_DOWN": Made(_scaled("vgpuscope-extender", 0), _scaled("vgpuscope-extender", 2)),
+    "ANALYZER_SOURCE_DOWN": Made(
+        _labelled("gpu-", "vgpuscope.io/plugin-"), _labelled("gpu=on", "vgpuscope.io/plugin=on")
+    ),
+}
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_doctor_names_a_fault_while_it_lasts(scheduling: Product, code: str) -> None:
+    scheduling.wait(f"no {code}", lambda: code not in _codes(scheduling))
+    FAULTS[code].make(scheduling)
+    try:
+        scheduling.wait(code, lambda: code in _codes(scheduling))
+    finally:
+        FAULTS[code].mend(scheduling)
+    scheduling.wait(f"no {code} any more", lambda: code not in _codes(scheduling))
+
+
+def _codes(product: Product) -> set[str]:
+    """By the analyzer's page: it can be read while the kubelet is down, which an exec needs."""
+    report = json.loads(product.page("analyzer", 8080, "/api/v1/doctor"))
+    return {finding["code"] for finding in report["findings"] if finding["status"] in {"fail", "warn"}}

@@ -1,0 +1,68 @@
+"""`make e2e` and `make e2e-down`: the end-to-end tests on a real cluster, and the end of a cluster that was kept."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tools.cluster import layout, machine, warden
+from tools.cluster.errors import Lacking
+from tools.cluster.progress import say
+
+LACKING = 3  # exit code: this machine cannot run a cluster
+
+
+def main(words: list[str]) -> int:
+    if words == ["down"]:
+        down()
+        return 0
+    try:
+        with machine.alone():
+            down()
+            machine.check()
+            return tests(words)
+    except Lacking as e:
+        say(str(e))
+        return 1 if os.environ.get("CI") == "true" else LACKING
+
+
+def tests(words: list[str]) -> int:
+    """Runs tests/e2e with further words for pytest; its exit code."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-s",
+        "-v",
+        *(words or ["tests/e2e"]),
+    ]
+    runner = subprocess.Popen(command, env={**os.environ, "VGPUSCOPE_E2E": "1"}, cwd=layout.REPOSITORY)
+    while True:
+        try:
+            return runner.wait()
+        except KeyboardInterrupt:  # pytest got it, too, and ends the cluster
+            continue
+
+
+def down() -> None:
+    """Ends a cluster that was kept, and removes what one that was killed left behind."""
+    with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+        pid = int(warden.PID_FILE.read_text())
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
+            if b"tools.cluster.warden" not in line.read():
+                raise ProcessLookupError
+        os.kill(pid, signal.SIGTERM)
+        say("ending the cluster that runs here")
+        while os.path.exists(f"/proc/{pid}"):
+            time.sleep(0.1)
+    warden.clean()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
