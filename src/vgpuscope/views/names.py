@@ -331,6 +331,7 @@ FINDING_NAMES: dict[FindingKind, tuple[str, str]] = {
     "node-unknown": ("Node does not exist", "节点不存在"),
     "over-allocated": ("Over-allocated", "超额分配"),
     "kubelet-zero": ("The kubelet offers no GPU", "kubelet 未提供 GPU"),
+    "forged-assignment": ("Forged assignment", "伪造的分配"),
 }
 LOST_NAMES: dict[LostReason, tuple[str, str]] = {
     "unhealthy": ("Unhealthy", "不健康"),

@@ -59,6 +59,7 @@ from vgpuscope.services.watch import report_watch, watch_keys
 from vgpuscope.sinks.kube.lease import KubeLease
 from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, RenewedClient, check_kubeconfig
+from vgpuscope.sources.seal_keys import seals
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.scheduler.metrics import extender_samples
 
@@ -104,6 +105,7 @@ class Extender(Service):
         self._config, count = config, self.counters.count
         self._clock, self._wall = clock, wall
         self._identity = f"{config.identity or socket.gethostname()}_{secrets.token_hex(4)}"
+        keys = seals(config.seal_keys)
         self._client = RenewedClient(config.kubeconfig)
         api = KubeClient(self._client, timeout=_API_WITHIN)
         writer = KubeWriter(api, component=config.scheduler_name, instance=self._identity)
@@ -117,10 +119,10 @@ class Extender(Service):
             clock=clock,
             wall=wall,
         )
-        self._cache = Cache(resync=config.resync_interval, clock=clock)
+        self._cache = Cache(seals=keys, resync=config.resync_interval, clock=clock)
         self._tally = ExtenderCounters()
         self._tell = OnChange(log)
-        self._pods = PodWriter(api, writer)
+        self._pods = PodWriter(api, writer, seals=keys)
         self._keeper = DecisionKeeper(
             open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
         )
@@ -151,6 +153,7 @@ class Extender(Service):
             written=self._decider.written,
             overfull=lambda uid, node: overfull(self._cache.state, uid, node),
             cleared=self._cache.forget,
+            sealed=self._pods.sealed,
             check=self._check,
             leads=lambda: self._leadership.leads,
             failed=count,

@@ -22,7 +22,7 @@ from vgpuscope.logic.plugin.health import HealthTracker
 from vgpuscope.logic.plugin.injection import LOCKS, HamiCore
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.model.plugin import GpuState, OfferedDevice
+from vgpuscope.model.plugin import RESOURCE, GpuState, KubeletView, OfferedDevice
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import OnChange, error_fields, fields
@@ -38,8 +38,10 @@ from vgpuscope.services.plugin.registration import Registration
 from vgpuscope.sinks.container_dirs import ContainerDirs
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.sources.node.podresources import PodResources
 from vgpuscope.sources.plugin.kubelet import KubeletSide
 from vgpuscope.sources.plugin.numa import numa_nodes
+from vgpuscope.sources.seal_keys import seals
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.plugin.metrics import PluginStatus, gpu_samples, plugin_samples
 from vgpuscope.worker import Worker
@@ -53,6 +55,7 @@ TITLE = "vgpuscope plugin"
 _DEADLINE: Seconds = 4.0  # of one read: with a pause of 5 s before it and one more read, still within 15 s
 _NODE_WITHIN: Seconds = 10.0
 _GRACE: Seconds = 20.0  # to end: an allocation takes several requests to the API server; the kubelet waits 30 s
+_VIEW_WITHIN: Seconds = 2.0  # the kubelet waits for devices meanwhile
 _RELEASE_WITHIN: Seconds = 3.0
 _TRY_AGAIN: Seconds = 10.0  # at most, a GPU that is down: recovery is known within 30 s
 
@@ -94,7 +97,8 @@ class Plugin(Service):
         self._states: dict[DeviceUUID, GpuState] = {}
         self._devices: dict[str, OfferedDevice] = {}
         self._known = asyncio.Event()
-        self._cluster = ClusterSide(config.node_name, config.kubeconfig)
+        self._cluster = ClusterSide(config.node_name, config.kubeconfig, seals=seals(config.seal_keys))
+        self._kubelet_view = _kubelet_view(config.podresources_socket)
         dirs = ContainerDirs(config.hook_path, LOCKS)
         self._leftovers = Leftovers(self._cluster, dirs, count=self.counters.count, clock=wall)
         self.allocator = Allocator(
@@ -105,6 +109,7 @@ class Plugin(Service):
             devices=lambda: self._devices,
             whole=config.split_count == 1,
             count=self.counters.count,
+            kubelet=self._view,
             kept=self._undo_soon,
             clock=wall,
         )
@@ -163,6 +168,21 @@ class Plugin(Service):
         await self._side.close()
         await self.allocator.close()
         await self._cluster.close()
+
+    async def _view(self) -> KubeletView | None:
+        """The pods that the kubelet knows; None if it does not say."""
+        if self._kubelet_view is None:
+            return None
+        try:
+            found = await self._kubelet_view.view(RESOURCE)
+        except SourceDown as e:
+            values = {"error_code": e.code, "err": str(e)}
+            message = "the kubelet does not say which pods it knows"
+            if self._tell.tell("PodResources", e.code, level=logging.WARNING, message=message, **values):
+                self.counters.count(e)
+            return None
+        self._tell.tell("PodResources", "up", level=logging.INFO, message="the kubelet says which pods it knows")
+        return found
 
     def _undo_soon(self) -> None:
         self._node.changed()
@@ -266,6 +286,10 @@ class Plugin(Service):
         self._page.update("plugin", samples)
         self._page.update("gpus", gpu_samples(self._config.node_name, self._states.values()))
         return self._page
+
+
+def _kubelet_view(socket: str) -> PodResources | None:
+    return None if socket == "none" else PodResources(socket, timeout=_VIEW_WITHIN)
 
 
 def _control(config: PluginConfig) -> HamiCore:
