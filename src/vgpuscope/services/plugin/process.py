@@ -32,6 +32,7 @@ from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.plugin.allocation import Allocator
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.feedback import EVERY, Feedback
+from vgpuscope.services.plugin.given import GivenGpus
 from vgpuscope.services.plugin.leftovers import Leftovers
 from vgpuscope.services.plugin.node import NodeAnnotations
 from vgpuscope.services.plugin.registration import Registration
@@ -127,7 +128,10 @@ class Plugin(Service):
             undo=self.allocator.undo_failed,
         )
         containers = os.path.join(config.hook_path, "containers")
-        self._feedback = Feedback(containers, count=self.counters.count) if config.feedback else None
+        self._given = GivenGpus(self._cluster, count=self.counters.count, clock=clock)
+        self._feedback = (
+            Feedback(containers, gpus=self._given.of, count=self.counters.count) if config.feedback else None
+        )
         self._page = ShardedPage(catalog.METRICS, catalog.FAMILIES)
 
     def loops(self) -> Loops:
@@ -254,6 +258,7 @@ class Plugin(Service):
         assert self._feedback is not None
         while True:
             await self._feeding.do(self._feedback.round)
+            await self._given.look(self._feedback.containers)
             await asyncio.sleep(EVERY)
 
     async def _release_blocked(self) -> None:
