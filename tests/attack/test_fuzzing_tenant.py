@@ -2,10 +2,12 @@
 
 A real API server, our extender and our exporter. The test plays kube-scheduler, the device plugins and the kubelets for
 honest pods, and writes down what each of them was given. That account is the oracle: it shares no code with what it
-judges. ATTACK_STEPS says how many steps are taken; a failure shows the seed, and ATTACK_SEED repeats a run.
+judges. ATTACK_STEPS says how many steps are taken, and ATTACK_SECONDS for how long at most: 20,000 steps take an hour. A
+failure shows the seed, and ATTACK_SEED repeats a run.
 """
 
 import json
+import math
 import os
 import random
 import time
@@ -20,10 +22,11 @@ from tests.attack.policies import EXTENDER, Caller, policies, tenant
 from tests.contract.clusterrun import exporter, registered
 from tests.contract.extenderrun import RIGHTS, SCHEDULER, extender, gpu_pod, read_shares
 from tests.controlplane import ApiError, ControlPlane, Object, pod
+from tests.fuzz import SECONDS
 
 pytestmark = [pytest.mark.attack, pytest.mark.real]
 
-STEPS = int(os.environ.get("ATTACK_STEPS") or 150)
+STEPS = int(os.environ.get("ATTACK_STEPS") or (150 if not SECONDS else 20_000))
 NODES, SIZE, WITHIN = ("gpu-0", "gpu-1"), 100_000, 60.0  # MiB of each GPU; seconds until a watch has reported
 HONEST, STRANGER = "ml", "evil"
 KEYS = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate", "4pd.io/vgpu-ids-new")
@@ -288,7 +291,10 @@ def test_a_fuzzing_tenant_changes_nothing_of_others(empty_cluster, tmp_path, gua
         if force is not None:
             force.__enter__()
         try:
+            end, number = time.monotonic() + (SECONDS or math.inf), 0
             for number in range(STEPS):
+                if time.monotonic() > end:
+                    break
                 if number % 15 == 0:
                     world.honest()
                 world.step()
@@ -301,5 +307,5 @@ def test_a_fuzzing_tenant_changes_nothing_of_others(empty_cluster, tmp_path, gua
         finally:
             if force is not None:
                 force.__exit__(None, None, None)
-    assert world.done > STEPS // 20, (world.done, world.refused)
-    print(json.dumps({"steps": STEPS, "done": world.done, "refused": world.refused, "seed": seed}))
+    assert world.done > number // 20, (world.done, world.refused)
+    print(json.dumps({"steps": number + 1, "done": world.done, "refused": world.refused, "seed": seed}))
