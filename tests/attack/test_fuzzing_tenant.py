@@ -2,8 +2,8 @@
 
 A real API server, our extender and our exporter. The test plays kube-scheduler, the device plugins and the kubelets for
 honest pods, and writes down what each of them was given. That account is the oracle: it shares no code with what it
-judges. ATTACK_STEPS says how many steps are taken, and ATTACK_SECONDS for how long at most: 20,000 steps take an hour. A
-failure shows the seed, and ATTACK_SEED repeats a run.
+judges. ATTACK_STEPS says how many steps are taken, and ATTACK_SECONDS for how long at most: 20,000 steps take an hour.
+A failure shows the seed, and ATTACK_SEED repeats a run.
 """
 
 import json

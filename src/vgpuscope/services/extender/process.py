@@ -403,6 +403,10 @@ class Extender(Service):
         self._reports.bound(args, pod, self._clock() - began)
         return ExtenderAnswer(binding_result(), "ok")
 
+    def may_assign(self, user: str) -> bool:
+        """Whether the user may write who has a GPU; everyone, if nobody is named."""
+        return not self._config.writers or user in self._config.writers
+
     def admit(self, pod: SubmittedPod) -> AdmissionResult:
         config = self._config
         return admit(
