@@ -1,4 +1,4 @@
-"""The kubelet does not say for whom it asks. A pod that reaches the node without the scheduler must get nobody else's share.
+"""The kubelet does not say for whom it asks. A pod that bypassed the scheduler must get nobody else's share.
 
 Each stranger here wants as many GPUs as the victim, which the scheduler has placed, locked and bound.
 """

@@ -32,7 +32,8 @@ def registered(name: str, *gpus: str, memory: int | Mapping[str, int] = 81920, *
 def holder(
     name: str, where: str, gpu: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: Any
 ) -> Object:
-    """A pod that HAMi's scheduler placed."""
+    """A pod that HAMi's scheduler placed; each of its containers requests a GPU."""
+    more.setdefault("limits", {"nvidia.com/gpu": "1"})
     notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{gpu},NVIDIA,{memory},{cores}:;"}
     return pod(name, node=where if bound else None, annotations=notes, **more)
 

@@ -27,7 +27,7 @@ home: {home}
 # Settings that templates set, because other objects depend on them: ports, mounts, service accounts.
 _OF_THE_CHART = frozenset(
     {"listen", "node_name", "hook_path", "proc_root", "kubeconfig", "podresources_socket", "ratio", "ratio_file"}
-    | {"web_config_file", "leader_elect", "scheduler_lease", "scheduler_name", "kubelet_dir"}
+    | {"web_config_file", "leader_elect", "scheduler_lease", "scheduler_name", "kubelet_dir", "seal_keys", "writers"}
 )
 _SERVICES = frozenset({"agent", "cluster", "analyzer", "extender", "plugin"})
 # Not marked as a secret, but a URL with a password is one.

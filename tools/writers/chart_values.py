@@ -202,9 +202,17 @@ class Extender(_Pod, kw_only=True, forbid_unknown_fields=True):
     kubeScheduler: "KubeScheduler"
     service: Service
     webhook: "Webhook"
+    seal: "Seal"
     persistence: "Persistence"
     secretEnv: dict[str, "SecretKey"]
     podDisruptionBudget: "DisruptionBudget"
+
+
+class Seal(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Seals on assignments."""
+
+    enabled: bool | Literal["auto"]
+    secret: str
 
 
 class KubeScheduler(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -251,6 +259,7 @@ class Plugin(_Pod, kw_only=True, forbid_unknown_fields=True):
     maxUnavailable: Share
     hookPath: Path
     kubeletPath: Path
+    podResourcesPath: MaybePath
 
 
 class Admission(Struct, kw_only=True, forbid_unknown_fields=True):

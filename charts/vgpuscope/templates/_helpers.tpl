@@ -225,6 +225,9 @@ timeoutSeconds: 5
 {{- if (index .root.Values .component).web.secret }}
 - {name: web, mountPath: /etc/vgpuscope-web, readOnly: true}
 {{- end }}
+{{- if include "vgpuscope.seals" . }}
+- {name: seals, mountPath: /etc/vgpuscope-seals, readOnly: true}
+{{- end }}
 {{- end -}}
 {{- define "vgpuscope.volumes" -}}
 - name: config
@@ -233,6 +236,24 @@ timeoutSeconds: 5
 - name: web
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
+{{- with include "vgpuscope.seals" . }}
+- name: seals
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{/* The Secret of the keys that seal assignments; nothing if a component does not need them.
+     auto: if helm talks to the cluster, so that it finds the keys of the last time. New ones would break running pods. */}}
+{{- define "vgpuscope.sealSecret" -}}
+{{- $seal := .Values.extender.seal -}}
+{{- if and .Values.extender.enabled (ne (toString $seal.enabled) "false") -}}
+{{- if $seal.secret }}{{ $seal.secret }}
+{{- else if or (eq (toString $seal.enabled) "true") (lookup "v1" "Namespace" "" "kube-system") }}{{ include "vgpuscope.fullname" . }}-seal-keys
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- define "vgpuscope.seals" -}}
+{{- if has .component (list "extender" "plugin" "cluster") }}{{ include "vgpuscope.sealSecret" .root }}{{ end -}}
 {{- end -}}
 
 {{/* Settings: what the values say, and what the chart decides. Returns YAML ------------------------------------------ */}}
@@ -242,6 +263,9 @@ timeoutSeconds: 5
 listen: {{ printf "%s:%d" .root.Values.listenAddress (int $own.port) | quote }}
 {{- if $own.web.secret }}
 web_config_file: /etc/vgpuscope-web/web.yaml
+{{- end }}
+{{- if include "vgpuscope.seals" . }}
+seal_keys: /etc/vgpuscope-seals/keys
 {{- end }}
 {{- end -}}
 

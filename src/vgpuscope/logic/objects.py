@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import assert_never
 
+from msgspec import structs
+
 from vgpuscope.logic.dra_index import DraIndex
 from vgpuscope.logic.dra_joins import joined_pod
 from vgpuscope.model.allocation import NodeState, PodState, QuotaState, RegisteredDevice
@@ -31,6 +33,20 @@ from vgpuscope.model.cluster_event import (
 )
 from vgpuscope.model.dra import ClaimShare, ExclusiveHolds
 from vgpuscope.model.quantity import PodUID
+
+
+def as_given(before: PodState | None, now: PodState) -> PodState:
+    """The pod with what it was given, where assignments are sealed: that does not change once a pod is bound.
+
+    Who empties or rewrites the annotations of a running pod, also with an older seal of it, changes nothing.
+    """
+    if before is None or before.sealed is None or not before.assignments or not before.node:
+        return now
+    if now.ended or now.node != before.node or (now.sealed and now.assignments == before.assignments):
+        return now
+    kept = structs.replace(now, assignments=before.assignments, instances=before.instances, sealed=before.sealed)
+    claimed = now.claimed or (now.assignments if now.assignments != before.assignments else ())
+    return structs.replace(kept, assigned_node=before.assigned_node, claimed=claimed)
 
 
 class ClusterObjects(ABC):
@@ -119,7 +135,7 @@ class ClusterObjects(ABC):
 
     def set_pod(self, pod: PodState) -> None:
         """A pod was added or has changed."""
-        self._store_pod(pod)
+        self._store_pod(as_given(self._pods.get(pod.uid), pod))
         if self._dra is not None:
             self._dra.set_pod(pod)
 

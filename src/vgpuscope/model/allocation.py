@@ -7,6 +7,8 @@ from msgspec import Struct
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
 from vgpuscope.model.scheduling_codes import Reason
 
+# unrequested: the pod does not request the devices that its annotations name. unsealed: the scheduler did not seal them
+Doubt: TypeAlias = Literal["unrequested", "unsealed"]
 # shared: the node's labels do not show whether pods take turns (time-slicing) or run at once (MPS)
 OfferMode: TypeAlias = Literal["whole", "time-slicing", "mps", "shared", "mig"]
 
@@ -153,6 +155,10 @@ class PodState(Struct, frozen=True, kw_only=True):
     init_done: bool = False  # every init container has succeeded: devices that only they held are free again
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
+    sealed: bool | None = None  # whether its assignments have a seal; None: none is expected
+    claimed: tuple[Assignment, ...] = ()  # what its annotations say beyond that, which it does not hold
+    doubt: Doubt | None = None  # why not
+    writer: str = ""  # who wrote these annotations, as the API server has noted it; "": it is not noted
     asks: tuple[ContainerRequest, ...] = ()  # of the containers that request devices
     claims: tuple[str, ...] = ()  # names of the ResourceClaims that it refers to
     scheduler: str = "default-scheduler"

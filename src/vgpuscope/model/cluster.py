@@ -15,6 +15,7 @@ FindingKind: TypeAlias = Literal[
     "node-unknown",  # held on a node that does not exist in the cluster
     "over-allocated",  # more is held than was registered
     "kubelet-zero",  # registered with the scheduler, but the kubelet offers 0
+    "forged-assignment",  # a pod's annotations name devices that the scheduler did not give it; it holds none of them
 ]
 LostReason: TypeAlias = Literal["unhealthy", "cordoned", "kubelet-zero", "node-not-ready", "node-unschedulable"]
 
@@ -154,7 +155,8 @@ class Finding(Struct, frozen=True, kw_only=True, gc=False):
     `unbound` (devices allocated long ago, but never bound) and `unused` (a ResourceClaim that has held devices for
     long, used by no pod).
 
-    The reason of `over-allocated` is `memory`, `cores` or `slots`.
+    The reason of `over-allocated` is `memory`, `cores` or `slots`. That of a `forged-assignment` is `unrequested` (the
+    pod does not request what its annotations name) or `unsealed` (the scheduler did not write them).
     """
 
     kind: FindingKind
@@ -165,6 +167,9 @@ class Finding(Struct, frozen=True, kw_only=True, gc=False):
     pod: str = ""
     pod_uid: PodUID = ""
     resource: str = ""
+    claimed_gpus: int | None = None  # how many GPUs the annotations of a forged assignment name,
+    claimed_memory: Bytes | None = None  # and how much memory of them
+    writer: str = ""  # which program wrote them, as the API server has noted; "": it is not noted
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):

@@ -556,7 +556,7 @@ class AllocateAmbiguous(AllocateFailed):
 class AllocateForged(AllocateFailed):
     code = "ALLOCATE_FORGED"
     meaning = "The assignment of the pod is not one that the scheduler made for it."
-    hint = "Somebody else wrote the pod's annotations; its managedFields say who. Delete the pod."
+    hint = "The pod's annotations were changed; its managedFields say by which program. Delete the pod."
 
 
 class AllocateCountMismatch(AllocateFailed):

@@ -47,6 +47,7 @@ Sentence: TypeAlias = Literal[
     "bind-elsewhere",
     "bind-unassigned",
     "bind-assigned-elsewhere",
+    "bind-unsealed",
     "bind-node-unknown",
     "bind-not-held",
     "bind-gpu-unknown",
@@ -160,6 +161,9 @@ SENTENCES: Mapping[Sentence, Words] = {
     "bind-assigned-elsewhere": Words(
         "the pod has no assignment of GPUs on {0}; it has one on {1}",
         "该 Pod 在 {0} 上没有 GPU 指派；它被指派到 {1}",
+    ),
+    "bind-unsealed": Words(
+        "the assignment of GPUs on {0} is not one that this scheduler made", "{0} 上的 GPU 指派不是本调度器作出的"
     ),
     "bind-node-unknown": Words(
         "the assignment does not fit any more: node {0} is unknown", "指派已失效：未知的节点 {0}"

@@ -274,6 +274,8 @@ ERROR_NAMES: dict[str, str] = {
     "KUBE_ABSENT": "要修改的对象已不存在",
     "SCHED_ALLOCATE_FAILED": "设备插件无法为容器分配设备，kubelet 会结束该 Pod",
     "ALLOCATE_POD_UNKNOWN": "kubelet 请求设备，但本节点没有等待已分配设备的 Pod",
+    "ALLOCATE_AMBIGUOUS": "该节点上有多个 Pod 可能是 kubelet 所指的那个，因此谁都不会得到别人的设备",
+    "ALLOCATE_FORGED": "该 Pod 的分配不是调度器为它作出的",
     "ALLOCATE_COUNT_MISMATCH": "kubelet 请求的设备数与调度器分配给容器的不同",
     "ALLOCATE_DEVICE_UNKNOWN": "调度器分配的 GPU 或 MIG 实例不在本节点上",
     "ALLOCATE_DEVICE_UNHEALTHY": "调度器分配的 GPU 在容器启动前变为不健康",
@@ -331,6 +333,7 @@ FINDING_NAMES: dict[FindingKind, tuple[str, str]] = {
     "node-unknown": ("Node does not exist", "节点不存在"),
     "over-allocated": ("Over-allocated", "超额分配"),
     "kubelet-zero": ("The kubelet offers no GPU", "kubelet 未提供 GPU"),
+    "forged-assignment": ("Forged assignment", "伪造的分配"),
 }
 LOST_NAMES: dict[LostReason, tuple[str, str]] = {
     "unhealthy": ("Unhealthy", "不健康"),

@@ -247,7 +247,8 @@ def test_a_sidecar_lives_with_the_pod():
 def test_segments_beyond_those_who_ask_are_kept_without_a_name_and_told():
     text = f"{A},NVIDIA,1,0:;{B},NVIDIA,2,0:;"
     page = decode_cluster_pods(listed("Pod", pod(gpu(), annotations={ALLOCATED: text})))
-    assert held(page.items[0].assignments) == [f"0 main {A} 1 0", f"1  {B} 2 0"]
+    assert held(page.items[0].assignments) == [f"0 main {A} 1 0"]
+    assert held(page.items[0].claimed) == [f"1  {B} 2 0"]
     assert wrong(page) == [("uid-p", "Pod/ml/p")]
     assert page.faults[0].reason == f"{ALLOCATED}: 2 containers with devices, but 1 ask for them"
 
@@ -284,7 +285,8 @@ def test_a_pod_may_have_devices_of_two_vendors():
 
 def test_until_v2_2_one_key_held_all_vendors_and_a_newer_key_replaces_it():
     old = "4pd.io/vgpu-ids-new"
-    found = read(pod(gpu(), annotations={old: f"{A},NVIDIA,1,2:MLU-1,MLU,3,4:;", "4pd.io/vgpu-node": "n9"}))
+    both = container("main", {"nvidia.com/gpu": "1", "cambricon.com/vmlu": "1"})
+    found = read(pod(both, annotations={old: f"{A},NVIDIA,1,2:MLU-1,MLU,3,4:;", "4pd.io/vgpu-node": "n9"}))
     assert [(one.device, one.vendor) for one in found.assignments] == [(A, "NVIDIA"), ("MLU-1", "MLU")]
     assert found.assigned_node == "n9"
     mlu = container("main", {"cambricon.com/vmlu": 1})

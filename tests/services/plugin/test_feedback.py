@@ -18,6 +18,14 @@ TAIL = {1197897: 1197884, 2008953: 2008900}  # by size of the file: the offset o
 FIXTURES = TESTS / "fixtures/regions"
 
 
+class _All:
+    def __contains__(self, gpu):
+        return True
+
+
+ALL_GPUS = _All()
+
+
 class Container:
     """A container with a region, whose fields are read as HAMi's library does: from a mapping of its own."""
 
@@ -56,7 +64,7 @@ def counters():
 
 @pytest.fixture
 def feedback(root, counters):
-    return Feedback(str(root), count=counters.count)
+    return Feedback(str(root), gpus=lambda *_: ALL_GPUS, count=counters.count)
 
 
 @pytest.mark.parametrize("recorded", REAL)

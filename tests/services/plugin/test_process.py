@@ -3,10 +3,12 @@
 import json
 import os
 import time
+from contextlib import ExitStack
 
 import grpc
 import pytest
 
+from tests.attack.test_feedback import gpus_of
 from tests.native.scenario import NO_PERMISSION, mig_uuid
 from tests.services.plugin.pluginrun import (
     ALLOCATED,
@@ -288,7 +290,12 @@ def test_a_plugin_that_is_stopped_leaves_no_container_blocked(tmp_path):
     root = tmp_path / "vgpu" / "containers"
     Container(root, "high", REAL[2], priority=0, recent=1000)
     low = Container(root, "low", REAL[2], priority=1, recent=2)
-    with plugin(tmp_path, settings="feedback: true") as running:
+    share = "".join(f"{one},NVIDIA,1,0:" for one in gpus_of(root)) + ";"
+    with small_api(tmp_path) as api, ExitStack() as stack:
+        api.node("n1")
+        for name in ("high", "low"):
+            api.pod(name, assigned(share), phase="Running")
+        running = stack.enter_context(plugin_at(tmp_path, api.kubeconfig, settings="feedback: true"))
         running.kubelet.until(lambda: low.fields[RECENT] == -1)
         running.process.terminate()
         assert running.process.wait(30) == 0

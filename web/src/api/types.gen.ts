@@ -1712,13 +1712,18 @@ export interface components {
          *         `unbound` (devices allocated long ago, but never bound) and `unused` (a ResourceClaim that has held devices for
          *         long, used by no pod).
          *
-         *         The reason of `over-allocated` is `memory`, `cores` or `slots`.
+         *         The reason of `over-allocated` is `memory`, `cores` or `slots`. That of a `forged-assignment` is `unrequested` (the
+         *         pod does not request what its annotations name) or `unsealed` (the scheduler did not write them).
          */
         Finding: {
+            /** @default null */
+            claimed_gpus: number | null;
+            /** @default null */
+            claimed_memory: number | null;
             /** @default  */
             device: string;
             /** @enum {unknown} */
-            kind: "ghost" | "kubelet-zero" | "node-unknown" | "over-allocated" | "unallocated-user" | "vanished-device";
+            kind: "forged-assignment" | "ghost" | "kubelet-zero" | "node-unknown" | "over-allocated" | "unallocated-user" | "vanished-device";
             /** @default  */
             namespace: string;
             node: string;
@@ -1730,6 +1735,8 @@ export interface components {
             reason: string;
             /** @default  */
             resource: string;
+            /** @default  */
+            writer: string;
         };
         /**
          * FitAnswer

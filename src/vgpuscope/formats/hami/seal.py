@@ -5,9 +5,9 @@
         pod UID, hami.io/vgpu-node, hami.io/vgpu-time, hami.io/vgpu-devices-allocated, and of each MIG instance
         the container, the device, the GPU, the profile and the place; its ids are the device plugin's
 
-A file of keys has one key in each line, `<Unix seconds> <secret>`, and lines that begin with #. The first key seals, all
-of them verify. The time is when assignments began to be sealed: pods that were created before the earliest of these times
-and are bound were assigned without a seal, so they need none.
+A file of keys has one key in each line, `<Unix seconds> <secret>`, and lines that begin with #. The first key seals,
+all of them verify. The time is when assignments began to be sealed: pods that were created before the earliest of these
+times, and are bound, were assigned without a seal. So they need none.
 """
 
 import base64

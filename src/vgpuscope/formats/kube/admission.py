@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.knowledge.holder_keys import LABELS, is_assignment
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.admission import AdmissionResult, SubmittedContainer, SubmittedPod
 from vgpuscope.model.errors import BodyInvalid
@@ -25,6 +26,8 @@ class AdmissionReview(Struct, frozen=True, kw_only=True):
 
     uid: str
     pod: SubmittedPod | None  # None: it is not about a pod that is created
+    user: str = ""  # who asks
+    assigned: tuple[str, ...] = ()  # what the request changes of the annotations that say who has a GPU
 
 
 def decode_review(data: bytes) -> AdmissionReview:
@@ -42,7 +45,8 @@ def decode_review(data: bytes) -> AdmissionReview:
     created = (
         asked.operation == "CREATE" and (asked.kind is None or asked.kind.kind == "Pod") and not asked.sub_resource
     )
-    return AdmissionReview(uid=asked.uid, pod=_pod(asked) if created and asked.object else None)
+    pod = _pod(asked) if created and asked.object else None
+    return AdmissionReview(uid=asked.uid, pod=pod, user=asked.user_info.username or "", assigned=_assigned(asked))
 
 
 def submitted_pod(pod: bytes) -> SubmittedPod:
@@ -69,6 +73,7 @@ class _Meta(Struct, rename="camel"):
     generate_name: str | None = None
     namespace: str | None = None
     labels: dict[str, object] | None = None
+    annotations: dict[str, object] | None = None
 
 
 class _Resources(Struct):
@@ -107,6 +112,10 @@ class _Kind(Struct):
     kind: str = ""
 
 
+class _User(Struct, frozen=True):
+    username: str | None = None
+
+
 class _Request(Struct, rename="camel"):
     uid: str = ""
     operation: str = ""
@@ -114,12 +123,26 @@ class _Request(Struct, rename="camel"):
     sub_resource: str | None = None
     kind: _Kind | None = None
     object: _Pod | None = None
+    old_object: _Pod | None = None
+    user_info: _User = _User()
 
 
 class _Review(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
     request: _Request | None = None
+
+
+def _assigned(asked: _Request) -> tuple[str, ...]:
+    after, before = _said(asked.object), _said(asked.old_object)
+    return tuple(sorted(key for key in after.keys() | before.keys() if after.get(key) != before.get(key)))
+
+
+def _said(pod: _Pod | None) -> dict[str, object]:
+    """The annotations and labels that say who has a GPU."""
+    meta = (pod.metadata if pod is not None else None) or _Meta()
+    labels = {f"label {key}": text for key, text in (meta.labels or {}).items() if key in LABELS}
+    return labels | {key: text for key, text in (meta.annotations or {}).items() if is_assignment(key)}
 
 
 def _pod(asked: _Request) -> SubmittedPod:

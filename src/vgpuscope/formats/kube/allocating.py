@@ -116,7 +116,7 @@ def decode_pod_notes(data: bytes) -> ObjectPage[PodNotes]:
 
 
 def decode_allocating(data: bytes, *, seals: Seals | None = None) -> ObjectPage[AllocatingPod]:
-    """The pods of a list; KubeUnreadable for anything but a list of pods. With `seals` only what is sealed is believed."""
+    """The pods of a list; KubeUnreadable for anything but that. With `seals` only what is sealed is believed."""
     kind = _PODS if seals is None else ObjectKind("Pod", _PODS.decoder, partial(_read, seals=seals))
     return decode_page(kind, data, origin="list of the node's pods")
 

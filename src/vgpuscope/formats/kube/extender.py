@@ -16,7 +16,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from vgpuscope.formats.hami.annotation import FILTERED, NODE
+from vgpuscope.formats.hami.annotation import FILTERED, MIG_ALLOCATIONS, NODE
+from vgpuscope.formats.hami.seal import SEAL
 from vgpuscope.knowledge.vendors import NVIDIA
 from vgpuscope.model.errors import BodyInvalid
 
@@ -40,6 +41,8 @@ class PodHead(Struct, frozen=True, kw_only=True):
     assigned_node: str = ""  # that an extender chose before; "": none
     assigned: str = ""  # HAMi's text of its GPUs
     assigned_at: str = ""  # Unix seconds, as text
+    instances: str = ""  # HAMi's text of its MIG instances
+    seal: str = ""
 
     @property
     def key(self) -> str:
@@ -122,6 +125,8 @@ def decode_pod_head(data: bytes) -> PodHead:
         assigned_node=notes.get(NODE, ""),
         assigned=next((notes[key] for key in NVIDIA.allocated if key in notes), ""),
         assigned_at=notes.get(FILTERED, ""),
+        instances=notes.get(MIG_ALLOCATIONS, ""),
+        seal=notes.get(SEAL, ""),
     )
 
 

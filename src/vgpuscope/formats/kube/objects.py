@@ -9,7 +9,8 @@ namespace/name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from sys import intern
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, held_instances
 from vgpuscope.formats.hami.register import pair_scores, registered_devices
+from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
@@ -61,14 +63,17 @@ def decode_node_event(line: bytes) -> WatchEvent[NodeState]:
     return decode_line(_NODES, line)
 
 
-def decode_cluster_pods(data: bytes) -> ObjectPage[PodState]:
-    """The pods of a list that have, request or had devices; raises KubeUnreadable for anything but a list of pods."""
-    return decode_page(_PODS, data)
+def decode_cluster_pods(data: bytes, *, seals: Seals | None = None) -> ObjectPage[PodState]:
+    """The pods of a list that have, request or had devices; raises KubeUnreadable for anything but a list of pods.
+
+    With `seals`, a pod holds only what the scheduler has sealed.
+    """
+    return decode_page(_pods_of(seals), data)
 
 
-def decode_cluster_pod_event(line: bytes) -> WatchEvent[PodState]:
+def decode_cluster_pod_event(line: bytes, *, seals: Seals | None = None) -> WatchEvent[PodState]:
     """The event in one line of a watch of pods; without an item if the pod does not concern devices."""
-    return decode_line(_PODS, line)
+    return decode_line(_pods_of(seals), line)
 
 
 def decode_quotas(data: bytes) -> ObjectPage[QuotaState]:
@@ -94,6 +99,7 @@ class _Metadata(Struct, rename="camel"):
     annotations: dict[str, str | None] | None = None
     labels: "_Labels | None" = None
     owner_references: "list[_Owner] | None" = None
+    managed_fields: msgspec.Raw = msgspec.Raw(b"")  # read only of a pod that is in doubt
 
 
 class _Labels(Struct):
@@ -307,7 +313,7 @@ _NODE_KEYS = ("hami.io/vgpu-node", "4pd.io/vgpu-node")
 _DEVICE_KEYS = frozenset({*BY_ALLOCATED, *BY_TO_ALLOCATE, *_NODE_KEYS, "hami.io/vgpu-mig-allocations"})
 
 
-def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
+def _pod(found: _Pod, wrong: list[str], *, seals: Seals | None = None) -> PodState | None:
     meta, spec = found.metadata, found.spec or _PodSpec()
     if not meta.uid:
         wrong.append("it has no uid")
@@ -318,6 +324,10 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         return None
     status, annotations = found.status or _PodStatus(), _present(meta.annotations)
     holders = list(_holders(spec, wrong))
+    assignments, instances = tuple(_assignments(annotations, holders, wrong)), _instances(annotations, wrong)
+    sealed = None if seals is None else _sealed(seals, meta, annotations, bound=bool(spec.node_name))
+    held = _believed(assignments, holders, sealed=sealed)
+    claimed = tuple([one for one in assignments if one not in held]) if len(held) < len(assignments) else ()
     return PodState(
         uid=meta.uid,
         namespace=intern(meta.namespace or "default"),
@@ -327,8 +337,12 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         assigned_node=_assigned_node(meta, annotations, wrong),
         deleting=meta.deletion_timestamp is not None,
         init_done=_init_done(spec, status),
-        assignments=tuple(_assignments(annotations, holders, wrong)),
-        instances=_instances(annotations, wrong),
+        assignments=held,
+        instances=instances if held or not (claimed or sealed is False) else (),
+        sealed=sealed,
+        claimed=claimed,
+        doubt=("unsealed" if sealed is False else "unrequested") if claimed else None,
+        writer=_writer(meta) if claimed else "",
         asks=_asks(holders),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
@@ -346,6 +360,49 @@ def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
     if status.extended_resource_claim_status is not None:
         names.append(status.extended_resource_claim_status.resource_claim_name)
     return tuple(name for name in names if name)
+
+
+def _sealed(seals: Seals, meta: _Metadata, annotations: Mapping[str, str], *, bound: bool) -> bool | None:
+    """Whether the assignment is sealed; None for a pod that was bound before assignments were."""
+    if seals.holds(meta.uid, annotations):
+        return True
+    created = from_rfc3339(meta.creation_timestamp)
+    return None if bound and created is not None and created < seals.since else False
+
+
+def _believed(
+    assignments: tuple[Assignment, ...], holders: Sequence[ContainerRequest], *, sealed: bool | None
+) -> tuple[Assignment, ...]:
+    """The assignments that the pod holds: the scheduler made them, and their containers request such devices."""
+    if sealed is False or not assignments:
+        return ()
+    if sealed:
+        return assignments  # the seal is of what the filter found in the request
+    asked = {
+        (holder.index, vendor.word)
+        for holder in holders
+        for name in holder.amounts
+        if (vendor := vendor_by_resource(name)) is not None
+    }
+    return tuple([one for one in assignments if (one.container_index, one.vendor) in asked])
+
+
+class _ManagedFields(Struct, rename="camel"):
+    manager: str = ""
+    time: str = ""
+    fields: msgspec.Raw = field(default=msgspec.Raw(b""), name="fieldsV1")
+
+
+_managed = msgspec.json.Decoder(list[_ManagedFields])
+
+
+def _writer(meta: _Metadata) -> str:
+    """The program that last wrote an annotation of devices: what it calls itself, as the API server has noted."""
+    with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+        entries = _managed.decode(meta.managed_fields or b"[]")
+        found = [one for one in entries if any(f'"f:{key}"'.encode() in bytes(one.fields) for key in _DEVICE_KEYS)]
+        return max(found, key=lambda one: one.time).manager[:253] if found else ""
+    return ""
 
 
 class _Object(Struct):
@@ -549,4 +606,11 @@ def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: 
 
 _NODES = ObjectKind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
 _PODS = ObjectKind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
+
+
+@lru_cache(maxsize=4)
+def _pods_of(seals: Seals | None) -> ObjectKind[PodState]:
+    return _PODS if seals is None else ObjectKind("Pod", _PODS.decoder, partial(_pod, seals=seals))
+
+
 _QUOTAS = ObjectKind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")

@@ -155,7 +155,7 @@ class ClusterLedger(ClusterObjects):
 
 def _matters(pod: PodState) -> bool:
     """Whether the pod affects the ledger of a node or namespace."""
-    return bool(pod.assignments or pod.instances or pod.asks)
+    return bool(pod.assignments or pod.instances or pod.asks or pod.claimed)
 
 
 def _places(pod: PodState) -> set[str]:

@@ -28,6 +28,7 @@ def reconcile(
         *_kubelet_zero(name, node, devices),
         *_held_in_vain(name, node, devices, holders),
         *_ghosts(name, node, pods, overdue),
+        *_forged(name, pods),
         *_unallocated_users(name, devices, pods),
     ]
     if not found:
@@ -101,6 +102,23 @@ def _ghost(pod: PodState, *, silent: bool, overdue: Collection[PodUID]) -> str:
     if pod.uid not in overdue:
         return ""
     return "unused" if pod.phase == UNUSED else "unbound"
+
+
+def _forged(name: str, pods: Sequence[PodState]) -> Iterator[Finding]:
+    """Pods whose annotations name devices that they do not hold: nothing of this is in the ledger."""
+    for pod in pods:
+        if pod.claimed and pod.place == name and not pod.ended:
+            yield Finding(
+                kind="forged-assignment",
+                reason=pod.doubt or "unsealed",
+                node=name,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                claimed_gpus=len({one.device for one in pod.claimed}),
+                claimed_memory=sum(one.memory for one in pod.claimed),
+                writer=pod.writer,
+            )
 
 
 def _unallocated_users(name: str, devices: Sequence[DeviceLedger], pods: Sequence[PodState]) -> Iterator[Finding]:

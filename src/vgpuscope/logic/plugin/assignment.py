@@ -1,8 +1,8 @@
 """Which pod the kubelet means, and which devices its container gets.
 
 The kubelet names no pod: it only says how many devices it wants. It may mean every pod of the node that wants as many
-and has not asked yet, whoever placed it. So what a pod's author writes never takes the pod from this list: that would let
-it take what was assigned to another. Only the kubelet's own word does, and what this plugin has answered.
+and has not asked yet, whoever placed it. So what a pod's author writes never takes the pod from this list: that would
+let it take what was assigned to another. Only the kubelet's word does, and what this plugin has answered.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence

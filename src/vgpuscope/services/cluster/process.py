@@ -51,6 +51,7 @@ from vgpuscope.services.lease_namespace import lease_namespace
 from vgpuscope.services.watch import RETRY, WatchedKind, merged, report_watch, watch_keys
 from vgpuscope.services.watched_kinds import KindBuilder
 from vgpuscope.sources.kube import check_kubeconfig
+from vgpuscope.sources.seal_keys import seals
 from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending.api import pending_list
 from vgpuscope.views.cluster.pending.metrics import pending_samples
@@ -100,6 +101,7 @@ class ClusterExporter(Service):
         """`retry` is the first and the longest pause before a watch is retried."""
         super().__init__()
         self._config, self._on_ready, self._retry = config, on_ready, retry
+        self._seals = seals(config.seal_keys)
         self._clock, self._wall = clock, wall
         self._state = ClusterState()
         self._scheduling = SchedulingTimes()
@@ -223,7 +225,10 @@ class ClusterExporter(Service):
         return build.kind(
             "pods",
             namespace=namespace,
-            decoders=(objects.decode_cluster_pods, objects.decode_cluster_pod_event),
+            decoders=(
+                partial(objects.decode_cluster_pods, seals=self._seals),
+                partial(objects.decode_cluster_pod_event, seals=self._seals),
+            ),
             key=lambda pod: pod.uid,
             begin=self._scheduling.begin,
             keep=self._set_pod,

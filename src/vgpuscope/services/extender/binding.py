@@ -80,6 +80,7 @@ class Binder:
         cleared: Callable[[str, str], None],
         check: Callable[[], None],
         leads: Callable[[], bool],
+        sealed: Callable[[PodHead], bool] = lambda _: True,
         failed: Callable[[ScopeError], None] = lambda _: None,
         timeout: Seconds,
         patience: Seconds,
@@ -89,12 +90,12 @@ class Binder:
         """`written` gets a pod's uid, and returns the pod as this process wrote it with its assignment, if it did.
 
         `overfull` gets a pod's uid and node, and says which GPU is allocated beyond its capacity. `cleared` gets the
-        uid and the new version of a pod whose assignment was removed. `check` raises ExtenderStandby or
-        ExtenderNotSynced while this replica must not bind. `patience`: how long one pod may keep the lock of a node
-        while another waits for it; waiting for pods before it may take longer.
+        uid and the new version of a pod whose assignment was removed. `sealed` says whether we made an assignment.
+        `check` raises ExtenderStandby or ExtenderNotSynced while this replica must not bind. `patience`: how long one
+        pod may keep the lock of a node while another waits for it; waiting for pods before it may take longer.
         """
         self._pods, self._locks, self._written = pods, locks, written
-        self._overfull, self._cleared, self._leads = overfull, cleared, leads
+        self._overfull, self._cleared, self._sealed, self._leads = overfull, cleared, sealed, leads
         self._check, self._failed = check, failed
         self._timeout, self._patience = timeout, patience
         self._clock, self._wall = clock, wall
@@ -200,6 +201,8 @@ class Binder:
             if pod.assigned_node not in ("", args.node):
                 raise _failed("bind-assigned-elsewhere", args.node, pod.assigned_node)
             raise _failed("bind-unassigned", args.node)
+        if not self._sealed(pod):
+            raise _failed("bind-unsealed", args.node)
         over = self._overfull(args.uid, args.node)
         if over is not None:
             raise BindFailed(over.code, over.message, over.message_zh)

@@ -11,10 +11,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
+from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube import objects
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.logic.scheduler.state import SchedulerState
@@ -60,8 +62,12 @@ class _Written(NamedTuple):
 class Cache:
     """The state of the cluster for decisions. One thread."""
 
-    def __init__(self, *, resync: Seconds, clock: Callable[[], Seconds] = time.monotonic) -> None:
+    def __init__(
+        self, *, resync: Seconds, seals: Seals | None = None, clock: Callable[[], Seconds] = time.monotonic
+    ) -> None:
+        """With `seals`, pods hold only what was sealed."""
         self.state = SchedulerState()
+        self._seals = seals
         self._written: dict[PodUID, _Written] = {}
         self._seen: dict[PodUID, int] = {}
         self._seen_nodes: dict[str, int] = {}
@@ -147,7 +153,7 @@ class Cache:
         )
         yield build.kind(
             "pods",
-            decoders=(_pods_page, _pod_event),
+            decoders=(partial(_pods_page, seals=self._seals), partial(_pod_event, seals=self._seals)),
             key=lambda seen: seen.pod.uid,
             keep=self.see,
             drop=self.gone,
@@ -256,12 +262,12 @@ def _number(version: str) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def _pods_page(data: bytes) -> ObjectPage[SeenPod]:
-    return _seen_page(objects.decode_cluster_pods(data), SeenPod)
+def _pods_page(data: bytes, *, seals: Seals | None) -> ObjectPage[SeenPod]:
+    return _seen_page(objects.decode_cluster_pods(data, seals=seals), SeenPod)
 
 
-def _pod_event(line: bytes) -> WatchEvent[SeenPod]:
-    return _seen_event(objects.decode_cluster_pod_event(line), SeenPod)
+def _pod_event(line: bytes, *, seals: Seals | None) -> WatchEvent[SeenPod]:
+    return _seen_event(objects.decode_cluster_pod_event(line, seals=seals), SeenPod)
 
 
 def _nodes_page(data: bytes) -> ObjectPage[SeenNode]:

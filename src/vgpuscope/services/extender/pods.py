@@ -17,6 +17,7 @@ from vgpuscope.formats.hami.annotation import (
     binding_annotations,
     encode_instances,
 )
+from vgpuscope.formats.hami.seal import SEAL, Seals
 from vgpuscope.formats.kube.extender import PodHead, decode_pod_head
 from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.knowledge.vendors import NVIDIA
@@ -31,7 +32,7 @@ EPOCH = "vgpuscope.io/scheduler-epoch"  # which leader last fenced the pod
 RETRY = "vgpuscope.io/retry"  # when the pod was seen to fit after it had been refused
 _LONGEST_LABEL = 63  # characters that Kubernetes accepts
 _INSTANCES = "hami.io/vgpu-mig-allocations"
-_ASSIGNED = (*NVIDIA.allocated[:1], *NVIDIA.to_allocate[:1], _INSTANCES, NODE, FILTERED)
+_ASSIGNED = (*NVIDIA.allocated[:1], *NVIDIA.to_allocate[:1], _INSTANCES, NODE, FILTERED, SEAL)
 
 
 class FoundPod(Struct, frozen=True):
@@ -44,8 +45,9 @@ class FoundPod(Struct, frozen=True):
 class PodWriter:
     """Reads and changes pods. Calls may raise KubeUnreadable, KubeForbidden or KubeUnwritten."""
 
-    def __init__(self, api: KubeClient, writer: KubeWriter) -> None:
-        self._api, self._writer = api, writer
+    def __init__(self, api: KubeClient, writer: KubeWriter, *, seals: Seals | None = None) -> None:
+        """`seals` seals assignments; None: they are not sealed."""
+        self._api, self._writer, self._seals = api, writer, seals
 
     async def read(self, namespace: str, name: str) -> FoundPod | None:
         """The pod; None: it does not exist."""
@@ -59,7 +61,10 @@ class PodWriter:
 
     async def assign(self, pod: PodHead, request: PlacementRequest, placement: Placement, now: UnixTime) -> PodHead:
         """Write an assignment over this version of the pod; the pod as it is then."""
-        notes: dict[str, str | None] = {**assignment_notes(request, placement, now), BIND_PHASE: None, BIND_BEGUN: None}
+        made = assignment_notes(request, placement, now)
+        if self._seals is not None:
+            made[SEAL] = self._seals.seal(pod.uid, {key: text for key, text in made.items() if text is not None})
+        notes: dict[str, str | None] = {**made, BIND_PHASE: None, BIND_BEGUN: None}
         version = await self._change(pod, notes, {NODE: _label(placement.node)})
         return replace(
             pod,
@@ -67,7 +72,21 @@ class PodWriter:
             assigned_node=placement.node,
             assigned=notes[NVIDIA.allocated[0]] or "",
             assigned_at=notes[FILTERED] or "",
+            instances=notes[_INSTANCES] or "",
+            seal=notes.get(SEAL) or "",
         )
+
+    def sealed(self, pod: PodHead) -> bool:
+        """Whether the assignment that the pod has is one of ours; always if assignments are not sealed."""
+        if self._seals is None:
+            return True
+        notes = {
+            NODE: pod.assigned_node,
+            FILTERED: pod.assigned_at,
+            NVIDIA.allocated[0]: pod.assigned,
+            SEAL: pod.seal,
+        }
+        return self._seals.holds(pod.uid, notes | ({_INSTANCES: pod.instances} if pod.instances else {}))
 
     async def clear(self, pod: PodHead, *, phase: BindPhase | None = None) -> str:
         """Remove the assignment; the new version. No earlier write over an older version can follow."""

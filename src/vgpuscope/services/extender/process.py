@@ -61,6 +61,7 @@ from vgpuscope.services.watch import report_watch, watch_keys
 from vgpuscope.sinks.kube.lease import KubeLease
 from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, RenewedClient, check_kubeconfig
+from vgpuscope.sources.seal_keys import seals
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.scheduler.metrics import extender_samples
 
@@ -106,6 +107,7 @@ class Extender(Service):
         self._config, count = config, self.counters.count
         self._clock, self._wall = clock, wall
         self._identity = f"{config.identity or socket.gethostname()}_{secrets.token_hex(4)}"
+        keys = seals(config.seal_keys)
         self._client = RenewedClient(config.kubeconfig)
         api = KubeClient(self._client, timeout=_API_WITHIN)
         writer = KubeWriter(api, component=config.scheduler_name, instance=self._identity)
@@ -121,10 +123,10 @@ class Extender(Service):
             clock=clock,
             wall=wall,
         )
-        self._cache = Cache(resync=config.resync_interval, clock=clock)
+        self._cache = Cache(seals=keys, resync=config.resync_interval, clock=clock)
         self._tally = ExtenderCounters()
         self._tell = OnChange(log)
-        self._pods = PodWriter(api, writer)
+        self._pods = PodWriter(api, writer, seals=keys)
         self._keeper = DecisionKeeper(
             open_store(config.state), failed=count, leads=lambda: self._leadership.leads, wall=wall
         )
@@ -155,6 +157,7 @@ class Extender(Service):
             written=self._decider.written,
             overfull=lambda uid, node: overfull(self._cache.state, uid, node),
             cleared=self._cache.forget,
+            sealed=self._pods.sealed,
             check=self._check,
             leads=lambda: self._leadership.leads,
             failed=count,
@@ -415,6 +418,10 @@ class Extender(Service):
             return ExtenderAnswer(binding_result(f"{e.code}: {e}"), "refused")
         self._reports.bound(args, pod, self._clock() - began)
         return ExtenderAnswer(binding_result(), "ok")
+
+    def may_assign(self, user: str) -> bool:
+        """Whether the user may write who has a GPU; everyone, if nobody is named."""
+        return not self._config.writers or user in self._config.writers
 
     def admit(self, pod: SubmittedPod) -> AdmissionResult:
         config = self._config

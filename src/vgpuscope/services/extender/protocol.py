@@ -50,6 +50,7 @@ class ExtenderHandler(Protocol):
     async def prioritize(self, args: ExtenderArgs) -> ExtenderAnswer: ...
     async def bind(self, args: BindingArgs) -> ExtenderAnswer: ...
     def admit(self, pod: SubmittedPod) -> AdmissionResult: ...
+    def may_assign(self, user: str) -> bool: ...
 
 
 class ExtenderPaths:
@@ -129,6 +130,9 @@ class ExtenderPaths:
         return Response(encode_answer(review.uid, answer), media_type=_JSON)
 
     def _judged(self, review: AdmissionReview) -> AdmissionResult:
+        if review.assigned and not self._of.may_assign(review.user):
+            message = f"{review.user} may not write {review.assigned[0]}: only the scheduler says who has a GPU"
+            return AdmissionResult(code="SCHED_ADMISSION_DENIED", message=message)
         return AdmissionResult() if review.pod is None else self._of.admit(review.pod)
 
 

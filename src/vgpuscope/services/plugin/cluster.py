@@ -11,11 +11,11 @@ from vgpuscope.formats.kube.allocating import lock_owner, locked_by_nobody
 from vgpuscope.formats.kube.paths import ObjectRef, object_path
 from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeUnwritten, SourceDown
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
-from vgpuscope.model.quantity import PodUID, Seconds
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.sinks.kube.writer import KubeWriter
 from vgpuscope.sources.kube import KubeClient, open_client
-from vgpuscope.sources.plugin.cluster import allocating_pods, node_notes, pod_notes, pod_uids
+from vgpuscope.sources.plugin.cluster import allocating_pods, given_gpus, node_notes, pod_notes, pod_uids
 
 if TYPE_CHECKING:
     import httpx2
@@ -48,6 +48,10 @@ class ClusterSide:
     async def pods(self) -> tuple[AllocatingPod, ...]:
         """The pods of the node, as they are now."""
         return await self._noted(allocating_pods(self._api(), self.node_name, self._seals))
+
+    async def given(self) -> dict[tuple[PodUID, str], frozenset[DeviceUUID]]:
+        """The GPUs that the containers of the node were given, by pod UID and name."""
+        return await self._noted(given_gpus(self._api(), self.node_name, self._seals))
 
     async def all_pods(self) -> frozenset[PodUID]:
         """All pods of the node, as they are now; KubeAbsent if there is no such node, which has no pods either."""

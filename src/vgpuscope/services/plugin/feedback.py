@@ -2,11 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from vgpuscope.logic.plugin.feedback import decide, unblocked
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, ScopeError
 from vgpuscope.model.plugin import FeedbackDecision, FeedbackMove, FeedbackRegion
+from vgpuscope.model.quantity import DeviceUUID, PodUID
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.runtime.log import DETAIL, OnChange, fields
 from vgpuscope.sinks.regions import store
@@ -22,9 +23,17 @@ _MOVES: tuple[FeedbackMove, ...] = ("block", "unblock", "enforce", "release")
 class Feedback:
     """The rounds so far. One thread at a time may run a round."""
 
-    def __init__(self, containers_dir: str, *, count: Callable[[ScopeError], None]) -> None:
+    def __init__(
+        self,
+        containers_dir: str,
+        *,
+        gpus: Callable[[PodUID, str], Container[DeviceUUID]],
+        count: Callable[[ScopeError], None],
+    ) -> None:
+        """`gpus` are those of a container. Its region is its own to write, so it says nothing of other GPUs."""
         self._regions = Regions(containers_dir)
-        self._count = count
+        self._gpus, self._count = gpus, count
+        self.containers: frozenset[tuple[PodUID, str]] = frozenset()  # with regions, in the last round
         self._tell = OnChange(log)
         self._moves: Counter[FeedbackMove] = Counter()
         self._failures = 0
@@ -54,7 +63,9 @@ class Feedback:
             found = self._regions.read()
         except RegionsAbsent:  # no container yet
             return ()
-        return tuple(_fields(one) for one in found.containers if one.region is not None and one.path is not None)
+        there = [one for one in found.containers if one.region is not None and one.path is not None]
+        self.containers = frozenset((one.pod_uid, one.container) for one in there)
+        return tuple(_fields(one, self._gpus(one.pod_uid, one.container)) for one in there)
 
     def _write(self, decisions: Sequence[FeedbackDecision]) -> None:
         for decision, failure in zip(decisions, store(decisions), strict=True):
@@ -79,13 +90,13 @@ class Feedback:
             log.log(DETAIL, "feedback", extra=fields(decision=move, path=path, priority=decision.region.priority))
 
 
-def _fields(one: ContainerRegion) -> FeedbackRegion:
+def _fields(one: ContainerRegion, own: Container[DeviceUUID]) -> FeedbackRegion:
     region = one.region
     assert region is not None
     assert one.path is not None
     return FeedbackRegion(
         path=one.path,
-        devices=tuple(device.uuid for device in region.devices if device.uuid),
+        devices=tuple(device.uuid for device in region.devices if device.uuid and device.uuid in own),
         priority=region.priority,
         recent_kernel=region.recent_kernel,
         utilization_switch=region.utilization_switch,

@@ -23,7 +23,7 @@ from vgpuscope.logic.plugin.injection import LOCKS, HamiCore
 from vgpuscope.logic.plugin.registration import placed
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.model.plugin import GpuState, OfferedDevice, PluginGpu
+from vgpuscope.model.plugin import RESOURCE, GpuState, KubeletView, OfferedDevice, PluginGpu
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import OnChange, error_fields, fields
@@ -33,14 +33,17 @@ from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.services.plugin.allocation import Allocator
 from vgpuscope.services.plugin.cluster import ClusterSide
 from vgpuscope.services.plugin.feedback import EVERY, Feedback
+from vgpuscope.services.plugin.given import GivenGpus
 from vgpuscope.services.plugin.leftovers import Leftovers
 from vgpuscope.services.plugin.node import NodeAnnotations
 from vgpuscope.services.plugin.registration import Registration
 from vgpuscope.sinks.container_dirs import ContainerDirs
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.sources.node.podresources import PodResources
 from vgpuscope.sources.plugin.kubelet import KubeletSide
 from vgpuscope.sources.plugin.numa import numa_nodes
+from vgpuscope.sources.seal_keys import seals
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.plugin.metrics import PluginStatus, gpu_samples, plugin_samples
 from vgpuscope.worker import Worker
@@ -54,6 +57,7 @@ TITLE = "vgpuscope plugin"
 _DEADLINE: Seconds = 4.0  # of one read: with a pause of 5 s before it and one more read, still within 15 s
 _NODE_WITHIN: Seconds = 10.0
 _GRACE: Seconds = 20.0  # to end: an allocation takes several requests to the API server; the kubelet waits 30 s
+_VIEW_WITHIN: Seconds = 2.0  # the kubelet waits for devices meanwhile
 _RELEASE_WITHIN: Seconds = 3.0
 _TRY_AGAIN: Seconds = 10.0  # at most, a GPU that is down: recovery is known within 30 s
 
@@ -95,7 +99,8 @@ class Plugin(Service):
         self._states: dict[DeviceUUID, GpuState] = {}
         self._devices: dict[str, OfferedDevice] = {}
         self._known = asyncio.Event()
-        self._cluster = ClusterSide(config.node_name, config.kubeconfig)
+        self._cluster = ClusterSide(config.node_name, config.kubeconfig, seals=seals(config.seal_keys))
+        self._kubelet_view = _kubelet_view(config.podresources_socket)
         dirs = ContainerDirs(config.hook_path, LOCKS)
         self._leftovers = Leftovers(self._cluster, dirs, count=self.counters.count, clock=wall)
         self.allocator = Allocator(
@@ -106,6 +111,7 @@ class Plugin(Service):
             devices=lambda: self._devices,
             whole=config.split_count == 1,
             count=self.counters.count,
+            kubelet=self._view,
             kept=self._undo_soon,
             clock=wall,
         )
@@ -123,7 +129,10 @@ class Plugin(Service):
             undo=self.allocator.undo_failed,
         )
         containers = os.path.join(config.hook_path, "containers")
-        self._feedback = Feedback(containers, count=self.counters.count) if config.feedback else None
+        self._given = GivenGpus(self._cluster, count=self.counters.count, clock=clock)
+        self._feedback = (
+            Feedback(containers, gpus=self._given.of, count=self.counters.count) if config.feedback else None
+        )
         self._page = ShardedPage(catalog.METRICS, catalog.FAMILIES)
 
     def loops(self) -> Loops:
@@ -164,6 +173,21 @@ class Plugin(Service):
         await self._side.close()
         await self.allocator.close()
         await self._cluster.close()
+
+    async def _view(self) -> KubeletView | None:
+        """The pods that the kubelet knows; None if it does not say."""
+        if self._kubelet_view is None:
+            return None
+        try:
+            found = await self._kubelet_view.view(RESOURCE)
+        except SourceDown as e:
+            values = {"error_code": e.code, "err": str(e)}
+            message = "the kubelet does not say which pods it knows"
+            if self._tell.tell("PodResources", e.code, level=logging.WARNING, message=message, **values):
+                self.counters.count(e)
+            return None
+        self._tell.tell("PodResources", "up", level=logging.INFO, message="the kubelet says which pods it knows")
+        return found
 
     def _undo_soon(self) -> None:
         self._node.changed()
@@ -246,6 +270,7 @@ class Plugin(Service):
         assert self._feedback is not None
         while True:
             await self._feeding.do(self._feedback.round)
+            await self._given.look(self._feedback.containers)
             await asyncio.sleep(EVERY)
 
     async def _release_blocked(self) -> None:
@@ -278,6 +303,10 @@ class Plugin(Service):
         self._page.update("plugin", samples)
         self._page.update("gpus", gpu_samples(self._config.node_name, self._states.values()))
         return self._page
+
+
+def _kubelet_view(socket: str) -> PodResources | None:
+    return None if socket == "none" else PodResources(socket, timeout=_VIEW_WITHIN)
 
 
 def _control(config: PluginConfig) -> HamiCore:

@@ -7,10 +7,11 @@ from typing import TypeVar
 from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes, decode_pod_notes, decode_pod_uids
 from vgpuscope.formats.kube.lists import ObjectPage
+from vgpuscope.formats.kube.objects import decode_cluster_pods
 from vgpuscope.formats.kube.paths import list_path, object_path, selector_value
 from vgpuscope.model.errors import KubeAbsent, KubeUnreadable
 from vgpuscope.model.plugin import AllocatingPod, NodeNotes, PodNotes
-from vgpuscope.model.quantity import PodUID
+from vgpuscope.model.quantity import DeviceUUID, PodUID
 from vgpuscope.sources.kube import KubeClient, all_pages
 
 T = TypeVar("T")
@@ -37,6 +38,17 @@ async def pod_notes(api: KubeClient, namespace: str, name: str) -> PodNotes | No
 async def allocating_pods(api: KubeClient, node: str, seals: Seals | None) -> tuple[AllocatingPod, ...]:
     """All pods of the node: one that the kubelet knows and the API server does not is a stranger."""
     return await _pods(api, f"spec.nodeName={node}", partial(decode_allocating, seals=seals))
+
+
+async def given_gpus(
+    api: KubeClient, node: str, seals: Seals | None
+) -> dict[tuple[PodUID, str], frozenset[DeviceUUID]]:
+    """The GPUs that the containers on the node were given, by pod UID and name."""
+    found: dict[tuple[PodUID, str], frozenset[DeviceUUID]] = {}
+    for pod in await _pods(api, f"spec.nodeName={node}", partial(decode_cluster_pods, seals=seals)):
+        for one in pod.assignments if pod.place == node else ():
+            found[pod.uid, one.container] = found.get((pod.uid, one.container), frozenset()) | {one.device}
+    return found
 
 
 async def pod_uids(api: KubeClient, node: str) -> frozenset[PodUID]:

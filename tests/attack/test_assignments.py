@@ -1,0 +1,155 @@
+"""Whoever may create or change a pod writes annotations that say that it has GPUs: it holds nothing by them.
+
+Admission policies refuse such writes where there are some. This is what extender and exporter make of them if not.
+"""
+
+import json
+
+import pytest
+
+from vgpuscope.formats.hami.seal import SEAL, SealKey, Seals
+from vgpuscope.formats.kube.objects import decode_cluster_pods, decode_nodes
+from vgpuscope.logic.cluster.ledger import ClusterLedger
+from vgpuscope.logic.scheduler.state import SchedulerState
+
+pytestmark = pytest.mark.attack
+GPUS = ("GPU-a", "GPU-b")
+REGISTER = json.dumps(
+    [
+        {"id": gpu, "count": 10, "devmem": 10000, "devcore": 100, "type": "NVIDIA-T4", "numa": 0, "health": True}
+        for gpu in GPUS
+    ]
+)
+ALLOCATED, NODE = "hami.io/vgpu-devices-allocated", "hami.io/vgpu-node"
+EVERYTHING = "".join(f"{gpu},NVIDIA,10000,100:" for gpu in GPUS) + ";"
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-11-17T08:00:00Z"
+SINCE = 1780000000.0  # between the two
+KEYS = Seals([SealKey("k", b"x" * 32, SINCE)])
+
+
+def pod(name, notes, *, node="", asks=1, created=NEW, writer="kubectl-patch"):
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(asks)}}} if asks else {}
+    fields = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in notes}}}
+    managed = [
+        {"manager": "kube-scheduler", "time": NEW, "fieldsV1": {"f:spec": {}}},
+        {"manager": writer, "operation": "Update", "time": NEW, "fieldsType": "FieldsV1", "fieldsV1": fields},
+    ]
+    meta = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "annotations": notes, "creationTimestamp": created}
+    spec = {"containers": [{"name": "main", **limits}]} | ({"nodeName": node} if node else {})
+    return {"metadata": meta | {"managedFields": managed}, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def claim(text=EVERYTHING, *, key=ALLOCATED, node="n1"):
+    return {key: text, NODE: node, "hami.io/vgpu-time": "1790000000"}
+
+
+def sealed(name, notes):
+    return notes | {SEAL: KEYS.seal(f"uid-{name}", notes)}
+
+
+class World:
+    """What the extender and the exporter know after some events."""
+
+    def __init__(self, seals=None):
+        self.seals, self.state, self.ledger = seals, SchedulerState(), ClusterLedger()
+        node = {"metadata": {"name": "n1", "annotations": {"hami.io/node-nvidia-register": REGISTER}}}
+        (read,) = decode_nodes(json.dumps({"kind": "NodeList", "items": [node]}).encode()).items
+        for fold in (self.state, self.ledger):
+            fold.set_node(read)
+
+    def see(self, item):
+        page = decode_cluster_pods(json.dumps({"kind": "PodList", "items": [item]}).encode(), seals=self.seals)
+        for one in page.items:
+            self.state.set_pod(one)
+            self.ledger.set_pod(one)
+
+    def held(self):
+        """MiB of each GPU that is held, for the extender and for the exporter: they must agree."""
+        used = {gpu.id: gpu.used_memory for gpu in self.state.node_info("n1").gpus if gpu.used_memory}
+        shown = {one.device.id: one.memory_allocated // 2**20 for one in self.ledger.node("n1").devices}
+        assert used == {gpu: memory for gpu, memory in shown.items() if memory}
+        return used
+
+    def forged(self):
+        """Pod, reason, number of GPUs and writer of what is shown as forged."""
+        found = [one for one in self.ledger.node("n1").findings if one.kind == "forged-assignment"]
+        return [(one.pod, one.reason, one.claimed_gpus, one.writer) for one in found]
+
+
+@pytest.mark.parametrize("key", [ALLOCATED, "4pd.io/vgpu-ids-new"])
+@pytest.mark.parametrize("seals", [None, KEYS], ids=["hami", "sealed"])
+@pytest.mark.parametrize("node", ["", "n1"], ids=["unbound", "bound"])
+def test_a_pod_that_requests_nothing_holds_nothing(key, seals, node):
+    world = World(seals)
+    world.see(pod("forged", claim(key=key), asks=0, node=node))
+    assert world.held() == {}
+    reason = "unsealed" if seals else "unrequested"
+    assert world.forged() == [("forged", reason, 2, "kubectl-patch")]
+
+
+def test_what_it_claims_is_shown_apart_from_what_is_held():
+    world = World()
+    world.see(pod("honest", claim("GPU-a,NVIDIA,3000,30:;"), node="n1"))
+    world.see(pod("forged", claim(), asks=0))
+    assert world.held() == {"GPU-a": 3000}
+    ledger = world.ledger.node("n1")
+    assert [one.pod for one in ledger.holders] == ["honest"]
+    (finding,) = ledger.findings
+    assert finding.claimed_memory == 20000 * 2**20
+    assert (finding.kind, ledger.finding_counts[0].count) == ("forged-assignment", 1)
+
+
+@pytest.mark.parametrize("node", ["", "n1"], ids=["unbound", "bound"])
+def test_a_pod_that_requests_a_gpu_holds_only_what_the_scheduler_sealed(node):
+    world = World(KEYS)
+    world.see(pod("honest", sealed("honest", claim("GPU-a,NVIDIA,3000,30:;")), node="n1"))
+    world.see(pod("forged", claim(), node=node))
+    world.see(pod("copied", claim() | {SEAL: sealed("honest", claim())[SEAL]}, node=node))
+    world.see(pod("odd", claim() | {SEAL: "k.\u00e9"}, node=node))
+    assert world.held() == {"GPU-a": 3000}
+    assert sorted(one[:3] for one in world.forged()) == [(name, "unsealed", 2) for name in ("copied", "forged", "odd")]
+
+
+CHANGES = {
+    "emptied": {},
+    "emptied of all but the request": {NODE: "n1"},
+    "rewritten": claim("GPU-b,NVIDIA,1,0:;"),
+    "moved": claim("GPU-a,NVIDIA,3000,30:;", node="n2"),
+    "an older seal of it": sealed("mine", claim("GPU-b,NVIDIA,1,0:;") | {"hami.io/vgpu-time": "1780000001"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_who_changes_what_a_running_pod_has_neither_frees_nor_takes_a_gpu(change):
+    world = World(KEYS)
+    world.see(pod("mine", sealed("mine", claim("GPU-a,NVIDIA,3000,30:;")), node="n1"))
+    for _ in range(2):  # the second time the watch repeats itself
+        world.see(pod("mine", CHANGES[change], node="n1"))
+        assert world.held() == {"GPU-a": 3000}
+
+
+def test_a_pod_that_has_ended_holds_nothing_whatever_it_says():
+    world = World(KEYS)
+    world.see(pod("mine", sealed("mine", claim("GPU-a,NVIDIA,3000,30:;")), node="n1"))
+    ended = pod("mine", {}, node="n1")
+    ended["status"]["phase"] = "Failed"
+    world.see(ended)
+    assert world.held() == {}
+
+
+def test_pods_that_ran_before_assignments_were_sealed_keep_what_they_have():
+    world = World(KEYS)
+    world.see(pod("old", claim("GPU-a,NVIDIA,3000,30:;"), node="n1", created=OLD))
+    world.see(pod("waiting", claim("GPU-b,NVIDIA,3000,30:;"), created=OLD))  # is decided again, and sealed
+    assert world.held() == {"GPU-a": 3000}
+    assert [one[0] for one in world.forged()] == ["waiting"]
+
+
+def test_another_key_seals_and_the_old_one_is_still_believed():
+    before = sealed("mine", claim("GPU-a,NVIDIA,3000,30:;"))
+    both = Seals([SealKey("n", b"y" * 32, SINCE + 1), SealKey("k", b"x" * 32, SINCE)])
+    world = World(both)
+    world.see(pod("mine", before, node="n1"))
+    notes = claim("GPU-b,NVIDIA,1,0:;")
+    world.see(pod("next", notes | {SEAL: both.seal("uid-next", notes)}, node="n1"))
+    assert world.held() == {"GPU-a": 3000, "GPU-b": 1}
