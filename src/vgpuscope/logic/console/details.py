@@ -202,13 +202,15 @@ def _instance(mig: str, row: GpuRow | None, found: GpuFacts | None, placed: Held
 
 def queries(gpu_id: str, mig: str = "") -> tuple[Query, ...]:
     """The PromQL of the numbers that our agents report of one GPU; of a MIG instance its own, where it has its own."""
-    gpu = promql.Matcher("gpu_uuid", "=", gpu_id)
-    both = (gpu, promql.Matcher("mig_uuid", "=", mig))
-    made = [(name, metric, (gpu,)) for name, metric in _SHOWN.items()]
-    if mig:
-        own = [(name, metric, both) for name, metric in _OF_INSTANCE.items()]
-        made = own + [(name, metric, (gpu,)) for name, metric in _SHOWN.items() if name in _OF_GPU_ONLY]
-    return tuple(Query(name=name, promql=promql.selector(metric.name, which)) for name, metric, which in made)
+    gpu, instance = promql.Matcher("gpu_uuid", "=", gpu_id), promql.Matcher("mig_uuid", "=", mig)
+
+    def query(name: str, metric: Metric, *which: promql.Matcher) -> Query:
+        return Query(name=name, promql=promql.selector(metric.name, which))
+
+    if not mig:
+        return tuple(query(name, metric, gpu) for name, metric in _SHOWN.items())
+    own = [query(name, metric, gpu, instance) for name, metric in _OF_INSTANCE.items()]
+    return (*own, *(query(name, metric, gpu) for name, metric in _SHOWN.items() if name in _OF_GPU_ONLY))
 
 
 _SHOWN = {
