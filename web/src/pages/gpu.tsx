@@ -229,9 +229,11 @@ export function Highest({ of, use }: { of: string; use: { p95: number | null; ma
 function Slots({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
   if (!gpu.allocation) {
     if (!known(data.parts, "cluster")) return <>{t("part.cluster_needed")}</>;
-    const given = data.tenants.map(({ tenant }) => tenant.memory_allocated).find((memory) => memory !== null);
-    if (given !== undefined)
-      return <Said text="gpu.by_scheduler" numbers={{ memory: ["tenant.memory_allocated", bytes(given)] }} />;
+    const given = data.tenants.find(({ tenant }) => tenant.memory_allocated !== null)?.tenant;
+    if (given) {
+      const memory = ["tenant.memory_allocated", bytes(given.memory_allocated), keyOf(gpu, given)] as const;
+      return <Said text="gpu.by_scheduler" numbers={{ memory }} />;
+    }
     if (data.tenants.some(({ tenant }) => tenant.allocated)) return <>{t("gpu.by_node")}</>;
     return <>{t("gpu.unregistered")}</>;
   }
@@ -326,6 +328,9 @@ function nameOf(row: MemoryLedger["rows"][number]): string {
 
 // ── tenants and evidence ──────────────────────────────────────────────────────────────────────────────────────────
 
+const keyOf = (gpu: GpuRow, tenant: TenantDetail["tenant"]): string =>
+  [gpu.gpu_id, gpu.mig, tenant.pod_uid, tenant.container].join("/");
+
 function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: GpuRow }) {
   if (tenants.length === 0)
     return <div class="empty small">{t(gpu.held ? "empty.tenants" : "empty.tenants_free")}</div>;
@@ -347,10 +352,7 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
         </thead>
         <tbody>
           {tenants.map(({ tenant }) => (
-            <tr
-              key={`${tenant.pod_uid}${tenant.container}`}
-              data-key={[gpu.gpu_id, gpu.mig, tenant.pod_uid, tenant.container].join("/")}
-            >
+            <tr key={`${tenant.pod_uid}${tenant.container}`} data-key={keyOf(gpu, tenant)}>
               <th scope="row">
                 <Link to={pathOf("workloads", tenant.namespace, tenant.pod)}>
                   {tenant.namespace}/{tenant.pod}

@@ -202,15 +202,11 @@ def _instance(mig: str, row: GpuRow | None, found: GpuFacts | None, placed: Held
 
 def queries(gpu_id: str, mig: str = "") -> tuple[Query, ...]:
     """The PromQL of the numbers that our agents report of one GPU; of a MIG instance its own, where it has its own."""
-    gpu, instance = promql.Matcher("gpu_uuid", "=", gpu_id), promql.Matcher("mig_uuid", "=", mig)
-
-    def query(name: str, metric: Metric, *which: promql.Matcher) -> Query:
-        return Query(name=name, promql=promql.selector(metric.name, which))
-
-    if not mig:
-        return tuple(query(name, metric, gpu) for name, metric in _SHOWN.items())
-    own = [query(name, metric, gpu, instance) for name, metric in _OF_INSTANCE.items()]
-    return (*own, *(query(name, metric, gpu) for name, metric in _SHOWN.items() if name in _OF_GPU_ONLY))
+    gpu = (promql.Matcher("gpu_uuid", "=", gpu_id),)
+    instance = (*gpu, promql.Matcher("mig_uuid", "=", mig))
+    shown = [(name, metric) for name, metric in _SHOWN.items() if not mig or name in _OF_GPU_ONLY]
+    own = [Query(name=name, promql=promql.selector(one.name, instance)) for name, one in _OF_INSTANCE.items() if mig]
+    return (*own, *(Query(name=name, promql=promql.selector(one.name, gpu)) for name, one in shown))
 
 
 _SHOWN = {
