@@ -29,7 +29,7 @@ KEYS = Seals([SealKey("k", b"x" * 32, SINCE)])
 
 def pod(name, notes, *, node="", asks=1, created=NEW, writer="kubectl-patch"):
     limits = {"resources": {"limits": {"nvidia.com/gpu": str(asks)}}} if asks else {}
-    fields = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in notes}}}
+    fields: dict[str, object] = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in notes}}}
     managed = [
         {"manager": "kube-scheduler", "time": NEW, "fieldsV1": {"f:spec": {}}},
         {"manager": writer, "operation": "Update", "time": NEW, "fieldsType": "FieldsV1", "fieldsV1": fields},

@@ -3,10 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.plugin.assignment import choose
+from vgpuscope.logic.plugin.assignment import Answered, askers, strangers
 from vgpuscope.logic.plugin.devices import offered, preferred
 from vgpuscope.logic.plugin.registration import registrations
-from vgpuscope.model.plugin import AllocatingPod, Assigned, GpuFault, GpuState, PluginGpu, Segment, StaticInstance
+from vgpuscope.model.plugin import (
+    AllocatingPod,
+    GpuFault,
+    GpuState,
+    KubeletView,
+    PluginGpu,
+    Segment,
+    StaticInstance,
+)
 
 MIB = 1 << 20
 
@@ -92,21 +100,47 @@ def test_instances_that_exist_are_the_profiles_with_their_places():
     ]
 
 
-def pod(name, devices, *, bound, phase="allocating"):
-    segment = Segment(
-        container="main", devices=tuple(Assigned(gpu=f"GPU-{n}", memory=1, cores=0) for n in range(devices))
-    )
+def pod(name, *asks, segment=None, **more):
+    """A pod whose containers c0, c1, … want so many devices; `segment` is the one that waits by its annotation."""
+    containers = tuple((f"c{number}", count) for number, count in enumerate(asks))
+    waiting = None if segment is None else Segment(container=segment, devices=())
     return AllocatingPod(
-        uid=name, namespace="ml", name=name, version="1", node="n1", phase=phase, bound=bound, segment=segment
+        uid=name, namespace="ml", name=name, version="1", asks=containers, segment=waiting, **{"node": "n1", **more}
     )
 
 
-def test_without_a_lock_the_pod_that_waits_for_as_many_devices_is_meant_and_nobody_is_sure():
-    pods = [pod("two", 2, bound=1.0), pod("late", 1, bound=3.0), pod("early", 1, bound=2.0)]
-    found = choose(pods, node="n1", owner=None, count=1)
-    assert found is not None
-    assert (found.pod.name, found.sure) == ("early", False)
-    alone = choose(pods[:1], node="n1", owner=("ml", "somebody"), count=1)
-    assert alone is not None
-    assert (alone.pod.name, alone.sure) == ("two", True)
-    assert choose(pods, node="n2", owner=None, count=1) is None
+def asked_for(pods, count, *, served=(), refused=(), kubelet=None):
+    return [one.name for one in askers(pods, count=count, known=Answered(served, refused, kubelet))]
+
+
+def test_every_pod_of_the_node_may_ask_until_the_kubelet_or_an_answer_says_that_it_has():
+    pods = [
+        pod("two", 2, segment="c0"),
+        pod("one", 1, segment="c0"),
+        pod("plain", 1, node=""),
+        pod("up", 1, admitted=True),
+    ]
+    assert asked_for(pods, 1) == ["one", "plain"]
+    assert asked_for(pods, 2) == ["two"]
+    assert asked_for(pods, 3) == []
+    assert asked_for(pods, 1, served={("one", "c0")}) == ["plain"]
+    assert asked_for(pods, 1, refused={"plain"}) == ["one"]
+    knows = KubeletView(pods=frozenset({("ml", "one"), ("ml", "plain")}), holding=frozenset({("ml", "plain", "c0")}))
+    assert asked_for(pods, 1, kubelet=knows) == ["one"]
+    assert asked_for(pods, 2, kubelet=knows) == []
+
+
+def test_what_a_pod_says_of_its_first_containers_may_be_true_or_not():
+    served = pod("p", 1, 2, 3, segment="c1")
+    assert [asked_for([served], count) for count in (1, 2, 3)] == [["p"], ["p"], []]
+    assert asked_for([served], 1, served={("p", "c0")}) == []
+    emptied = pod("p", 1, 2, 3)
+    assert [asked_for([emptied], count) for count in (1, 2, 3)] == [["p"]] * 3
+
+
+def test_a_pod_that_only_the_kubelet_knows_is_a_stranger_unless_it_has_devices():
+    view = KubeletView(
+        pods=frozenset({("ml", "p"), ("ml", "gone"), ("ml", "held")}), holding=frozenset({("ml", "held", "main")})
+    )
+    assert strangers([pod("p", 1)], view) == {("ml", "gone")}
+    assert strangers([pod("p", 1)], None) == frozenset()
