@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.chart.audit import granted, requests, used
 from tests.chart.cluster import Cluster, Object
-from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared, reference
+from tests.chart.reclaiming import NODE, SCALE, Hand, Workloads, hand, mark, prepared, reference
 from tests.controlplane import until
 from tests.http.serving import until as waited
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
@@ -398,7 +398,7 @@ async def test_the_analyzer_frees_a_gpu_and_an_operator_gives_it_back(workloads:
     web = workloads.deployment("web")
     [pod] = workloads.until_pods(1)
     who = Tenant(namespace=workloads.namespace, pod=pod["metadata"]["name"], pod_uid=pod["metadata"]["uid"])
-    source = StubSource(reading(track(0), track(1, util=IDLE, tenant=who)))
+    source = StubSource(reading(track(0), replace(track(1, util=IDLE, tenant=who), hostname=NODE)))
     live = EAGER | {
         "analyzer.history": str(tmp_path / "h.db"),
         "analyzer.kubeconfig": cluster.kubeconfig(ACCOUNT, HOME),
