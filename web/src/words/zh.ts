@@ -796,7 +796,7 @@ export const zh: typeof en = {
   "opinion.recommendation": "建议",
   "section.reclaim": "收回 GPU",
   "section.notify": "通知",
-  "section.kube": "Kubernetes API",
+  "section.kube": "Kubernetes 的 API",
   "section.activity": "使用迹象",
   "scheduling.about": "Pod 为什么等待、调度耗时，以及还能放下什么。",
   "scheduling.pending": "等待中的 Pod",
