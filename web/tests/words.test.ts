@@ -51,6 +51,11 @@ describe("words", () => {
     expect(known.map(([, section, name]) => `${section}.${name}`).filter((path) => !SETTINGS_ZH[path])).toEqual([]);
   });
 
+  it("every section of the settings has a name", () => {
+    const sections = new Set(Object.keys(SETTINGS_ZH).map((path) => `section.${path.split(".")[0]}`));
+    expect([...sections].filter((key) => !(key in en))).toEqual([]);
+  });
+
   it("every metric of the tooltips is in the catalogue", () => {
     const pages = ["metrics", "metrics-cluster", "metrics-analyzer"]
       .map((name) => readFileSync(`../docs/${name}.md`, "utf8"))
