@@ -797,11 +797,7 @@ export const zh: typeof en = {
   "opinion.recommendation": "建议",
   "section.reclaim": "收回 GPU",
   "section.notify": "通知",
-<<<<<<< HEAD
-  "section.kube": "Kubernetes 接口",
-=======
   "section.kube": "Kubernetes 的 API",
->>>>>>> walk
   "section.activity": "使用迹象",
   "scheduling.about": "Pod 为什么等待、调度耗时，以及还能放下什么。",
   "scheduling.pending": "等待中的 Pod",
