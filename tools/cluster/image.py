@@ -189,12 +189,22 @@ def _copy(stage: Stage, words: list[str], repository: Path, stages: dict[str, St
             for layer in stages[other].layers[1:]:  # the base is the same
                 for name in names:
                     source = layer / "files" / name.lstrip("/")
-                    if source.exists():
-                        shutil.copytree(source, new / to.lstrip("/"), symlinks=True, dirs_exist_ok=True)
+                    if source.exists():  # links, because no layer changes once it is filled
+                        _linked(source, new / to.lstrip("/"))
         else:
             shutil.copytree(repository / CONSOLE, new / to.lstrip("/"))
 
     return replace(stage, layers=(*stage.layers, _kept(key, fill, f"COPY {' '.join(names)}")))
+
+
+def _linked(source: Path, target: Path) -> None:
+    """The files of a later layer replace those of an earlier one."""
+
+    def link(file: str, copy: str) -> None:
+        Path(copy).unlink(missing_ok=True)
+        os.link(file, copy)
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=link)
 
 
 def _install(source: Path, target: Path) -> None:
