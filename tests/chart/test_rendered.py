@@ -20,7 +20,14 @@ from vgpuscope.version import __version__
 
 pytestmark = pytest.mark.real
 OPERATOR = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration"}
+CLUSTER_WIDE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 ON_NODES = {"agent", "plugin"}  # components that work with the node itself
 # Of the node, the device plugin changes its socket in the kubelet's directory, HAMi's directory, and HAMi's lock.
 WRITTEN = {("plugin", "device-plugins"), ("plugin", "hook"), ("plugin", "lock")}
