@@ -153,3 +153,9 @@ def test_another_key_seals_and_the_old_one_is_still_believed():
     notes = claim("GPU-b,NVIDIA,1,0:;")
     world.see(pod("next", notes | {SEAL: both.seal("uid-next", notes)}, node="n1"))
     assert world.held() == {"GPU-a": 3000, "GPU-b": 1}
+
+
+def test_a_pod_that_was_bound_elsewhere_than_the_scheduler_decided_holds_nothing():
+    world = World(KEYS)
+    world.see(pod("mine", sealed("mine", claim("GPU-a,NVIDIA,3000,30:;")), node="n2"))
+    assert world.held() == {}

@@ -54,6 +54,7 @@ class World:
         self.notes: dict[tuple[str, str], dict[str, str]] = {}  # pod → what the scheduler wrote on it
         self.evils: list[str] = []
         self.number = self.refused = self.done = 0
+        self.trail: list[str] = []  # what the tenant did
 
     # --- honest ---------------------------------------------------------------------------------------------------
 
@@ -209,6 +210,7 @@ class World:
             does = self.create
         if many and does in {self.create, self.honestly}:
             does = self.remove
+        self.trail.append(does.__name__)
         try:
             does()
             self.done += 1
@@ -247,11 +249,26 @@ class World:
         free = SIZE - min(self.used().values())
         return self.said() == self.truth() and self.fits(free) and not self.fits(free + 1)
 
+    def differences(self) -> str:
+        """Which pods are said to hold something else than they were given, as the API server has them."""
+        said = {(key, gpu): memory for gpu, found in self.said().items() for key, memory in found.items()}
+        truth = {(key, gpu): memory for gpu, found in self.truth().items() for key, memory in found.items()}
+        odd = sorted({key for (key, _), _ in said.items() ^ truth.items()})
+        there = [
+            one
+            for space, name in odd
+            for one in self.plane.list("pods", namespace=space)
+            if one["metadata"]["name"] == name
+        ]
+        for one in there:
+            one["metadata"].pop("managedFields", None)
+        return f"{odd}: {json.dumps(there)}; {self.trail[-12:]}"
+
     def check(self) -> None:
         """Both say what the oracle knows, once their watches have reported."""
         end = time.monotonic() + WITHIN
         while not self.agrees():
-            assert time.monotonic() < end, f"said {self.said()}, given {self.truth()}, used {self.used()}"
+            assert time.monotonic() < end, self.differences()
             time.sleep(0.02)  # between two looks, not in place of one
 
 

@@ -25,7 +25,8 @@ from vgpuscope.version import __version__
 pytestmark = pytest.mark.real
 OPERATOR = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 POLICY = "ValidatingAdmissionPolicy"
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration", POLICY, f"{POLICY}Binding"}
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", *WEBHOOKS, POLICY, f"{POLICY}Binding"}
 ON_NODES = {"agent", "plugin"}  # components that work with the node itself
 # Of the node, the device plugin changes its socket in the kubelet's directory, HAMi's directory, and HAMi's lock.
 WRITTEN = {("plugin", "device-plugins"), ("plugin", "hook"), ("plugin", "lock")}

@@ -58,7 +58,7 @@ def cluster():
 def forged(number, where="n1", **annotations):
     """The attacker's pod: one container, bound to n1, with annotations that change with the number."""
     notes = {NODE: where, ALLOCATED: "GPU-b,NVIDIA,1000,10:;", **annotations}
-    return pod("attacker", node="n1", annotations=notes)
+    return pod("attacker", node="n1", annotations=notes, limits={"nvidia.com/gpu": "1"})
 
 
 def sixteen(number):
@@ -111,7 +111,7 @@ ATTACKS = {
     "devices that no node registers": lambda n: forged(n, **{ALLOCATED: sixteen(n)}),
     "devices on nodes that do not exist": lambda n: forged(n, where=f"forged-{n}"),
     "an unbound pod on nodes that do not exist": lambda n: pod(
-        "attacker", annotations={NODE: f"forged-{n}", ALLOCATED: sixteen(n)}
+        "attacker", annotations={NODE: f"forged-{n}", ALLOCATED: sixteen(n)}, limits={"nvidia.com/gpu": "1"}
     ),
     "containers that the pod does not have": lambda n: forged(n, **{ALLOCATED: segments(n)}),
     "MIG instances that do not exist": lambda n: forged(n, **{INSTANCES: instances(n)}),

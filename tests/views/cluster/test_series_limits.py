@@ -77,7 +77,9 @@ def page_of(found):
         cluster.put(registered(name, *gpus))
     for number, (node, containers, annotations) in enumerate(found):
         names = [f"c{place}" for place in range(containers)]
-        cluster.put(written(f"p{number}", node=node or None, containers=names, annotations=annotations))
+        limits = {"nvidia.com/gpu": "1"}
+        item = written(f"p{number}", node=node or None, containers=names, annotations=annotations, limits=limits)
+        cluster.put(item)
     return cluster
 
 

@@ -325,7 +325,7 @@ def _pod(found: _Pod, wrong: list[str], *, seals: Seals | None = None) -> PodSta
     status, annotations = found.status or _PodStatus(), _present(meta.annotations)
     holders = list(_holders(spec, wrong))
     assignments, instances = tuple(_assignments(annotations, holders, wrong)), _instances(annotations, wrong)
-    sealed = None if seals is None else _sealed(seals, meta, annotations, bound=bool(spec.node_name))
+    sealed = None if seals is None else _sealed(seals, meta, annotations, node=spec.node_name or "")
     held = _believed(assignments, holders, sealed=sealed)
     claimed = tuple([one for one in assignments if one not in held]) if len(held) < len(assignments) else ()
     return PodState(
@@ -362,12 +362,12 @@ def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def _sealed(seals: Seals, meta: _Metadata, annotations: Mapping[str, str], *, bound: bool) -> bool | None:
-    """Whether the assignment is sealed; None for a pod that was bound before assignments were."""
+def _sealed(seals: Seals, meta: _Metadata, annotations: Mapping[str, str], *, node: str) -> bool | None:
+    """Whether the assignment is sealed, for the node of the pod; None for a pod that was bound before such were."""
     if seals.holds(meta.uid, annotations):
-        return True
+        return node in {"", annotations[_NODE_KEYS[0]]}  # who may bind pods may bind one elsewhere
     created = from_rfc3339(meta.creation_timestamp)
-    return None if bound and created is not None and created < seals.since else False
+    return None if node and created is not None and created < seals.since else False
 
 
 def _believed(
