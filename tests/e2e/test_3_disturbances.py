@@ -1,6 +1,7 @@
 """What goes away and comes back: kubelet, plugin, its socket, containerd, the API server, the whole node."""
 
 import json
+import socket
 import time
 import urllib.request
 from typing import Any
@@ -82,6 +83,7 @@ def test_without_the_api_server_everything_goes_on_and_later_continues(schedulin
     scheduling.wait(
         "API server", lambda: not scheduling.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode
     )
+    scheduling.wait("its Service, for which kube-proxy has to come back, too", _service_answers, within=300)
     scheduling.run(gpu_pod("after", containers={"main": {GPU: 1, MEMORY: 1000}}))
     assert _restarts(scheduling) == restarts
 
@@ -150,6 +152,14 @@ def _replace_plugin(product: Product) -> None:
 def _fill(product: Product, *names: str) -> None:
     for name in names:
         product.run(gpu_pod(name))
+
+
+def _service_answers() -> bool:
+    try:
+        socket.create_connection((str(layout.API_IP), 443), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def _restarts(product: Product) -> dict[tuple[str, str], int]:
