@@ -115,10 +115,11 @@ def _drawn(plan: Plan, use: Use) -> float:
     power = watts(gpu, busy(plan, gpu, 0))
     if node.kind == "whole":
         return power
-    together = sum(other.sm for _, other in plan.uses() if other.gpu == use.gpu)
+    size = {one.uuid: one.slices for one in gpu.instances}
+    together = sum(other.sm * size.get(other.instance or "", 1) for _, other in plan.uses() if other.gpu == use.gpu)
     if not together or (gpu.instances and not gpu.model.profiled):
         return math.nan
-    return power * use.sm / together
+    return power * use.sm * size.get(use.instance or "", 1) / together
 
 
 def analysed_hours(plan: Plan) -> list[int]:

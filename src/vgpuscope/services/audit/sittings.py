@@ -16,6 +16,7 @@ _TRIES = 4  # of a sitting, until the same analysis is shown before and after
 _AT_ONCE = 4  # requests
 _NAMESPACES, _DETAILS, _CHARTED = 12, 6, 4  # how many of each are looked at one by one
 _COMMAND_SECONDS = 60.0
+_LONGEST_WAIT = 5.0  # seconds, until what the analyzer shows of the cluster is read again
 _HOUR, _DAY = 3600, 86400
 _WASTE = ("tenant", "namespace", "owner", "node", "model")
 
@@ -217,14 +218,33 @@ def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str
 
 
 async def _joined(analyzer: AuditedService, cluster: AuditedService) -> Surfaces:
-    """What the analyzer shows of the cluster, between two equal answers of the cluster exporter."""
-    before = cluster.numbers(await cluster.read("/api/v1/nodes"))
+    """What the analyzer shows of the cluster, between two equal answers of the cluster exporter.
+
+    The analyzer keeps the exporter's answers for longer the longer they take: what is older than the first look at the
+    exporter is read again.
+    """
+    now = asyncio.get_running_loop().time
+    began, before = now(), cluster.numbers(await cluster.read("/api/v1/nodes"))
     paths = ("gpus", "nodes", "scheduling", "overview")
-    read = await _steady(analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in paths])
+    for _ in range(_TRIES):
+        read = await _steady(analyzer, lambda: [analyzer.read(f"/api/v1/{path}") for path in paths])
+        older = _age_of_cluster(read.answers) - (now() - began)
+        if older <= 0:
+            break
+        await asyncio.sleep(min(older, _LONGEST_WAIT))
+    else:
+        return Surfaces(defined=read.defined)
     ledger = await cluster.read("/api/v1/nodes")
     numbers = [*_unmoved(before, cluster.numbers(ledger)), *await cluster.page()]
     mixed = tuple(structs.replace(reading, moment="") for reading in read.readings)
     return Surfaces(answers=(*read.answers, ledger), readings=(*mixed, *numbers), defined=read.defined)
+
+
+def _age_of_cluster(answers: Iterable[PublicAnswer]) -> float:
+    """How long ago the analyzer read what these answers show of the cluster."""
+    bodies = [answer.body for answer in answers if isinstance(answer.body, dict)]
+    parts = [part for body in bodies for part in body.get("parts") or () if part["name"] == "cluster"]
+    return max((part["age_seconds"] or 0.0 for part in parts), default=0.0)
 
 
 async def _cluster(cluster: AuditedService) -> Surfaces:
