@@ -130,14 +130,16 @@ class Allocator:
         self._lost += [one for one in self._served if one.injection is injection]
 
     async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
-        """The ids of the GPUs that the scheduler assigned, as far as they are available."""
+        """The ids of the GPUs or MIG instances that the scheduler assigned, as far as they are available."""
         assigned: tuple[DeviceUUID, ...] = ()
         with suppress(ScopeError, TimeoutError):
             async with asyncio.timeout(_PREFER_WITHIN):
                 notes, pods = await self._cluster.node(), await self._cluster.pods()
             choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=size)
             if choice is not None and choice.pod.segment is not None:
-                assigned = tuple(device.gpu for device in choice.pod.segment.devices)
+                segment = choice.pod.segment
+                instances = instances_of(segment, self._states())
+                assigned = tuple(one.uuid for one in instances) or tuple(device.gpu for device in segment.devices)
         return preferred(available, required, size, devices=self._devices(), assigned=assigned)
 
     async def undo_failed(self) -> bool:
