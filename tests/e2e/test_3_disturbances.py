@@ -1,7 +1,6 @@
 """What goes away and comes back: kubelet, plugin, its socket, containerd, the API server, the whole node."""
 
 import json
-import socket
 import time
 import urllib.request
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 from tests.e2e.product import NAMESPACE, SHARES, Product, gpu_pod
 from tools.cluster import layout
+from tools.cluster.cluster import connects
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_pods_left")]
 
@@ -83,7 +83,9 @@ def test_without_the_api_server_everything_goes_on_and_later_continues(schedulin
     scheduling.wait(
         "API server", lambda: not scheduling.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode
     )
-    scheduling.wait("its Service, for which kube-proxy has to come back, too", _service_answers, within=300)
+    scheduling.wait(
+        "its Service, for which kube-proxy has to come back, too", lambda: connects(str(layout.API_IP), 443), within=300
+    )
     scheduling.run(gpu_pod("after", containers={"main": {GPU: 1, MEMORY: 1000}}))
     assert _restarts(scheduling) == restarts
 
@@ -152,14 +154,6 @@ def _replace_plugin(product: Product) -> None:
 def _fill(product: Product, *names: str) -> None:
     for name in names:
         product.run(gpu_pod(name))
-
-
-def _service_answers() -> bool:
-    try:
-        socket.create_connection((str(layout.API_IP), 443), timeout=2).close()
-    except OSError:
-        return False
-    return True
 
 
 def _restarts(product: Product) -> dict[tuple[str, str], int]:

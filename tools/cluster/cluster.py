@@ -163,14 +163,20 @@ class Cluster:
         )
 
     def start_kubelet(self) -> None:
-        self.start_program(
-            "kubelet",
-            [
-                *(self.node_programs / "kubelet", f"--config={layout.CONFIG}/kubelet.yaml"),
-                *(f"--kubeconfig={layout.PKI}/kubelet.kubeconfig", f"--hostname-override={layout.NODE}"),
-                *(f"--node-ip={layout.NODE_IP}", "--root-dir=/var/lib/kubelet"),
-            ],
-        )
+        """Starts it as often as it takes, as systemd does: it ends if containerd is not ready yet."""
+        argv = [
+            *(self.node_programs / "kubelet", f"--config={layout.CONFIG}/kubelet.yaml"),
+            *(f"--kubeconfig={layout.PKI}/kubelet.kubeconfig", f"--hostname-override={layout.NODE}"),
+            *(f"--node-ip={layout.NODE_IP}", "--root-dir=/var/lib/kubelet"),
+        ]
+
+        def serves() -> bool:
+            state = request(do="status", name="kubelet")
+            if state["pid"] is None or state["status"] is not None:
+                self.start_program("kubelet", argv)
+            return connects(str(layout.NODE_IP), 10250)
+
+        self.wait("kubelet", serves)
 
     def start_program(self, name: str, argv: list[Any]) -> int:
         """Starts a program in the node; its log is NAME.log."""
@@ -257,6 +263,15 @@ class Cluster:
         if check and done.returncode:
             raise Failed(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
         return done
+
+
+def connects(address: str, port: int) -> bool:
+    """Whether a port of the node, a pod or a Service takes connections."""
+    try:
+        socket.create_connection((address, port), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def request(**parts: Any) -> Any:

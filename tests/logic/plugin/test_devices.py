@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vgpuscope.logic.plugin.assignment import Answered, askers, strangers
 from vgpuscope.logic.plugin.devices import offered, preferred
@@ -11,6 +12,7 @@ from vgpuscope.model.plugin import (
     GpuFault,
     GpuState,
     KubeletView,
+    OfferedDevice,
     PluginGpu,
     Segment,
     StaticInstance,
@@ -62,6 +64,13 @@ def test_ids_of_the_assigned_gpus_come_first_then_of_as_many_gpus_as_possible():
     assert preferred(every, [], 2, devices=DEVICES, assigned=("GPU-c", "GPU-c")) == ("GPU-c-0", "GPU-c-1")
     assert preferred(every, [], 3, devices=DEVICES) == ("GPU-a-0", "GPU-b-0", "GPU-c-0")
     assert preferred(every, ["GPU-b-2"], 2, devices=DEVICES) == ("GPU-b-2", "GPU-a-0")
+
+
+def test_the_id_of_the_assigned_instance_comes_before_its_neighbours_on_the_gpu():
+    gpu = OfferedDevice(id="MIG-a", gpu="GPU-m", visible="MIG-a", healthy=True, numa=None)
+    devices = {one: replace(gpu, id=one, visible=one) for one in ("MIG-a", "MIG-b", "MIG-c")}
+    assert preferred(list(devices), [], 1, devices=devices, assigned=("MIG-b",)) == ("MIG-b",)
+    assert preferred(list(devices), [], 2, devices=devices, assigned=("MIG-c", "MIG-b")) == ("MIG-b", "MIG-c")
 
 
 ids = st.lists(st.sampled_from([*DEVICES, "unknown-0"]), unique=True)

@@ -1138,8 +1138,10 @@ export const en = {
   "finding_text.over-allocated.memory": "More memory is allocated than the GPU has.",
   "finding_text.over-allocated.cores": "More cores are allocated than the GPU has.",
   "finding_text.over-allocated.slots": "More pods share the GPU than it has slots.",
-  "finding_text.forged-assignment": "Its annotations name GPUs that the scheduler did not give it. It holds none of them.",
-  "finding_text.forged-assignment.unrequested": "Its annotations name GPUs, but it requests none. It holds none of them.",
+  "finding_text.forged-assignment":
+    "Its annotations name GPUs that the scheduler did not give it. It holds none of them.",
+  "finding_text.forged-assignment.unrequested":
+    "Its annotations name GPUs, but it requests none. It holds none of them.",
   "finding_text.forged-assignment.unsealed":
     "Its annotations name GPUs, but the scheduler did not write them. It holds none of them.",
   "finding_text.kubelet-zero": "The kubelet offers no GPU, although the node has registered GPUs.",

@@ -32,23 +32,27 @@ def preferred(
     devices: Mapping[str, OfferedDevice],
     assigned: Collection[DeviceUUID] = (),
 ) -> tuple[str, ...]:
-    """`size` ids with all that are required: first those of the assigned GPUs, then of as many GPUs as possible.
+    """`size` ids with all that are required: first those that are assigned, then of as many GPUs as possible.
 
-    The ids that a pod holds are then those of its GPUs, also for programs that ask the kubelet.
+    `assigned` are GPUs or MIG instances. The ids that a pod holds are then its own, also for those who ask the kubelet.
     """
     chosen = list(dict.fromkeys(required))[:size]
     used = Counter(_gpu(one, devices) for one in chosen)
     missing = Counter(assigned)
-    missing.subtract(used)
+    missing.subtract(_visible(one, devices) for one in chosen)
     left = [one for one in dict.fromkeys(available) if one not in chosen]
     while left and len(chosen) < size:
-        best = min(left, key=lambda one: (missing[_gpu(one, devices)] <= 0, used[_gpu(one, devices)]))
+        best = min(left, key=lambda one: (missing[_visible(one, devices)] <= 0, used[_gpu(one, devices)]))
         left.remove(best)
         chosen.append(best)
         used[_gpu(best, devices)] += 1
-        missing[_gpu(best, devices)] -= 1
+        missing[_visible(best, devices)] -= 1
     return tuple(chosen)
 
 
 def _gpu(id_: str, devices: Mapping[str, OfferedDevice]) -> str:
     return devices[id_].gpu if id_ in devices else id_
+
+
+def _visible(id_: str, devices: Mapping[str, OfferedDevice]) -> str:
+    return devices[id_].visible if id_ in devices else id_

@@ -156,13 +156,14 @@ class Allocator:
         self._lost += [one for one in self._served if one.injection is injection]
 
     async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
-        """The ids of the GPUs that the scheduler assigned, as far as they are available."""
+        """The ids of the GPUs or MIG instances that the scheduler assigned, as far as they are available."""
         assigned: tuple[DeviceUUID, ...] = ()
         with suppress(ScopeError, TimeoutError):
             async with asyncio.timeout(_PREFER_WITHIN):
                 asker = await self._look(size, await self._cluster.pods())
             if asker is not None and asker.segment is not None:
-                assigned = tuple(device.gpu for device in asker.segment.devices)
+                instances = instances_of(asker.segment, self._states())
+                assigned = tuple(one.uuid for one in instances) or tuple(gpu.gpu for gpu in asker.segment.devices)
         return preferred(available, required, size, devices=self._devices(), assigned=assigned)
 
     async def undo_failed(self) -> bool:
