@@ -461,10 +461,14 @@ _SINCE = Words(
     " The time before a tenant came, and after it left, does not count: all tenants together can be above the GPU.",
     "租户到来之前和离开之后的时间不计入：各租户之和可超过 GPU 的数值。",
 )
+_PART_OF_THE_WINDOW = Words(
+    " A tenant that was there for a sixth of the window counts as one sixth: together they draw no more than the GPU.",
+    "只在六分之一的窗口内存在的租户计为六分之一，因此各租户之和不会超过 GPU 的功率。",
+)
 _REMARKS: dict[str, Words] = {
     "tenant.power": _SINCE,
-    "workload.power": _SINCE,
-    "namespace.power": _SINCE,
+    "workload.power": _PART_OF_THE_WINDOW,
+    "namespace.power": _PART_OF_THE_WINDOW,
     "tenant.memory_used": _SINCE,
     "workload.memory_used": _SINCE,
     "namespace.memory_used": _SINCE,

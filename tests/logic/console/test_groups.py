@@ -63,6 +63,19 @@ def test_every_gpu_is_in_one_class_and_an_idle_one_without_a_pod_is_free(analysi
         assert (gpu_class(row) == "unallocated") == (row.verdict == "idle" and not row.tenants)
 
 
+def test_a_tenant_that_came_late_adds_to_the_power_of_its_namespace_for_its_time_only():
+    """A GPU drew 100 W for 50 s and 400 W for 10 s, 150 W in all. The pod of the last 10 s does not make it 400 W."""
+    window = Evidence(window_begin=fleets.NOON - 60, window_end=fleets.NOON)
+    drawn = {"power": Stat(mean=400.0, max=400.0)}
+    late = fleets.tenant("late", own=True, owner="Job/x", terms=drawn, since=fleets.NOON - 10)
+    gpu = structs.replace(fleets.gpu(0, tenants=(late,)), terms={"power": Stat(mean=150.0, max=400.0)}, evidence=window)
+    rows = made(fleets.analysis(fleets.NOON, gpu))
+    assert rows[0].tenants[0].power == 400.0
+    [space] = namespace_rows(rows, quotas=None, pending=None, waste=None)
+    [job] = workload_rows(rows, group_by="owner")
+    assert space.power == job.power == pytest.approx(400 * 10 / 60, abs=0.1)
+
+
 def test_p95_of_a_workload_is_known_only_if_it_is_known_of_all_that_its_mean_is_of():
     steady = fleets.tenant("a", own=True, owner="Job/x", terms={"process_sm": Stat(mean=0.1, max=0.2, p95=0.1)})
     merged = fleets.tenant("b", own=True, owner="Job/x", terms={"process_sm": Stat(mean=0.9, max=1.0)})

@@ -3556,6 +3556,7 @@ export interface components {
             use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "idle-preparing" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
+            window_share?: number;
         };
         /** SomeOfUse */
         SomeOfUse: {
@@ -3867,6 +3868,8 @@ export interface components {
              * @enum {unknown}
              */
             verdict: "idle" | "in_use" | "unknown";
+            /** @default 1 */
+            window_share: number;
         };
         /** ThresholdsChanges */
         ThresholdsChanges: {
@@ -5136,7 +5139,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others" | "use.mean" | "use.p95" | "use.max" | "tenants.namespace" | "tenants.pod" | "tenants.pod_uid" | "tenants.container" | "tenants.owner" | "tenants.own_numbers" | "tenants.use" | "tenants.memory_used" | "tenants.memory_max" | "tenants.memory_limit" | "tenants.memory_allocated" | "tenants.cores_allocated" | "tenants.cores_limit" | "tenants.power" | "tenants.score" | "tenants.status" | "tenants.verdict" | "tenants.use_class" | "tenants.confidence" | "tenants.coverage" | "tenants.state" | "tenants.last_kernel" | "tenants.priority" | "tenants.blocked" | "tenants.allocated" | "tenants.since" | "tenants.idle_since")[];
+                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others" | "use.mean" | "use.p95" | "use.max" | "tenants.namespace" | "tenants.pod" | "tenants.pod_uid" | "tenants.container" | "tenants.owner" | "tenants.own_numbers" | "tenants.use" | "tenants.memory_used" | "tenants.memory_max" | "tenants.memory_limit" | "tenants.memory_allocated" | "tenants.cores_allocated" | "tenants.cores_limit" | "tenants.power" | "tenants.score" | "tenants.status" | "tenants.verdict" | "tenants.use_class" | "tenants.confidence" | "tenants.coverage" | "tenants.state" | "tenants.last_kernel" | "tenants.priority" | "tenants.blocked" | "tenants.allocated" | "tenants.since" | "tenants.window_share" | "tenants.idle_since")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Only this GPU, by its whole UUID. */

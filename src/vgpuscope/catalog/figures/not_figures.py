@@ -44,7 +44,7 @@ NOT_FIGURES: dict[Reason, str] = {
     "HistoryPoint.allocated_samples HistoryPoint.cores_samples HistoryPoint.coverage_samples "
     "HistoryPoint.score_seconds HistoryPoint.util_seconds HistoryPoint.memory_seconds HistoryPoint.power_seconds "
     "HistoryPoint.allocated_seconds HistoryPoint.cores_seconds HistoryPoint.analysis_seconds HistoryPoint.share "
-    "SeriesColumn.seconds",
+    "TenantRow.window_share SeriesColumn.seconds",
     "mixed": "AttentionRow.number TimelineEvent.number DoctorFinding.numbers",
     "page": "AuditPage.next_before PendingPod.said_cut",
 }

@@ -66,6 +66,7 @@ AT_MOST: tuple[tuple[str, str], ...] = (
     ("namespace.gpus_or_instances", "fleet.gpus_or_instances"),
     ("namespace.tenants", "fleet.tenants"),
     ("namespace.memory_allocated", "fleet.memory_allocated"),
+    ("namespace.power", "fleet.power"),
     ("namespace.idle_gpu_hours_day", "namespace.held_gpu_hours_day"),
     ("node.gpus", "fleet.gpus"),
     ("node.gpus_unlisted", "node.gpus"),

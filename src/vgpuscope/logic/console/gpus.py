@@ -15,6 +15,7 @@ from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Stat, TenantUse
 from vgpuscope.model.cluster import DeviceLedger, Holder, NodeLedger
 from vgpuscope.model.console.facts import Facts, GpuFacts, TenantFacts, TenantKey
 from vgpuscope.model.console.gpus import Allocation, GpuRow, Mode, TenantRow, Use
+from vgpuscope.model.quantity import Ratio, Watts
 
 _MODES: dict[str, Mode] = {"hami-core": "hami", "mig": "mig", "mps": "mps", "dra": "dra"}
 _KNOWN_MODES: dict[str, Mode] = {
@@ -148,8 +149,23 @@ def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | N
         blocked=_flag(now.values.get(m.VGPU_BLOCKED.name)),
         allocated=now.allocated,
         since=iso_or_none(use.since),
+        window_share=window_share(use, gpu.evidence),
         idle_since=None if stale else iso_or_none(use.idle_since),
     )
+
+
+def window_share(use: TenantUse, evidence: Evidence) -> Ratio:
+    """The part of the window in which a tenant had its GPU; 1 if it came before the window, or that is not known."""
+    begin, end = evidence.window_begin, evidence.window_end
+    if use.since is None or begin is None or end is None or end <= begin:
+        return 1.0
+    return round(min(1.0, max(0.0, (end - use.since) / (end - begin))), 4)
+
+
+def power_of(tenants: Iterable[TenantRow]) -> Watts | None:
+    """What tenants draw together, as a mean over the whole window, so that they never draw more than their GPUs."""
+    drawn = [one.power * one.window_share for one in tenants if one.power is not None]
+    return round(sum(drawn), 1) if drawn else None
 
 
 def _only_registered(node: str, one: DeviceLedger, cluster: Ledgers) -> GpuRow:

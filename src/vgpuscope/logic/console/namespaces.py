@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from vgpuscope.logic.console.allocations import PodAllocation, by_namespace, cores_of, memory_of
+from vgpuscope.logic.console.gpus import power_of
 from vgpuscope.logic.console.moments import average, total
 from vgpuscope.model.console.gpus import GpuRow, TenantRow
 from vgpuscope.model.console.namespaces import NamespaceRow, QuotaRow
@@ -70,7 +71,6 @@ def _row(
 ) -> NamespaceRow:
     """`wasted`: hours are known, so a namespace without a row of waste held no GPU."""
     tenants = [tenant for _, tenant in held]
-    power = [tenant.power for tenant in tenants if tenant.power is not None]
     score = average([tenant.score for tenant in tenants])
     return NamespaceRow(
         name=name,
@@ -85,7 +85,7 @@ def _row(
         memory_used=total([one.memory_used for one in tenants]),
         cores_allocated=cores_of(allocated),
         use=average([one.use.mean for one in tenants]),
-        power=round(sum(power), 1) if power else None,
+        power=power_of(tenants),
         score=None if score is None else round(score, 1),
         quotas=quotas,
         idle_gpu_hours=waste.idle_gpu_hours if waste else 0.0 if wasted else None,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from vgpuscope.logic.console.allocations import PodAllocation, cores_of, memory_of
+from vgpuscope.logic.console.gpus import power_of
 from vgpuscope.logic.console.moments import average, iso_or_none, total
 from vgpuscope.logic.console.scheduling import waited
 from vgpuscope.model.analysis import UseClass, Verdict
@@ -89,7 +90,7 @@ def _row(held: Sequence[Held], assigned: Sequence[PodAllocation], group_by: Work
         cores_allocated=total([*(one.cores_allocated for one in tenants), cores_of(assigned)]),
         cores_limit=total([one.cores_limit for one in tenants]),
         use=_use(tenants),
-        power=_sum([one.power for one in tenants]),
+        power=power_of(tenants),
         score=_score(tenants),
         verdict=verdict,
         use_class=next(iter(classes)) if len(classes) == 1 else None,
@@ -155,11 +156,6 @@ def _use(tenants: Sequence[TenantRow]) -> Use:
 def _score(tenants: Sequence[TenantRow]) -> float | None:
     found = average([one.score for one in tenants])
     return None if found is None else round(found, 1)
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known), 1) if known else None
 
 
 def _latest(moments: Sequence[str | None]) -> str | None:

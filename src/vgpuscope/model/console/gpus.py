@@ -69,6 +69,7 @@ class TenantRow(Struct, frozen=True, kw_only=True, gc=False):
     blocked: bool | None = None  # a container of higher priority stops it
     allocated: bool | None = None  # false: it uses the GPU without an allocation
     since: str | None = None  # when it got the GPU; null: before the window, or not known
+    window_share: Ratio = 1.0  # part of the window in which it had the GPU: so much its power weighs in a sum
     idle_since: str | None = None  # null: its verdict is not idle
 
 
