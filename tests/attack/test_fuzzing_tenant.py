@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.attack.policies import EXTENDER, Caller, policies, tenant
+from tests.attack.policies import BOTH, EXTENDER, Caller, policies, tenant
 from tests.contract.clusterrun import exporter, registered
 from tests.contract.extenderrun import RIGHTS, SCHEDULER, extender, gpu_pod, read_shares
 from tests.controlplane import ApiError, ControlPlane, Object, pod
@@ -304,7 +304,7 @@ def running(plane: ControlPlane, path: Any, seed: int) -> Iterator[World]:
 def test_a_fuzzing_tenant_changes_nothing_of_others(empty_cluster, tmp_path, guarded):
     seed = int(os.environ.get("ATTACK_SEED") or random.randrange(2**32))
     with running(empty_cluster, tmp_path, seed) as world:
-        force = policies(empty_cluster, {"extender": {"enabled": True}}) if guarded else None
+        force = policies(empty_cluster, BOTH) if guarded else None
         if force is not None:
             force.__enter__()
         try:
