@@ -19,8 +19,8 @@ ScopeError
 ├── BacktestBusy, HistoryAbsent                          status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
-├── AllocateFailed ─── AllocatePodUnknown, AllocateCountMismatch, AllocateDeviceUnknown, AllocateDeviceUnhealthy,
-│                      AllocateDirectory                 the device plugin's; they go to the kubelet
+├── AllocateFailed ─── AllocatePodUnknown, AllocateAmbiguous, AllocateForged, AllocateCountMismatch,
+│                      AllocateDeviceUnknown, AllocateDeviceUnhealthy, AllocateDirectory   the plugin's, to the kubelet
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung     status 503, as all below
                 ├─ ProfilingAbsent, ProfilingOff
                 ├─ DcgmUnreadable, DcgmWithoutFields, DcgmUnusable, DcgmNotFound

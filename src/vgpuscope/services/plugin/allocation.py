@@ -204,13 +204,14 @@ class Allocator:
             raise error from e
 
     async def _serve(self, ids: Sequence[str]) -> Injection:
-        until, conflicts = time.monotonic() + self._patience, 0
+        loop, conflicts = asyncio.get_running_loop(), 0
+        until = loop.time() + self._patience
         while True:
             notes, pods = await self._cluster.node(), await self._cluster.pods()
             try:
                 self._asker = await self._look(len(ids), pods)
             except AllocateAmbiguous:
-                if time.monotonic() > until:
+                if loop.time() > until:
                     raise
                 await asyncio.sleep(_LOOK_AGAIN)  # the kubelet says meanwhile what has become of the others
                 continue
