@@ -25,7 +25,7 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/ml/events"
 @pytest.fixture
 def cluster(empty_cluster):
     empty_cluster.create(node("n1"))
-    made = empty_cluster.create(pod("train"))
+    made = empty_cluster.create(pod("train", limits={"nvidia.com/gpu": "1"}))
     empty_cluster.train = ObjectRef("Pod", "train", "ml", made["metadata"]["uid"])
     return empty_cluster
 

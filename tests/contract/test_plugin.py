@@ -97,6 +97,7 @@ def test_while_the_api_server_is_away_nothing_is_given_and_what_failed_is_taken_
         until(lambda: annotations(cluster, "pods", "early", "ml")[PHASE] == "failed")
         until(lambda: LOCK not in annotations(cluster, "nodes", "n1"))
         until(lambda: "DeviceAllocationFailed" in [event[0] for event in events(cluster)])
+        cluster.patch("pods", "early", {"status": {"phase": "Failed"}}, namespace="ml", subresource="status")  # kubelet
         bound(cluster, "late", f"{FIRST},NVIDIA,1,0:;")
         (answer,) = running.kubelet.allocate([f"{FIRST}-0"])
         assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == FIRST

@@ -229,6 +229,8 @@ def smaller(question):
             for at in range(len(one["spec"].get(kind, ()))):
                 if path == ("pod",) and (kind != "containers" or len(one["spec"][kind]) > 1):
                     yield _without(question, *path, "spec", kind, at)
+                if model.ALLOCATED in one["metadata"]["annotations"]:
+                    continue  # docs/migration.md: an assignment without a request holds nothing
                 for name in one["spec"][kind][at]["resources"]["limits"]:
                     yield _without(question, *path, "spec", kind, at, "resources", "limits", name)
     for at, node in enumerate(world["nodes"]):
