@@ -19,7 +19,7 @@ from vgpuscope.services import frame
 from vgpuscope.services.frame import Frame, Restartable, Service
 
 BROKEN = ValueError("broken")
-HERE = SimpleNamespace(listen="127.0.0.1:0", web_config_file=None)
+HERE = SimpleNamespace(listen="127.0.0.1:0", web_config_file=None, hosts=())
 
 
 async def forever():
@@ -206,7 +206,7 @@ async def test_a_service_is_closed_when_its_end_is_wanted_and_its_signals_are_it
 async def test_a_port_that_is_taken_is_known_before_anything_runs():
     service = Sick()
     async with Running(Sick()) as running:
-        taken = SimpleNamespace(listen=running.frame.server.url.removeprefix("http://"), web_config_file=None)
+        taken = SimpleNamespace(listen=running.frame.server.url.removeprefix("http://"), web_config_file=None, hosts=())
         with pytest.raises(PortBusy):
             Frame(service, Lifecycle(), taken)
     assert service.starts == 0

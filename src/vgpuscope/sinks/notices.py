@@ -4,6 +4,7 @@ Feishu, Lark, DingTalk and WeCom answer 200 with a code in the body when they re
 for success; it also lacks the signature of Feishu and Lark. So these four have a plugin of ours.
 """
 
+import asyncio
 import base64
 import ctypes
 import hashlib
@@ -13,7 +14,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -331,9 +332,7 @@ class Sender:
     def __init__(self, where: ChannelTarget, *, timeout: Seconds) -> None:
         self._where, self._timeout = where, timeout
         self._worker = Worker("notice")
-        self._running: set[_Warnings] = (
-            set()
-        )  # one for each message that is being sent, also of those that were abandoned
+        self._running: set[_Warnings] = set()  # of each message that is being sent, also of those that were abandoned
 
     @property
     def service(self) -> str:
@@ -363,8 +362,8 @@ class Sender:
         except TimeoutError as e:
             self._worker.abandon()
             self._worker = Worker("notice")
-            if running in self._running and running.thread is not None:
-                _interrupt(running.thread)
+            # the client's limits end most threads by now; one that is still busy after as long again is interrupted
+            asyncio.get_running_loop().call_later(4 * self._timeout, _interrupt, running, self._running)
             raise CallFailed(f"{self.service} did not answer within {4 * self._timeout:g} s") from e
         except Closed as e:
             raise CallFailed(f"{self.service} did not answer an earlier message; this one was not sent") from e
@@ -397,11 +396,13 @@ class _Abandoned(SystemExit):
     """Nobody waits for this message any more."""
 
 
-def _interrupt(thread: int) -> None:
-    """End what a thread does. A service can keep it busy for ever, for example by interim answers (100 Continue), of
-    which no library limits the number. A thread that waits for the network ends when it hears something, or times out.
+def _interrupt(message: "_Warnings", running: Collection["_Warnings"]) -> None:
+    """End the thread of a message that is still running. A service can keep it busy for ever, for example by interim
+    answers (100 Continue), of which no library limits the number. One that waits for the network ends when it hears
+    something, or times out.
     """
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Abandoned))
+    if message in running and message.thread is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(message.thread), ctypes.py_object(_Abandoned))
 
 
 class _Warnings(logging.Handler):
