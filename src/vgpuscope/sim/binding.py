@@ -57,6 +57,9 @@ _ERRORS = {
     999: ("UNKNOWN", "Unknown Error"),
 }
 
+# made here: msgspec resolves a type at its first use, and two threads that do so at once crash Python 3.12
+_STATE = msgspec.json.Decoder(DriverState)
+
 
 class NVMLError(Exception):
     """A call failed; value is the driver's code."""
@@ -482,7 +485,7 @@ class Binding:
                 status = os.stat(self._path)
                 mark = (status.st_ino, status.st_mtime_ns)
                 if self._latest is None or mark != self._mark:
-                    self._latest = msgspec.json.decode(self._path.read_bytes(), type=DriverState)
+                    self._latest = _STATE.decode(self._path.read_bytes())
                     self._mark = mark
             except FileNotFoundError:
                 raise _error(9) from None
