@@ -278,10 +278,11 @@ def test_a_pod_that_ended_still_has_its_charts(opened: Opened):
     expect(watched.page.locator(".chart").first).to_be_visible()
 
 
-def test_a_pod_on_a_shared_gpu_is_not_sent_to_doctor_for_its_power(opened: Opened):
+def test_a_pod_on_a_shared_gpu_has_its_part_of_the_power(opened: Opened):
     watched = opened("workloads/research/notebook-alice")
     power = watched.page.locator("section.panel", has=watched.page.get_by_role("heading", name="Power"))
-    expect(power).to_contain_text("The history has the power of whole GPUs.")
+    expect(power.get_by_role("figure")).to_have_count(1)
+    expect(power).to_contain_text("kWh")
     expect(power.get_by_role("link")).to_have_count(0)
 
 

@@ -45,7 +45,8 @@ class World:
         where = self.random.choice(self._names)
         namespace = f"run-{number // 2}" if number % 4 else "ml"
         name, gpu = f"job-{number}", f"GPU-{where}-{self.random.randrange(8)}"
-        waits = pod(name, namespace=namespace, containers=[f"step-{number}"], limits={"nvidia.com/gpu": "1"})
+        # other requests than those of the pod that holds a GPU: so the caches of requests are full after 2,048 pods
+        waits = pod(name, namespace=namespace, containers=[f"step-{number}"], limits={"nvidia.com/gpu": "2"})
         given = holder(name, where, gpu, memory=1000 + number % 77, namespace=namespace, containers=[f"step-{number}"])
         self.tell("ADDED", waits, uid=f"pod-{number}")
         if number % 5 == 0:
