@@ -79,7 +79,7 @@ ALWAYS = {
 }
 # What comes and goes.
 SOMETIMES = {
-    "ContainerGPUIdle": "notebook-alice and notebook-carol ran their last kernel hours ago; it is raised after 5 minutes",
+    "ContainerGPUIdle": "notebook-alice and notebook-carol ran their last kernel hours ago; raised after 5 minutes",
     "ContainerVGPUMemoryNearLimit": "etl-leaky-0 grows to its limit",
     "GPUXidDrain": "GPU 1 of sick-e reports XID 48 and 79",
     "GPUUnhealthy": "GPU 1 of sick-e is lost; GPU 2 hangs",
