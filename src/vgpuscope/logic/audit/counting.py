@@ -136,8 +136,13 @@ def _by_pod(answer: PublicAnswer, tenants: list[tuple[Row, Row]]) -> Iterator[Fi
 def _amount(
     answer: PublicAnswer, figure: str, path: str, rows: list[tuple[Row, Row]], field: str, *subject: str
 ) -> Iterator[FigureReading]:
-    """A sum over rows that all have the amount; if one does not, the sum is not known."""
+    """A sum over rows that all have the amount; if one does not, the sum is not known.
+
+    Power weighs by the part of the window in which a tenant had its GPU, as its definition says.
+    """
     values = [tenant.get(field) for _, tenant in rows]
+    if field == "power":
+        values = [value and value * tenant["window_share"] for value, (_, tenant) in zip(values, rows, strict=True)]
     known = [value for value in values if value is not None]
     if known and len(known) == len(values):
         margin = 0.06 if field == "power" else 0.06 * 2**20
