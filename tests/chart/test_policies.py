@@ -4,6 +4,7 @@ RBAC gives `patch` on whole objects, also to whoever takes a token over. A Valid
 judge is a real API server.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from typing import Any
@@ -20,7 +21,8 @@ NODE, ELSEWHERE = "/api/v1/nodes/policies-a", "/api/v1/nodes/policies-b"
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster) -> Cluster:
+def installed(cluster: Cluster) -> Iterator[Cluster]:
+    """The policies are the cluster's: they would hold for the accounts of other releases, too."""
     cluster.operators()
     cluster.install(RELEASE, HERE, {"extender": {"enabled": True}, "plugin": {"enabled": True}})
     for name, at in (("own", "policies-a"), ("other", "policies-b")):
@@ -30,7 +32,8 @@ def installed(cluster: Cluster) -> Cluster:
     # another image each time: one that was set before the policies came into force is no change any more
     images = (image(f"probe-{number}") for number in count())
     until(lambda: not any(allowed(cluster, one, POD, next(images)) for one in ("plugin", "extender")))
-    return cluster
+    yield cluster
+    cluster.helm("uninstall", RELEASE, namespace=HERE)
 
 
 def image(name: str) -> dict[str, Any]:
