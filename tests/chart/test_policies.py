@@ -29,7 +29,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         cluster.add_node(at, {"zone": "z"})
         made = pod(name, node=at, namespace=HERE, annotations={"owner": "alice"}, serviceAccountName=ACCOUNT)
         cluster.plane.create(made)
-    # another image each time: one that was set before the policies came into force is no change any more
+    # another image each time: one that was set before the policies came into force changes nothing
     images = (image(f"probe-{number}") for number in count())
     until(lambda: not any(allowed(cluster, one, POD, next(images)) for one in ("plugin", "extender")))
     yield cluster
