@@ -1,7 +1,7 @@
 """The kubelet's device plugin protocol (gRPC v1beta1): our server on a socket of its directory, and the registration.
 
 The kubelet that starts deletes all sockets of the directory, creates its own and waits for registrations. It connects
-to the socket that a registration names, and follows the list of devices. Messages are generated: docs/adr/0071.
+to the socket that a registration names, and follows the list of devices. Messages are generated: docs/adr/0020.
 """
 
 import asyncio
