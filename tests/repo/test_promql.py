@@ -1,4 +1,4 @@
-"""PromQL is written in a few modules of logic, which docs/architecture.md names; all others pass expressions on."""
+"""PromQL is written in a few modules of logic, which docs/internals.md names; all others pass expressions on."""
 
 import ast
 import re
@@ -71,7 +71,7 @@ def test_only_queries_in_logic_select_series():
 
 
 def test_the_documentation_names_every_module_that_writes_promql():
-    text = (REPOSITORY / "docs/architecture.md").read_text()
+    text = (REPOSITORY / "docs/internals.md").read_text()
     (paragraph,) = [part for part in text.split("\n\n") if part.startswith("PromQL is written only in `logic/`")]
     assert {f"logic/{name}" for name in re.findall(r"`([a-z_]+/[a-z_]+\.py)`", paragraph)} == WRITERS
 
