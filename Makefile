@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit audit-worlds sbom dist release image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -52,11 +52,12 @@ hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
 fmt: $(STAMP)  ## format and fix what can be fixed
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(STAMP)  ## ruff, mypy, import contracts, Dockerfile; the console's types and style
+lint: $(STAMP)  ## ruff, mypy, import contracts, Dockerfile, chart, workflows; the console's types and style
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	tools/console/run check
 	@tools/helm/lint
+	@tools/actionlint/lint
 
 licences: $(STAMP)  ## fail if the image would ship a licence that pyproject.toml does not allow
 	@$(BIN)/python -m tools.licences
@@ -67,14 +68,18 @@ audit: $(STAMP)  ## known vulnerabilities of what the image ships; needs the pub
 sbom: $(STAMP)  ## bill of materials from the lock files: dist/vgpuscope.cdx.json
 	@$(BIN)/python -m tools.sbom dist/vgpuscope.cdx.json
 
-dist: $(STAMP) $(CONSOLE) sbom  ## wheel, sdist and bill of materials in dist/; the same commit gives the same bytes
-	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} $(BIN)/hatchling build -d dist
-	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+dist: $(STAMP) $(CONSOLE)  ## wheel, sdist, chart, bill of materials, provenance and checksums in dist/; the same commit gives the same bytes
+	@rm -rf dist
+	@$(BIN)/python -m tools.release artifacts
+
+# IMAGE, PYTHON_IMAGE and NODE_IMAGE reach it by the environment
+release: $(STAMP) $(CONSOLE)  ## all of a release up to the push (RELEASING.md); DRY_RUN=1 tries it in seconds and changes nothing
+	@$(BIN)/python -m tools.release $(if $(DRY_RUN),--dry-run)
 
 image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE by digest; with provenance and a bill of materials
 	@tools/image "$(IMAGE)" "$(PYTHON_IMAGE)" "$(NODE_IMAGE)"
 
-sign:  ## sign that image by its digest, and the checksums of dist/; needs cosign
+sign:  ## sign that image by its digest, the checksums and the provenance of dist/; needs cosign
 	@tools/image sign
 
 e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up

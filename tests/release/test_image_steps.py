@@ -1,8 +1,10 @@
 """The release image: bases by digest only, with provenance, and what is signed is named by digest."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,9 +85,10 @@ def test_the_image_has_pinned_bases_and_provenance_and_its_digest_is_signed(chec
     mirror = f"mirror.example.com/library/{PYTHON}@{DIGEST}"
     done = image(checkout, "example.com/vgpuscope:0.1.0", mirror, f"{NODE}@{DIGEST}")
     assert done.returncode == 0, done.stderr
-    [build] = calls(checkout)
+    [build] = [call for call in calls(checkout) if call.startswith("docker buildx build")]
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True)
     for word in (
+        "--push",
         "--provenance=mode=max",
         "--sbom=true",
         f"PYTHON_IMAGE={mirror}",
@@ -95,11 +98,11 @@ def test_the_image_has_pinned_bases_and_provenance_and_its_digest_is_signed(chec
         assert word in build
     assert (checkout / "dist/image.txt").read_text() == f"example.com/vgpuscope@{DIGEST}\n"
     assert image(checkout, "sign").returncode == 2  # SHA256SUMS is missing
-    for name in ("SHA256SUMS", "vgpuscope.cdx.json"):
+    for name in ("SHA256SUMS", "provenance.json", "vgpuscope.cdx.json"):
         (checkout / "dist" / name).write_text("x")
     assert image(checkout, "sign").returncode == 0
-    signed = calls(checkout)[1:]
-    assert [call.split()[1] for call in signed] == ["sign", "attest", "sign-blob"]
+    signed = [call for call in calls(checkout) if call.startswith("cosign")]
+    assert [call.split()[1] for call in signed] == ["sign", "attest", "sign-blob", "sign-blob"]
     assert all(call.endswith(f"@{DIGEST}") for call in signed[:2])
 
 
@@ -112,7 +115,11 @@ def targets_of(file: Path) -> list[str]:
             assert "uses" not in step  # no action of others: only what is in this repository runs
             assert "inputs." not in step["run"]  # an input is text of a person, not of a script
             found += [
-                word for line in step["run"].splitlines() if line.startswith("make ") for word in line.split()[1:]
+                word
+                for line in step["run"].splitlines()
+                if line.startswith("make ")
+                for word in line.split()[1:]
+                if "=" not in word
             ]
     return found
 
@@ -128,8 +135,28 @@ def test_workflows_have_few_rights_and_call_targets_that_exist():
 
 def test_each_night_dependencies_are_audited_and_attacks_tried():
     assert "schedule" in (WORKFLOWS / "nightly.yml").read_text()
-    assert {"audit", "attack", "fuzz"} <= set(targets_of(WORKFLOWS / "nightly.yml"))
+    assert {"audit", "attack", "fuzz", "soak", "audit-worlds"} <= set(targets_of(WORKFLOWS / "nightly.yml"))
 
 
-def test_a_release_is_audited_before_it_is_built_and_signed_at_the_end():
-    assert targets_of(WORKFLOWS / "release.yml") == ["audit", "dist", "image", "sign"]
+def test_a_change_is_checked_on_every_python_that_is_promised_and_its_release_is_tried():
+    assert targets_of(WORKFLOWS / "check.yml") == ["check", "release", "test-fast"]
+    matrix = yaml.safe_load((WORKFLOWS / "check.yml").read_text())["jobs"]["python"]["strategy"]["matrix"]["version"]
+    lowest = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"]
+    (image,) = re.findall(r"^IMAGE_PYTHON +:= (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert lowest == f">={matrix[0]}"
+    assert image in matrix
+    numbers = [int(version.removeprefix("3.")) for version in matrix]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))  # no version between them is left out
+
+
+def test_a_release_is_made_before_it_is_pushed_and_signed_at_the_end():
+    assert targets_of(WORKFLOWS / "release.yml") == ["release", "image", "sign"]
+
+
+def test_an_image_for_the_archive_is_not_pushed(checkout):
+    done = image(checkout, "build", "example.com/vgpuscope:0.1.0", f"{PYTHON}@{DIGEST}", f"{NODE}@{DIGEST}")
+    assert done.returncode == 0, done.stderr
+    [build] = [call for call in calls(checkout) if call.startswith("docker buildx build")]
+    assert "type=oci,dest=dist/vgpuscope-image.oci.tar" in build
+    assert "--push" not in build
+    assert not (checkout / "dist/image.txt").exists()  # there is no digest in a registry that could be signed

@@ -22,7 +22,7 @@ ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
 PAGES = (
     *READMES,
-    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(page for page in ROOT.glob("*.md") if page not in READMES),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 

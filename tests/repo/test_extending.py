@@ -20,7 +20,10 @@ _FILES = (
     "README.md",
     "README.zh-CN.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
+    "MAINTAINERS.md",
+    "RELEASING.md",
     "SECURITY.md",
 )
 # Of `make test-fast`, what a new metric can break: names, pages, figures of the documentation, recorded pages.

@@ -29,7 +29,7 @@ def test_a_commit_is_checked_by_the_linters_of_make_lint():
     assert [repo["repo"] for repo in config["repos"]] == ["local"]  # nothing is fetched
     hooks = "\n".join(hook["entry"] for repo in config["repos"] for hook in repo["hooks"])
     python = {"ruff format", "ruff check", "mypy", "lint-imports"}
-    assert commands(recipe("lint")) == {*python, "hadolint", "tools/console/run check", "tools/helm/lint"}
+    assert commands(recipe("lint")) == {*python, "hadolint", "tools/console/run check", "tools/helm/lint", "tools/actionlint/lint"}
     assert commands(recipe("lint")) <= commands(hooks)
     assert "-m tools.gen --check" in hooks
 

@@ -9,7 +9,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-FROM_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "vulnerabilities.md"}
+FROM_ROOT = {
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "MAINTAINERS.md": "maintainers.md",
+    "RELEASING.md": "releasing.md",
+    "SECURITY.md": "vulnerabilities.md",
+}
 CHINESE = ".zh-CN.md"
 HOMES = {"en": "index.md", "zh": "index.zh-CN.md"}
 NAMES = {"en": "English", "zh": "简体中文"}

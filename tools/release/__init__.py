@@ -1,0 +1,1 @@
+"""A release, up to the push: RELEASING.md."""
