@@ -15,6 +15,7 @@ from tools.writers import (
     commands,
     decisions,
     definitions,
+    deprecations,
     doctor,
     manifests,
     metrics,
@@ -34,6 +35,7 @@ from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import extender as extender_catalog
 from vgpuscope.catalog import plugin as plugin_catalog
+from vgpuscope.catalog.deprecations import DEPRECATIONS
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.sending import HTTP_ERRORS
 from vgpuscope.model.errors import error_types
@@ -94,6 +96,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/cli.md": lambda: commands.commands_page(cli.COMMANDS, cli.parser()),
     "docs/api-reference.md": operations.operations_page,
     "docs/api.md": lambda: operations.page_with_roles(ROOT / "docs" / "api.md"),
+    "docs/deprecations.md": lambda: deprecations.deprecations_page(DEPRECATIONS),
     "docs/adr/README.md": lambda: decisions.decisions_page(ROOT / "docs" / "adr"),
     "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
     "docs/scheduling-codes.md": codes.codes_page,

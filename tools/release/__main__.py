@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tools.release import artifacts
 from tools.release.artifacts import git
+from vgpuscope.catalog.deprecations import overdue
 from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +38,7 @@ def contradictions(root: Path, version: str) -> list[str]:
         found.append(f"the chart has the versions {' and '.join(named)}, not {version}: make gen")
     if f"ARG VERSION={version}\n" not in (root / "Dockerfile").read_text():
         found.append(f"Dockerfile has another version than {version}")
+    found += [f"{row.name} had to be removed: {row.note}" for row in overdue(version, datetime.now(UTC).date())]
     return found
 
 

@@ -9,6 +9,7 @@ import msgspec
 from tools.project import REPOSITORY_URL
 from tools.writers.chart_values import Values
 from tools.writers.setting_row import SettingRow
+from vgpuscope.config import renamed_settings
 
 Schema = dict[str, Any]
 
@@ -89,6 +90,10 @@ def _config(rows: Iterable[SettingRow]) -> Schema:
         name = row.path.partition(".")[2]
         if not row.secret and not (row.section in _SERVICES and name in _OF_THE_CHART):
             keys[name] = _value(row)
+    for old in renamed_settings():
+        (section, name), (now, key) = old.name.split("."), old.instead.split(".")
+        if key in sections.get(now, {}):
+            sections.setdefault(section, {})[name] = sections[now][key] | {"deprecated": True, "description": old.note}
     return _closed({section: _closed(keys) for section, keys in sections.items()}) | {
         "description": "The settings file, by section (docs/configuration.md)."
     }

@@ -54,7 +54,8 @@ def _native(services: Sequence[ServiceMetrics]) -> Iterator[str]:
         yield "|---|---|---|"
         for metric in service.metrics:
             if metric.family == "native":
-                yield f"| `{metric.name}` | {metric.type} | {metric.help.replace('|', chr(92) + '|')} |"
+                own = metric.exposed(frozenset({"native"}))[0]
+                yield f"| `{own.name}` | {own.type} | {own.help.replace('|', chr(92) + '|')} |"
         yield ""
 
 

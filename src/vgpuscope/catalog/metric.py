@@ -4,6 +4,8 @@ from typing import Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
+from vgpuscope.catalog.deprecations import deprecated_metric
+
 FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm", "dcgm-pods")
 # dcgm-pods repeats names of dcgm with parts of the same GPUs, a sum over a name would count them twice
 ALL_FAMILIES: tuple[str, ...] = tuple(family for family in FAMILIES if family != "dcgm-pods")
@@ -79,10 +81,11 @@ class Metric(Struct, frozen=True, kw_only=True):
         return next(alias for alias in self.aliases if alias.family == family)
 
     def _under(self, alias: Alias) -> "ExposedName":
+        help, row = alias.help or self.help, deprecated_metric(alias.name)
         return ExposedName(
             name=alias.name,
             type=alias.type or self.type,
-            help=alias.help or self.help,
+            help=f"{help} {row.note}" if row else help,
             family=alias.family,
             labels=alias.labels,
             const=alias.const,

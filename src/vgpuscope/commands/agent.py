@@ -14,12 +14,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.setting_flags import loaded, settings_file
+    from vgpuscope.commands.setting_flags import of_service
 
-    config = loaded(args, sections=("agent", "log", "logging")).config
+    config, file = of_service(args, sections=("agent",))
     from vgpuscope.services.agent import process as agent  # only after the settings proved to be valid
 
-    return agent.main(config, once=args.once, file=settings_file(args))
+    return agent.main(config, once=args.once, file=file)
 
 
 COMMAND = Command(

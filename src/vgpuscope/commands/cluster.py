@@ -13,12 +13,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.setting_flags import loaded, settings_file
+    from vgpuscope.commands.setting_flags import of_service
 
-    config = loaded(args, sections=("cluster", "log", "logging")).config
+    config, file = of_service(args, sections=("cluster",))
     from vgpuscope.services.cluster import process as cluster  # only after the settings proved to be valid
 
-    return cluster.main(config, file=settings_file(args))
+    return cluster.main(config, file=file)
 
 
 COMMAND = Command(

@@ -1,6 +1,7 @@
 """`vgpuscope config`."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from vgpuscope.commands.command import Command, epilog
@@ -40,6 +41,8 @@ def _print(args: argparse.Namespace) -> int:
     from vgpuscope.commands.setting_flags import loaded
 
     found = loaded(args)
+    for row, said in found.deprecated:
+        print(f"vgpuscope: {row.name} ({said}): {row.note}", file=sys.stderr)
     print(_as_json(found) if args.json else _as_table(found))
     return 0
 

@@ -13,12 +13,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.setting_flags import loaded, settings_file
+    from vgpuscope.commands.setting_flags import of_service
 
-    config = loaded(args, sections=("extender", "log", "logging")).config
+    config, file = of_service(args, sections=("extender",))
     from vgpuscope.services.extender import process as extender  # only after the settings proved to be valid
 
-    return extender.main(config, file=settings_file(args))
+    return extender.main(config, file=file)
 
 
 COMMAND = Command(

@@ -13,12 +13,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from vgpuscope.commands.setting_flags import loaded, settings_file
+    from vgpuscope.commands.setting_flags import of_service
 
-    config = loaded(args, sections=("plugin", "log", "logging")).config
+    config, file = of_service(args, sections=("plugin",))
     from vgpuscope.services.plugin import process as plugin  # only after the settings proved to be valid
 
-    return plugin.main(config, file=settings_file(args))
+    return plugin.main(config, file=file)
 
 
 COMMAND = Command(

@@ -26,6 +26,9 @@ def add_setting_flags(parser: argparse.ArgumentParser, *, sections: tuple[str, .
                 metavar=setting.placeholder or "|".join(setting.choices) or "VALUE",
                 help=_help(setting),
             )
+    for row in config.renamed_settings():  # accepted until they are removed, and not shown
+        if row.name.partition(".")[0] in sections and row.instead:
+            parser.add_argument(config.flag(row.name), dest=row.name, help=argparse.SUPPRESS)
 
 
 def settings_file(args: argparse.Namespace) -> config.SettingsFile:
@@ -35,13 +38,20 @@ def settings_file(args: argparse.Namespace) -> config.SettingsFile:
 
 def given(args: argparse.Namespace) -> Mapping[str, object]:
     """The settings that were given as flags, by path."""
-    return {s.path: value for s in config.SETTINGS if (value := getattr(args, s.path, None)) is not None}
+    paths = (*(setting.path for setting in config.SETTINGS), *(row.name for row in config.renamed_settings()))
+    return {path: value for path in paths if (value := getattr(args, path, None)) is not None}
 
 
 def loaded(args: argparse.Namespace, *, sections: tuple[str, ...] = ()) -> config.Loaded:
     """The configuration in effect; aliases of variables are read for these sections only."""
     file = settings_file(args).path
     return config.load(flags=given(args), environ=os.environ, file=file, sections=sections)
+
+
+def of_service(args: argparse.Namespace, *, sections: tuple[str, ...]) -> tuple[config.Config, config.SettingsFile]:
+    """The configuration of a service, and what its log says of where it came from."""
+    found = loaded(args, sections=(*sections, "log", "logging"))
+    return found.config, settings_file(args)._replace(deprecated=found.deprecated)
 
 
 def _help(setting: config.Setting) -> str:

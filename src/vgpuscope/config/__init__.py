@@ -8,9 +8,11 @@ from vgpuscope.config.files import (
     FILE_VARIABLE,
     NO_FILE,
     WORKING_DIRECTORY,
+    DeprecatedUse,
     SettingsFile,
     named_file,
     settings_file,
+    tell_deprecated,
     tell_file,
 )
 from vgpuscope.config.loading import (
@@ -18,8 +20,10 @@ from vgpuscope.config.loading import (
     Config,
     Loaded,
     Setting,
+    flag,
     load,
     pods_source,
+    renamed_settings,
     settings_of,
 )
 from vgpuscope.config.plugin import PluginConfig
@@ -34,16 +38,20 @@ __all__ = [
     "AnalyzerConfig",
     "ClusterConfig",
     "Config",
+    "DeprecatedUse",
     "ExtenderConfig",
     "Loaded",
     "LogConfig",
     "PluginConfig",
     "Setting",
     "SettingsFile",
+    "flag",
     "load",
     "named_file",
     "pods_source",
+    "renamed_settings",
     "settings_file",
     "settings_of",
+    "tell_deprecated",
     "tell_file",
 ]

@@ -5,6 +5,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from vgpuscope.catalog.deprecations import Deprecation
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
@@ -19,11 +20,19 @@ NO_FILE: Final = "none"
 _AVOID = f"Name another file with --config FILE ({FILE_VARIABLE}), or use --config {NO_FILE} to read no file."
 
 
+class DeprecatedUse(NamedTuple):
+    """A setting that was given under a deprecated name."""
+
+    row: Deprecation
+    said: str  # flag --ratio, env VGPUSCOPE_AGENT_RATIO, file config.yaml
+
+
 class SettingsFile(NamedTuple):
     """The file that is read, and why this one."""
 
     path: str  # "none": no file
     by: str  # flag --config, env VGPUSCOPE_CONFIG, working directory
+    deprecated: tuple[DeprecatedUse, ...] = ()  # settings under deprecated names, wherever they were given
 
 
 def settings_file(flag: str | None, environ: Mapping[str, str], *, sections: Collection[str]) -> SettingsFile:
@@ -46,9 +55,25 @@ def named_file(file: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def tell_file(file: SettingsFile | None) -> None:
-    """Log which file was read; config.yaml is read without being named."""
+    """Log which file was read, as config.yaml is read without being named, and which settings are deprecated."""
     if file is not None and file.path != NO_FILE:
         log.info("settings read", extra=fields(file=file.path, named_by=file.by))
+    tell_deprecated(file.deprecated if file is not None else ())
+
+
+def tell_deprecated(uses: Collection[DeprecatedUse]) -> None:
+    """Log a warning for each setting that was given under a deprecated name."""
+    for row, said in uses:
+        log.warning(
+            "setting deprecated",
+            extra=fields(
+                setting=row.name,
+                given_by=said,
+                use=row.instead or None,
+                removed_in=row.removed_in,
+                removed_on=row.removed_on.isoformat(),
+            ),
+        )
 
 
 def _check_ours(path: str, sections: Collection[str]) -> None:

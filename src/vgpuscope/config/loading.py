@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
+from vgpuscope.catalog import deprecations
+from vgpuscope.catalog.deprecations import Deprecation, deprecated_setting
 from vgpuscope.catalog.metric import ALL_FAMILIES, FAMILIES
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.ai import AiConfig
@@ -29,7 +31,7 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.extender import ExtenderConfig
-from vgpuscope.config.files import FILE_VARIABLE, named_file
+from vgpuscope.config.files import FILE_VARIABLE, DeprecatedUse, named_file
 from vgpuscope.config.kube import ActivityConfig, KubeConfig
 from vgpuscope.config.notify import NotifyConfig, check_notify
 from vgpuscope.config.plugin import PluginConfig
@@ -114,6 +116,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
     config: Config
     origins: dict[str, str]  # path → "API", "flag", "env NAME", "file PATH" or "default"
+    deprecated: tuple[DeprecatedUse, ...] = ()  # what was given under a deprecated name
 
     def value(self, path: str) -> Any:
         """The value in effect for one setting."""
@@ -136,14 +139,21 @@ def load(
     precedence over everything else.
     """
     chosen: dict[str, _Given] = {}
-    faults: list[ConfigInvalid] = []  # all are told at once
+    deprecated: list[DeprecatedUse] = []
+    faults: list[ConfigInvalid] = []  # all are reported at once
     file = named_file(file, environ)
     asked = (_Given(path=p, value=v, origin="API", said="the request", weight=4) for p, v in (changes or {}).items())
     for given in (*_all_given(faults, flags=flags, environ=environ, file=file, sections=sections), *asked):
+        if given.deprecated is not None:
+            deprecated.append(DeprecatedUse(given.deprecated, given.said))
         try:
-            chosen[given.path] = msgspec.structs.replace(given, value=_checked(given))
+            value = _checked(given)
         except ConfigInvalid as e:
             faults.append(e)
+            continue
+        before = chosen.get(given.path)
+        if before is None or given.deprecated is None or before.weight < given.weight:  # the new name takes precedence
+            chosen[given.path] = msgspec.structs.replace(given, value=value)
     raise_all(faults)
     _settle_exclusive(chosen)
     values = {path: given.value for path, given in chosen.items()}
@@ -154,7 +164,7 @@ def load(
     origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
     config = _built(values)
     check(config)
-    return Loaded(config=config, origins=origins)
+    return Loaded(config=config, origins=origins, deprecated=tuple(deprecated))
 
 
 def check(config: Config) -> None:
@@ -257,11 +267,13 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     choices = tuple(map(str, get_args(one_of))) if one_of else ()
     default = field.default
     unset = extra.get("unset") or _text(default)
+    path = f"{section}.{field.name}"
+    row = deprecated_setting(path)
     return Setting(
-        path=f"{section}.{field.name}",
-        flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
+        path=path,
+        flag=extra.get("flag", flag(path)),
         short=extra.get("short"),
-        env=f"{PREFIX}{section}_{field.name}".upper(),
+        env=variable(path),
         aliases=extra.get("aliases", ()),
         kind=_kind(inner, extra.get("form"), choices),
         placeholder=extra.get("placeholder"),
@@ -269,12 +281,28 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
         default=default,
         default_text=unset if default is None or default in ("", ()) else _text(default),
         unset=unset,
-        description=meta.description or "",
+        description=" ".join(filter(None, (meta.description, row and row.note))),
         secret=extra.get("secret", False),
         type=field.type,
         form=extra.get("form"),
         error=extra.get("error", ConfigInvalid),
     )
+
+
+def flag(path: str) -> str:
+    """The flag of a setting, if it has none of its own."""
+    return f"--{path.partition('.')[2].replace('_', '-')}"
+
+
+def variable(path: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{path.replace('.', '_')}".upper()
+
+
+def renamed_settings() -> tuple[Deprecation, ...]:
+    """Deprecated names of settings that have another name now."""
+    rows = deprecations.DEPRECATIONS
+    return tuple(row for row in rows if row.kind == "setting" and row.name not in _BY_PATH)
 
 
 def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
@@ -310,6 +338,7 @@ class _Given(Struct, frozen=True, kw_only=True):
     origin: str
     said: str  # for messages: "flag --listen", "env NODE_NAME", "file /etc/x.yaml"
     weight: int
+    deprecated: Deprecation | None = None  # the row of its name
 
 
 def _all_given(
@@ -327,18 +356,28 @@ def _all_given(
         if sections and setting.section not in sections:
             continue
         for name in reversed(setting.aliases):
-            yield from _from_variable(setting, name, environ, weight=1)
+            yield from _from_variable(setting.path, name, environ, weight=1)
     faults += _unknown_variables(environ)
     for setting in SETTINGS:
-        yield from _from_variable(setting, setting.env, environ, weight=2)
+        yield from _from_variable(setting.path, setting.env, environ, weight=2)
+    for old in renamed_settings():
+        yield from _from_variable(old.name, variable(old.name), environ, weight=2)
     for path, value in flags.items():
         if value is not None:
-            yield _Given(path=path, value=value, origin="flag", said=f"flag {_BY_PATH[path].flag}", weight=3)
+            said = f"flag {_BY_PATH[path].flag if path in _BY_PATH else flag(path)}"
+            yield _given(path, value, origin="flag", said=said, weight=3)
 
 
-def _from_variable(setting: Setting, name: str, environ: Mapping[str, str], *, weight: int) -> Iterator[_Given]:
+def _from_variable(path: str, name: str, environ: Mapping[str, str], *, weight: int) -> Iterator[_Given]:
     if text := environ.get(name, "").strip():  # charts set variables to an empty string to mean "not set"
-        yield _Given(path=setting.path, value=text, origin=f"env {name}", said=f"env {name}", weight=weight)
+        yield _given(path, text, origin=f"env {name}", said=f"env {name}", weight=weight)
+
+
+def _given(path: str, value: Any, *, origin: str, said: str, weight: int) -> _Given:
+    """A value that was given under this path, which may be the deprecated name of another."""
+    row = deprecated_setting(path)
+    now = row.instead if row and path not in _BY_PATH else path
+    return _Given(path=now, value=value, origin=origin, said=said, weight=weight, deprecated=row)
 
 
 def _from_file(file: str, faults: list[ConfigInvalid]) -> Iterator[_Given]:
@@ -354,10 +393,11 @@ def _from_file(file: str, faults: list[ConfigInvalid]) -> Iterator[_Given]:
             continue
         for name, value in values.items():
             path = f"{section}.{name}"
-            if path not in _BY_PATH:
+            given = _given(path, value, origin=f"file {file}", said=f"file {file}", weight=0)
+            if given.path not in _BY_PATH:
                 faults.append(_unknown(f"{path} in {file}", path, _BY_PATH))
                 continue
-            yield _Given(path=path, value=value, origin=f"file {file}", said=f"file {file}", weight=0)
+            yield given
 
 
 # In a pod of a namespace with a Service "vgpuscope-agent", Kubernetes sets VGPUSCOPE_AGENT_SERVICE_HOST and the like.
@@ -366,6 +406,7 @@ _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCT
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[ConfigInvalid]:
     known = {s.env for s in SETTINGS} | OTHER_VARIABLES | {name for s in SETTINGS for name in s.aliases}
+    known |= {variable(old.name) for old in renamed_settings()}
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known or _SERVICE_LINK.search(name):
             continue

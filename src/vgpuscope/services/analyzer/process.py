@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from vgpuscope.config import Config, SettingsFile
+from vgpuscope.config import NO_FILE, Config, SettingsFile
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.console_files import with_console
 from vgpuscope.http.events import Feed
@@ -105,7 +105,8 @@ def plan(
     def make() -> Analyzer:
         return Analyzer(settings, sources=Sources(config, make=source), hosted=hosted)
 
-    return Plan(make, config, config.analyzer, file)
+    read = (file or SettingsFile(NO_FILE, ""))._replace(deprecated=settings.loaded.deprecated)
+    return Plan(make, config, config.analyzer, read)
 
 
 class Analyzer(Service):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from vgpuscope.config import tell_deprecated
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
@@ -58,6 +59,7 @@ class SettingsWatch:
             log.warning("settings rejected", extra=error_fields(e))
             return
         log.info("settings reloaded")
+        tell_deprecated(self._settings.loaded.deprecated)
         if late:
             log.warning("settings take effect after a restart", extra=fields(settings=", ".join(late)))
         await self._changed(changed(before, self._settings.loaded))
