@@ -127,7 +127,7 @@ def targets_of(file: Path) -> list[str]:
 def test_workflows_have_few_rights_and_call_targets_that_exist():
     known = {line.partition(":")[0] for line in (REPOSITORY / "Makefile").read_text().splitlines() if ":" in line}
     files = sorted(WORKFLOWS.glob("*.yml"))
-    assert [one.name for one in files] == ["check.yml", "nightly.yml", "release.yml"]
+    assert [one.name for one in files] == ["check.yml", "dependencies.yml", "nightly.yml", "release.yml"]
     for file in files:
         assert yaml.safe_load(file.read_text())["permissions"] == {"contents": "read"}
         assert set(targets_of(file)) <= known

@@ -21,13 +21,16 @@ def paths(text: str) -> set[str]:
     for span in re.findall(r"`([a-z][\w./{},-]*)`", prose(text)):
         whole = re.fullmatch(r"(.*)\{([\w,]+)\}(.*)", span)
         for name in [f"{whole[1]}{word}{whole[3]}" for word in whole[2].split(",")] if whole else [span]:
-            if re.fullmatch(r"[a-z][\w/-]*/|(?:[\w-]+/)*[\w-]+\.(?:py|tsx?|ya?ml|md)|[a-z]\w*/[\w/]+", name) and name == name.lower():
+            if (
+                re.fullmatch(r"[a-z][\w/-]*/|(?:[\w-]+/)*[\w-]+\.(?:py|tsx?|ya?ml|md)|[a-z]\w*/[\w/]+", name)
+                and name == name.lower()
+            ):
                 named.add(name)
     return named
 
 
 def exists(name: str) -> bool:
-    """From the repository, from the package, or as the end of a path in the package: `place.py`, `reclaim/newest.py`."""
+    """In the repository, in the package, or as the end of a path in the package: `place.py`, `reclaim/newest.py`."""
     return any((root / name).exists() for root in (REPOSITORY, PACKAGE)) or any(PACKAGE.rglob(name.rstrip("/")))
 
 

@@ -15,6 +15,7 @@ from vgpuscope.catalog.deprecations import DEPRECATIONS, Deprecation, minor, ove
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.commands.setting_flags import add_setting_flags, given
 from vgpuscope.config import SettingsFile, load, tell_file
+from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.version import __version__
 
 TABLES = (agent.METRICS, analyzer.METRICS, cluster.METRICS, extender.METRICS, plugin.METRICS)
@@ -96,7 +97,7 @@ def by_flag(*words: str) -> dict[str, object]:
 
 
 def test_without_a_row_the_old_name_is_unknown(tmp_path):
-    with pytest.raises(config.loading.ConfigInvalid, match=r"agent\.pace.*unknown"):
+    with pytest.raises(ConfigInvalid, match=r"agent\.pace.*unknown"):
         load(flags={}, environ={}, file=in_file(tmp_path, "agent: {pace: 2s}\n"))
 
 

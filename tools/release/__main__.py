@@ -1,7 +1,7 @@
 """Makes a release up to the push: `python -m tools.release [--dry-run]`; `artifacts` makes only the files in dist/.
 
-A dry run does all that changes nothing outside of a temporary directory. It needs no Docker and no network, so CI does it
-for every change.
+A dry run does all that changes nothing outside of a temporary directory. It needs no Docker and no network, so CI does
+it for every change.
 """
 
 import os
@@ -23,7 +23,7 @@ BASES = ("IMAGE", "PYTHON_IMAGE", "NODE_IMAGE")
 
 
 def notes(changelog: str, version: str) -> tuple[str, str]:
-    """What follows the version in its heading, in parentheses, and the section below it; both empty if there is none."""
+    """What is in parentheses in the heading of a version, and the section below it; both empty if there is none."""
     found = re.search(rf"^## {re.escape(version)} \(([^)\n]*)\)$(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     return (found[1], found[2].strip() + "\n") if found else ("", "")
 

@@ -84,7 +84,9 @@ def provenance(root: Path, subjects: list[tuple[str, str]], *, version: str) -> 
                     *({"uri": f"file:{name}", "digest": {"sha256": _sha256(root / name)}} for name in _LOCKS),
                 ],
             },
-            "runDetails": {"builder": {"id": os.environ.get("BUILDER") or f"{REPOSITORY_URL}/blob/v{version}/Makefile"}},
+            "runDetails": {
+                "builder": {"id": os.environ.get("BUILDER") or f"{REPOSITORY_URL}/blob/v{version}/Makefile"}
+            },
         },
     }
 
@@ -94,7 +96,9 @@ def faults(directory: Path, *, version: str) -> list[str]:
     missing = [f"{name} is missing" for name in (*names(version), SUMS) if not (directory / name).exists()]
     if missing:
         return missing
-    listed = dict(reversed(line.split("  ", 1)) for line in (directory / SUMS).read_text().splitlines())
+    listed = {
+        name: sha for sha, _, name in (line.partition("  ") for line in (directory / SUMS).read_text().splitlines())
+    }
     unlisted = [f"{name} has no checksum" for name in names(version) if name not in listed]
     changed = [f"{name} is not what {SUMS} says" for name, sha in listed.items() if _sha256(directory / name) != sha]
     return unlisted + changed

@@ -81,11 +81,11 @@ class Metric(Struct, frozen=True, kw_only=True):
         return next(alias for alias in self.aliases if alias.family == family)
 
     def _under(self, alias: Alias) -> "ExposedName":
-        help, row = alias.help or self.help, deprecated_metric(alias.name)
+        text, row = alias.help or self.help, deprecated_metric(alias.name)
         return ExposedName(
             name=alias.name,
             type=alias.type or self.type,
-            help=f"{help} {row.note}" if row else help,
+            help=f"{text} {row.note}" if row else text,
             family=alias.family,
             labels=alias.labels,
             const=alias.const,

@@ -281,7 +281,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
         default=default,
         default_text=unset if default is None or default in ("", ()) else _text(default),
         unset=unset,
-        description=" ".join(filter(None, (meta.description, row and row.note))),
+        description=" ".join(filter(None, (meta.description, row.note if row else ""))),
         secret=extra.get("secret", False),
         type=field.type,
         form=extra.get("form"),
