@@ -279,5 +279,5 @@ MISTAKES: dict[Callable[[Patch], None], str] = {
     waste_totals_of_everybody: "scope",
     low_without_a_status: "low",
     free_gpus_without_a_verdict: "rows",
-    free_gpus_without_a_verdict_in_charts: "chart-tile",
+    free_gpus_without_a_verdict_in_charts: "classes",
 }

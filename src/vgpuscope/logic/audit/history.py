@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from vgpuscope.logic.audit.charts import extreme_of, reading_at, subject_of, values_at
 from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
@@ -28,6 +29,26 @@ def steps(surfaces: Surfaces) -> Iterator[FigureComparison]:
             yield from _weighted(long, short, quantity)
         for quantity in _PEAKS:
             yield from _peaks(long, short, quantity, seams)
+
+
+def means_and_peaks(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """In no step of a chart is a mean above the peak."""
+    for answer in surfaces.answers:
+        if answer.kind != "SeriesHistory":
+            continue
+        for mean, peak in (("use", "use_max"), ("memory_used", "memory_max"), ("power", "power_max")):
+            peaks = values_at(answer, peak)
+            for at, value in values_at(answer, mean).items():
+                most = peaks.get(at)
+                if value is not None and most is not None:
+                    yield FigureComparison(
+                        check="steps",
+                        subject=subject_of(answer),
+                        first=reading_at(answer, mean, at, value),
+                        second=reading_at(answer, peak, at, most),
+                        rule="at_most",
+                        tolerance=_NOISE * most + _DIGITS.get(mean, 1e-3),
+                    )
 
 
 def energies(surfaces: Surfaces) -> Iterator[FigureComparison]:
@@ -213,50 +234,47 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
         )
 
 
-def chart_and_classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """Each class of a chart's newest steps has as many GPUs as the list of GPUs; each instance is a part of its GPU."""
-    listed = next((one for one in surfaces.answers if one.kind == "GpuList" and not one.query), None)
-    if listed is None:
-        return
-    rows = listed.body["rows"]
-    instances = Counter(row["gpu_id"] for row in rows)
-    parts: dict[str, float] = {}
-    for row in rows:
-        free = row["verdict"] == "idle" and not row["held"]
-        name = "unallocated" if free else row["use_class"]
-        parts[name] = parts.get(name, 0.0) + 1 / instances[row["gpu_id"]]
+def classes_of_hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """The GPUs by class in an hour of a chart are the stored hours of its GPUs, each instance a part of its GPU."""
+    hours: dict[int, list[tuple[PublicAnswer, dict[str, Any]]]] = {}
     for answer in surfaces.answers:
-        grouped = answer.query.get("group_by") or answer.query.get("end")
-        if answer.kind != "ClassHistory" or answer.scope or grouped or not _fine(answer):
+        if answer.kind == "HistoryPoint[]":
+            for point in answer.body:
+                if point["step"] == "hour" and not point["pod"] and answer.query.get("gpu_id") is None:
+                    hours.setdefault(int(point["time"]), []).append((answer, point))
+    for chart in surfaces.answers:
+        if chart.kind != "ClassHistory" or chart.query.get("group_by") or chart.body["step_seconds"] != _HOUR:
             continue
-        for name in sorted(parts.keys() | {column["use_class"] for column in answer.body["columns"]}):
-            drawn = _all_classes(answer, only=name) or dict.fromkeys(answer.body["times"], 0.0)
-            totals = _all_classes(answer)
-            known = [value or 0.0 for at, value in drawn.items() if totals[at] is not None][-_STEADY:]
-            if len(known) == _STEADY and max(known) - min(known) < _SAME_GPUS:  # no GPU changes its class meanwhile
+        totals = _all_classes(chart)
+        for at, found in hours.items():
+            answer, points = found[0][0], [point for _, point in found]
+            longest = max(point["seconds"] for point in points)
+            if totals.get(at) is None or at == max(totals) or min(point["seconds"] for point in points) < longest - 1:
+                continue  # it still grows, or a GPU was not there all the time
+            for name, gpus in _gpus_by_class(points).items():
+                drawn = (_all_classes(chart, only=name).get(at) or 0.0) if name else totals[at] or 0.0
                 yield FigureComparison(
-                    check="chart-tile",
+                    check="classes",
                     subject=name,
-                    first=FigureReading(
-                        surface=listed.surface,
-                        path=f"sum(1 / instances of rows[class={name}])",
-                        figure="fleet.by_class",
-                        subject=(),
-                        value=parts.get(name, 0.0),
-                        moment=answer.moment,
-                    ),
-                    second=_of_class(answer, name, known[-1]),
+                    first=reading_at(chart, "gpus", at, drawn, path=f"gpus[use_class={name}][time={at}]"),
+                    second=reading_at(answer, "gpus", at, gpus, path=f"sum(by_class[{name}] / seconds)[time={at}]"),
                     rule="equal",
-                    tolerance=_SAME_GPUS,
+                    tolerance=_NOISE * len(points) + 0.05,
                 )
 
 
-_STEADY = 4  # steps
-_SAME_GPUS = 0.05
-
-
-def _of_class(answer: PublicAnswer, name: str, value: float) -> FigureReading:
-    return reading_at(answer, "gpus", int(answer.body["times"][-1]), value, path=f"gpus[use_class={name}][newest]")
+def _gpus_by_class(points: list[dict[str, Any]]) -> dict[str, float]:
+    """By the rule that an idle GPU is unallocated while no pod holds it; every class that a chart can have."""
+    instances = Counter(point["gpu_id"] for point in points)
+    found: dict[str, float] = dict.fromkeys(("unallocated", "unknown"), 0.0)
+    for point in points:
+        seconds, part = point["seconds"], 1 / instances[point["gpu_id"]]
+        free = min(point["by_class"].get("idle", 0.0), seconds - point["held_seconds"])
+        for name, spent in point["by_class"].items():
+            spent_held = spent - free if name == "idle" else spent
+            found[name] = found.get(name, 0.0) + part * spent_held / seconds
+        found["unallocated"] += part * free / seconds
+    return found
 
 
 def stored_seconds(surfaces: Surfaces) -> Iterator[FigureComparison]:

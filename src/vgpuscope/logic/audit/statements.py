@@ -66,7 +66,9 @@ def doctors(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 def _asked(report: PublicAnswer) -> list[tuple[str, str]]:
     """The services whose answers a report is made of; a caller of some namespaces does not get their names."""
-    return sorted((one["service"], one["name"]) for one in report.body["services"] if one["state"] == "answered")
+    return sorted(
+        (one["service"], one["name"]) for one in report.body.get("services", ()) if one["state"] == "answered"
+    )
 
 
 def uncompared(surfaces: Surfaces) -> Iterator[Uncompared]:

@@ -58,7 +58,7 @@ class _Point(NamedTuple):
 def shown_and_stored(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """What the page of a GPU shows of an analysis is what was stored of it."""
     analyses = {
-        (device, point.fields["time"]): point
+        (device, round(1000 * point.fields["time"])): point
         for device, points in _points(surfaces, "analysis").items()
         for point in points
     }
@@ -67,7 +67,20 @@ def shown_and_stored(surfaces: Surfaces) -> Iterator[FigureComparison]:
             continue
         row = answer.body["gpu"]
         device = _Device(row["gpu_id"], row["mig"] or "")
-        point = analyses.get((device, answer.body["evidence"]["window_end"]))
+        point = analyses.get((device, round(1000 * answer.body["evidence"]["window_end"])))
+        if point is not None:
+            first = FigureReading(
+                surface=answer.surface,
+                path=f"gpu.use_class={row['use_class']}",
+                figure="fleet.by_use_class",
+                subject=(),
+                value=1.0,
+                moment=answer.moment,
+            )
+            same = float(point.fields["use_class"] == row["use_class"])
+            yield _compared(
+                device, first, point.reading(f"use_class={row['use_class']}", "judged.step_by_class", same), 0
+            )
         for field, path, figure, margin in _SHOWN if point else ():
             shown: Any = row
             for part in path.split("."):
@@ -156,6 +169,8 @@ def peaks_of_charts(surfaces: Surfaces) -> Iterator[FigureComparison]:
     for chart in surfaces.answers:
         if chart.kind != "SeriesHistory" or chart.body["source"] not in {"analyses", "hours", "days"}:
             continue
+        if chart.sees is not None:
+            continue  # a caller of some namespaces gets the chart of their pods on this GPU
         device = _Device(chart.query.get("gpu_id", ""), chart.query.get("mig", ""))
         step = chart.body["step_seconds"]
         for quantity, field in _PEAKS.items():

@@ -194,7 +194,6 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
         analyzer,
         [
             analyzer.read("/api/v1/overview"),
-            analyzer.read("/api/v1/gpus"),
             *(analyzer.read("/api/v1/history/series", subject | some) for subject in subjects for some in ranges),
             # the classes of a caller of some namespaces are parts of GPUs, and the tile counts whole ones
             *(analyzer.read("/api/v1/history/classes", some) for some in classes if not analyzer.scoped),

@@ -45,8 +45,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "总数与分组方式无关，分组占用的资源不少于其成员。",
     ),
     "steps": (
-        "The mean of a long step is the mean of the short steps in it, weighted by the time measured.",
-        "长时间步的平均值等于其中各短时间步按测量时长加权的平均值。",
+        "The mean of a long step is that of its short steps, weighted by the time measured, and never above the peak.",
+        "长时间步的平均值等于其中各短时间步按测量时长加权的平均值，且不超过峰值。",
     ),
     "energies": (
         "The energy of a step is its mean power times its time, and the sum over the short steps in it.",
@@ -61,8 +61,8 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "图表的任一时间步中，命名空间、节点或 Pod 的用量及其合计均不超过总体。",
     ),
     "chart-tile": (
-        "The classes of a chart add up to the GPUs that the fleet has, and each has the GPUs of the list.",
-        "图表各类别之和等于总体的 GPU 数，各类别的 GPU 数与列表一致。",
+        "The classes of a chart add up to the GPUs that the fleet has.",
+        "图表各类别之和等于总体的 GPU 数。",
     ),
     "stored": (
         "What is stored of an analysis is what was shown; hours and charts have its time, energy and peaks.",
