@@ -41,13 +41,13 @@ class _Point(NamedTuple):
     """A stored point of a GPU or MIG instance, and the answer that it is in."""
 
     answer: PublicAnswer
-    index: int
+    place: int
     fields: dict[str, Any]
 
     def reading(self, field: str, figure: str, value: float) -> FigureReading:
         return FigureReading(
             surface=self.answer.surface,
-            path=f"[{self.index}].{field}",
+            path=f"[{self.place}].{field}",
             figure=figure,
             subject=(),
             value=value,

@@ -236,7 +236,7 @@ def _count(code: str, differences: list[FigureComparison], tally: _Tally, *, ans
     compared = tally.compared.get(code, 0) - skipped
     reason: SkipReason | None = None
     if compared <= 0:
-        left = next((why for name, why in tally.uncompared if name == code), "not-shown")
+        left: SkipReason = next((why for name, why in tally.uncompared if name == code), "not-shown")
         reason = "no-answer" if not answered else "moving" if skipped else "no-time" if tally.cut else left
     return CheckCount(
         code=code,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from vgpuscope.model.analysis import Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
+from vgpuscope.model.analysis import KERNEL_TIME, Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
 from vgpuscope.model.quantity import Ratio
 from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis, millis
 from vgpuscope.store.results.columns import (
@@ -156,7 +156,8 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
     memory, memory_max = _together(uses, "mem_used")
     if alone:
         if util is None:
-            util, util_max = gpu.evidence.signal_mean, gpu.evidence.signal_max
+            known = [gpu.terms[term] for term in KERNEL_TIME if term in gpu.terms and gpu.terms[term].mean is not None]
+            util, util_max = _numbers(known[0] if known else None)
         if memory is None:
             memory, memory_max = _numbers(gpu.terms.get("mem_used"))
     memory_allocated, cores_allocated = _allocated(next((use.allocated for use in uses if use.allocated), None))
