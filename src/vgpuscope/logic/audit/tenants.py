@@ -58,7 +58,7 @@ def together(surfaces: Surfaces) -> Iterator[FigureComparison]:
 
 def _at_most(answer: PublicAnswer, index: int, row: Row, tenants: list[Row], part: _Part) -> Iterator[FigureComparison]:
     whole = _value(row, part.whole)
-    known = [(value, tenant["window_share"]) for tenant in tenants if (value := _value(tenant, part.path)) is not None]
+    known = [(value, _share(tenant)) for tenant in tenants if (value := _value(tenant, part.path)) is not None]
     if whole is None or not known or (row["mig"] and part.path == "power"):
         return
     uncertain = sum(_SAMPLE * value for value, share in known if share < 1.0)
@@ -72,7 +72,7 @@ def _at_most(answer: PublicAnswer, index: int, row: Row, tenants: list[Row], par
         check="parts",
         subject="/".join(name for name in (row["gpu_id"], row["mig"]) if name),
         first=place(
-            f"sum(rows[{index}].tenants.{part.path} × window_share)",
+            f"sum(rows[{index}].tenants.{part.path} × share of the window)",
             part.figure,
             sum(value * share for value, share in known),
         ),
@@ -80,6 +80,11 @@ def _at_most(answer: PublicAnswer, index: int, row: Row, tenants: list[Row], par
         rule="at_most",
         tolerance=part.slack * whole + part.margin + uncertain,
     )
+
+
+def _share(tenant: Row) -> float:
+    """The part of the window in which a tenant was measured: it can have its GPU for longer than it uses memory."""
+    return min(tenant["window_share"], 1.0 if tenant["coverage"] is None else tenant["coverage"])
 
 
 def _value(row: Row, path: str) -> float | None:
