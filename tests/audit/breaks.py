@@ -10,10 +10,12 @@ from tests.audit.stage import PlannedSource
 from vgpuscope.logic.console import history, overview, workloads
 from vgpuscope.logic.console.overview import by_gpu
 from vgpuscope.logic.fleet.waste import WasteLedger
-from vgpuscope.model.analysis import Reading, Track
+from vgpuscope.model.analysis import SIGNALS, Reading, Track
 from vgpuscope.services.analyzer.console import answers, api
 from vgpuscope.services.analyzer.metrics_page import MetricsPage
+from vgpuscope.store.results import rows as results_rows
 from vgpuscope.views.console import tables
+from vgpuscope.views.fleet.results import results
 
 Patch = pytest.MonkeyPatch
 
@@ -149,6 +151,107 @@ def lost_tenant(patch: Patch) -> None:
     )
 
 
+def energy_of_long_steps(patch: Patch) -> None:
+    """In long steps, the energy is that of other time than the power."""
+    usual = history.SeriesFold.columns
+
+    def columns(self: Any) -> Any:
+        factor = 1.3 if self._grid.step >= 3600 else 1.0
+        return tuple(
+            replace(one, values=tuple(None if value is None else value * factor for value in one.values))
+            if one.quantity == "energy"
+            else one
+            for one in usual(self)
+        )
+
+    patch.setattr(history.SeriesFold, "columns", columns)
+
+
+def peaks_stored_as_means(patch: Patch) -> None:
+    """GPUs are busy in bursts, and of each burst the mean is stored."""
+    usual = results_rows._gpu
+    patch.setattr(PlannedSource, "read", _in_bursts())
+    patch.setattr(
+        results_rows,
+        "_gpu",
+        lambda *gpu, **power: (row := usual(*gpu, **power))._replace(util_max=row.util),
+    )
+
+
+def peaks_drawn_as_means(patch: Patch) -> None:
+    """GPUs are busy in bursts, and the chart of peaks is one of means."""
+    usual = history.SeriesFold.columns
+
+    def columns(self: Any) -> Any:
+        found = {one.quantity: one for one in usual(self)}
+        if {"use", "use_max"} <= found.keys():
+            found["use_max"] = replace(found["use_max"], values=found["use"].values)
+        return tuple(found.values())
+
+    patch.setattr(PlannedSource, "read", _in_bursts())
+    patch.setattr(history.SeriesFold, "columns", columns)
+
+
+def _in_bursts() -> Any:
+    """A reading in which every peak is twice the mean."""
+    usual = PlannedSource.read
+
+    async def read(self: PlannedSource, **window: float) -> Reading:
+        found = await usual(self, **window)
+        return replace(found, tracks=tuple(map(_with_burst, found.tracks)))
+
+    return read
+
+
+def _with_burst(track: Track) -> Track:
+    bursts = {
+        term: replace(stat, max=min(1.0, 2 * stat.mean))
+        for term, stat in track.terms.items()
+        if term in SIGNALS and stat.mean
+    }
+    return replace(track, terms=track.terms | bursts)
+
+
+def waste_of_everybody(patch: Patch) -> None:
+    """The idle hours of all namespaces, whoever asks."""
+    usual = WasteLedger.waste
+    patch.setattr(WasteLedger, "waste", lambda self, **of: usual(self, **(of | {"sees": None})))
+
+
+def waste_totals_of_everybody(patch: Patch) -> None:
+    """The rows are the caller's, and the totals are those of all namespaces."""
+    usual = WasteLedger.waste
+
+    def waste(self: WasteLedger, **of: Any) -> Any:
+        found, whole = usual(self, **of), usual(self, **(of | {"sees": None}))
+        return replace(found, gpu_hours=whole.gpu_hours, held_gpu_hours=whole.held_gpu_hours)
+
+    patch.setattr(WasteLedger, "waste", waste)
+
+
+def low_without_a_status(patch: Patch) -> None:
+    """A score of which nothing follows makes a GPU low."""
+    patch.setattr(results, "below", lambda unit, threshold: unit.score is not None and unit.score < threshold)
+
+
+def free_gpus_without_a_verdict(patch: Patch) -> None:
+    """A GPU that no pod holds is called unallocated, also if nothing is known of it."""
+    patch.setattr(overview, "gpu_class", lambda row: row.use_class if row.held else "unallocated")
+
+
+def free_gpus_without_a_verdict_in_charts(patch: Patch) -> None:
+    """The same in charts."""
+    usual = history.ClassFold._count
+
+    def count(self: Any, piece: Any, name: str, part: float) -> None:
+        point = piece.point
+        if not point.pod and not point.held_seconds:
+            piece = piece._replace(point=replace(point, by_class={"idle": point.seconds}))
+        usual(self, piece, name, part)
+
+    patch.setattr(history.ClassFold, "_count", count)
+
+
 def _each(patch: Patch, name: str, change: Callable[[Any], Any]) -> None:
     usual = getattr(answers, name)
     patch.setattr(answers, name, lambda *rows, **of: tuple(map(change, usual(*rows, **of))))
@@ -169,4 +272,12 @@ MISTAKES: dict[Callable[[Patch], None], str] = {
     unweighted_steps: "steps",
     unlimited_classes: "classes",
     lost_tenant: "rows",
+    energy_of_long_steps: "energies",
+    peaks_stored_as_means: "stored",
+    peaks_drawn_as_means: "stored",
+    waste_of_everybody: "scope",
+    waste_totals_of_everybody: "scope",
+    low_without_a_status: "low",
+    free_gpus_without_a_verdict: "rows",
+    free_gpus_without_a_verdict_in_charts: "classes",
 }

@@ -10,7 +10,7 @@ from tests.audit.test_worlds import differences
 
 async def test_every_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     missed = []
-    async with world(rich(28, hours=3)) as found:
+    async with world(rich(46, hours=3)) as found:
         usual = await _findings(found)
         for mistake, finder in MISTAKES.items():
             with monkeypatch.context() as patch:
@@ -25,7 +25,9 @@ async def _findings(found: World) -> set[str]:
     """What is found now, without values."""
     await found.renew()
     plain = {f"plan: {one.partition(' is ')[0]}" for one in await differences(found)}
+    reports = [await audited(found, caller=caller) for caller in ("all", "mine")]
     return plain | {
         f"{one.check} {one.subject}: {one.first.surface} {one.first.figure}, {one.second.surface}"
-        for one in (await audited(found)).differences
+        for report in reports
+        for one in report.differences
     }

@@ -36,6 +36,8 @@ Term: TypeAlias = Literal[
 ]
 Signal: TypeAlias = Literal["sm_active", "engine_active", "process_sm", "gpu_util"]
 SIGNALS: tuple[Signal, ...] = ("sm_active", "engine_active", "process_sm", "gpu_util")  # best first
+# the time in which kernels ran, as process_sm has it of one tenant: SM activity is another quantity, and lower
+KERNEL_TIME: tuple[Term, ...] = ("gpu_util", "engine_active")
 
 Status: TypeAlias = Literal["idle", "low", "normal", "high", "unknown"]
 STATUSES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")

@@ -16,6 +16,9 @@ SkipReason: TypeAlias = Literal[
     "not-shown",  # the answers do not have these numbers
     "no-time",  # the time limit was reached before
     "moving",  # the numbers change faster than they can be read
+    "no-weights",  # a chart of a PromQL engine does not say for how long each of its values was measured
+    "two-sources",  # one chart is of a PromQL engine, the other of stored analyses: other samples, other windows
+    "other-services",  # one doctor asked services that the other one does not ask
 ]
 
 
@@ -43,6 +46,7 @@ class PublicAnswer(Struct, frozen=True, kw_only=True):
     body: Any
     query: dict[str, str] = {}
     scope: tuple[str, ...] = ()
+    sees: tuple[str, ...] | None = None  # the namespaces that it may be about: those asked for, else the caller's
     moment: str = ""
 
 
@@ -63,6 +67,14 @@ class FigureComparison(Struct, frozen=True, kw_only=True, gc=False):
     second: FigureReading
     rule: Rule
     tolerance: float = 0.0
+
+
+class Uncompared(Struct, frozen=True, kw_only=True):
+    """Numbers that a check leaves undecided, because nothing follows from what is shown."""
+
+    check: str
+    why: SkipReason
+    surfaces: tuple[str, ...]
 
 
 class FigurePlace(Struct, frozen=True, kw_only=True):
@@ -120,6 +132,7 @@ class AuditReport(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckCount, ...]
     differences: tuple[Difference, ...]
     unread: tuple[Unread, ...] = ()
+    uncompared: tuple[Uncompared, ...] = ()
     undecided: int = 0  # differences that could not be read again before the time limit
     seconds: float = 0.0
     rounds: int = 1  # how often a difference was read again before it is reported

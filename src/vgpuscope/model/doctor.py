@@ -11,6 +11,7 @@ from vgpuscope.model.words import Words
 T = TypeVar("T")
 
 Status: TypeAlias = Literal["pass", "warn", "fail", "skipped"]
+StageStatus: TypeAlias = Literal["pass", "warn", "fail", "partial", "skipped"]
 Stage: TypeAlias = Literal[
     "driver",
     "regions",
@@ -382,12 +383,13 @@ class NotChecked(Struct, frozen=True, kw_only=True):
 class DoctorStage(Struct, frozen=True, kw_only=True):
     """One link of the chain.
 
-    Its status is that of its worst check. It is skipped if nothing is wrong and most of its checks could not be made.
+    Its status is that of its worst check. It is partial if nothing is wrong and a quarter or more of its checks could
+    not be made, and skipped if none was made.
     """
 
     stage: Stage
     name: Words
-    status: Status
+    status: StageStatus
     counts: dict[Status, int] = {}
     not_checked: tuple[NotChecked, ...] = ()  # why its checks were skipped, the most frequent reason first
 

@@ -204,7 +204,7 @@ QUANTITIES: dict[str, Pair] = {
     "use": ("Use by the best available signal", "最佳可用信号的使用率"),
     "own_use": ("Own share of the GPU's time", "自身占用 GPU 时间的比例"),
     "own_use_sum": ("Own share of the GPU's time, containers added up", "各容器占用 GPU 时间的比例之和"),
-    "busiest_use": ("Use of the busiest tenant", "最繁忙租户的使用率"),
+    "busiest_use": ("Own share of the GPU's time, of the busiest tenant", "最繁忙租户自身占用 GPU 时间的比例"),
     "instance_use": ("Own share of the MIG instance's time", "自身占用 MIG 实例时间的比例"),
     "utilization": ("Share of time in which at least one kernel ran", "至少有一个 CUDA kernel 在运行的时间占比"),
     "sm_active": ("Share of SMs that were busy", "繁忙 SM 的占比"),
@@ -444,6 +444,12 @@ _BY_TIME = Words(
     " Each GPU or pod counts for the time in which it was there; instances of a GPU together count as the GPU.",
     "每个 GPU 或 Pod 按其存在的时间加权；同一 GPU 的实例合计为一张 GPU。",
 )
+_KERNEL_TIME = Words(
+    " A kernel on few SMs takes all of the time: beside a GPU's use by SM activity it can be higher. Tenants together "
+    "have at most the time in which kernels ran on the GPU.",
+    "只占用少量 SM 的 kernel 也计入全部时间：因此可高于以 SM 活跃度衡量的 GPU 使用率。"
+    "各租户合计不超过 GPU 上有 kernel 运行的时间。",
+)
 _AT_ONCE = Words(
     " The sum over its GPUs or pods at the same time: a pod that was there for a sixth of the analysed time counts as "
     "one sixth. Time without an analysis is not counted.",
@@ -525,7 +531,11 @@ _REMARKS: dict[str, Words] = {
         "kubelet 不计 MIG 实例所在的 GPU：实例另行计数。",
     ),
     "capacity.memory_stranded": Words(" Its GPU has no slot or no compute left.", "其所在 GPU 的份数或算力已用尽。"),
-    "tenant.use": Words(" Unknown if only the whole GPU is measured.", "只能测量整张 GPU 时未知。"),
+    "tenant.use": Words(
+        _KERNEL_TIME.en + " Unknown if only the whole GPU is measured.", _KERNEL_TIME.zh + "只能测量整张 GPU 时未知。"
+    ),
+    "workload.use": _KERNEL_TIME,
+    "namespace.use": _KERNEL_TIME,
     "tenant.host_cpu": Words(
         " A busy CPU beside an idle GPU means that data are prepared.", "GPU 空闲而 CPU 繁忙，说明正在准备数据。"
     ),
@@ -543,7 +553,10 @@ _REMARKS: dict[str, Words] = {
         "一个时间步的已分析时间内只有一半时间存在的 GPU 计为 0.5。"
         "各类别之和等于 GPU 数；按命名空间或所有者分组时等于被占用的 GPU 数。",
     ),
-    "chart.use": _BY_TIME,
+    "chart.use": Words(
+        _BY_TIME.en + " Of pods, it is their own share of the GPU's time.",
+        _BY_TIME.zh + "Pod 的使用率为其自身占用 GPU 时间的比例。",
+    ),
     "chart.cores_allocated": _BY_TIME,
     "chart.score": _BY_TIME,
     "chart.memory_used": _AT_ONCE,

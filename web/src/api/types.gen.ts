@@ -1516,7 +1516,8 @@ export interface components {
          * DoctorStage
          * @description One link of the chain.
          *
-         *         Its status is that of its worst check. It is skipped if nothing is wrong and most of its checks could not be made.
+         *         Its status is that of its worst check. It is partial if nothing is wrong and a quarter or more of its checks could
+         *         not be made, and skipped if none was made.
          */
         DoctorStage: {
             /** @default {} */
@@ -1529,7 +1530,7 @@ export interface components {
             /** @enum {unknown} */
             stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scheduler" | "scrape" | "units";
             /** @enum {unknown} */
-            status: "fail" | "pass" | "skipped" | "warn";
+            status: "fail" | "partial" | "pass" | "skipped" | "warn";
         };
         /**
          * Episode

@@ -14,6 +14,7 @@ type Status = DoctorFinding["status"];
 type Both = DoctorFinding["title"];
 
 const TONES = { pass: "good", warn: "warn", fail: "bad", skipped: "plain" } as const;
+const STAGE_TONES = { ...TONES, partial: "plain" } as const;
 const ORDER: readonly Status[] = ["fail", "warn", "pass", "skipped"];
 
 export function DoctorPage() {
@@ -81,21 +82,30 @@ function Count({ of, status, name }: { of: DoctorReport["counts"]; status: Statu
 /** One link of the chain: how many of its checks passed, and how many could not be made, with the reasons. */
 function Link({ stage }: { stage: DoctorStage }) {
   const counted = ORDER.filter((status) => (stage.counts[status] ?? 0) > 0);
+  const all = ORDER.reduce((sum, status) => sum + (stage.counts[status] ?? 0), 0);
   const why = stage.not_checked.map((one) => `${said(one.why)} (${number(one.checks)})`).join("\n");
   return (
     <li title={why || undefined}>
       <span>{said(stage.name)}</span>
-      <Tag tone={TONES[stage.status]}>
-        <span>
-          {counted.map((status, at) => (
-            <span key={status}>
-              {at > 0 && t("comma")}
-              <Count of={stage.counts} status={status} name={`${stage.stage}/${status}`} />
-            </span>
-          ))}
-        </span>
+      <Tag tone={STAGE_TONES[stage.status]}>
+        {stage.status === "partial" ? (
+          <Said
+            text="doctor.partial"
+            numbers={{ made: ["service.checks", number(stage.counts.pass ?? 0), `${stage.stage}/pass`] }}
+            values={{ all: number(all) }}
+          />
+        ) : (
+          <span>
+            {counted.map((status, at) => (
+              <span key={status}>
+                {at > 0 && t("comma")}
+                <Count of={stage.counts} status={status} name={`${stage.stage}/${status}`} />
+              </span>
+            ))}
+          </span>
+        )}
       </Tag>
-      {stage.status === "skipped" && stage.not_checked[0] && (
+      {(stage.status === "partial" || stage.status === "skipped") && stage.not_checked[0] && (
         <span class="muted small">{said(stage.not_checked[0].why)}</span>
       )}
     </li>

@@ -341,7 +341,7 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
           <tr>
             <th scope="col">{t("col.pod")}</th>
             <th scope="col">{t("col.class")}</th>
-            <NumHead title="col.use" figure="tenant.use" />
+            <NumHead title="col.gpu_time" figure="tenant.use" />
             <NumHead title="col.max" figure="tenant.use_max" />
             <NumHead title="col.memory" figure="tenant.memory_used" />
             <NumHead title="col.limit" figure="tenant.memory_limit" />

@@ -73,7 +73,7 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
           origin={{ source: t("part.analysis") }}
         />
         <Figure
-          title={t("col.use")}
+          title={t("col.gpu_time")}
           figure="namespace.use"
           value={percent(row.use)}
           origin={{ promql: PROMQL.tenant_use, source: t("part.analysis") }}

@@ -69,7 +69,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "use",
     figure: "namespace.use",
-    title: "col.use",
+    title: "col.gpu_time",
     about: "about.use_namespace",
     value: (row) => row.use,
     show: (row) => <Meter value={row.use} />,

@@ -66,7 +66,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
       </div>
       <div class="figures six">
         <Figure
-          title={t("col.use")}
+          title={t("col.gpu_time")}
           figure="workload.use"
           value={percent(workload.use.mean)}
           note={<Highest of="workload.use" use={workload.use} />}
@@ -151,7 +151,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
             <div class="half">
               <Facts
                 rows={[
-                  ["col.use", <Meter key="use" value={one.detail.tenant.use.mean} />, undefined, "tenant.use"],
+                  ["col.gpu_time", <Meter key="use" value={one.detail.tenant.use.mean} />, undefined, "tenant.use"],
                   ["col.p95", percent(one.detail.tenant.use.p95), undefined, "tenant.use_p95"],
                   ["col.max", percent(one.detail.tenant.use.max), undefined, "tenant.use_max"],
                   ["certainty.sm", sure(data, one, "sm"), t("about.certainty")],

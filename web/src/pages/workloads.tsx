@@ -203,7 +203,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
   {
     key: "use",
     figure: "workload.use",
-    title: "col.use",
+    title: "col.gpu_time",
     about: "about.use_tenant",
     part: "analysis",
     promql: PROMQL.tenant_use,

@@ -210,7 +210,7 @@ export function ProcessesPanel({ beside }: { beside: PodBeside | null }) {
                   {t("col.user")}
                 </th>
                 <NumHead title="col.memory" figure="process.memory" />
-                <NumHead title="col.use" figure="process.use" />
+                <NumHead title="col.gpu_time" figure="process.use" />
                 <th scope="col" class="num" data-names="moment">
                   {t("col.started")}
                 </th>

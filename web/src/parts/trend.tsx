@@ -40,9 +40,11 @@ export function Trends({ query, memory = 0 }: Props) {
     quantity: WANTED,
     ...query,
   });
+  const ofPods = query.pod || query.namespace || query.owner;
+  const charts = CHARTS.map((one) => (ofPods && one.name === "use" ? { ...one, title: "col.gpu_time" as const } : one));
   return (
     <>
-      {CHARTS.map(({ title, name, quantities }) => (
+      {charts.map(({ title, name, quantities }) => (
         <div key={title} class="third">
           <Panel
             title={t(title)}

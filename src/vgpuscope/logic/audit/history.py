@@ -1,9 +1,12 @@
 """Charts and stored hours: the same hour has the same mean and the same energy in every range."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
+from vgpuscope.logic.audit.charts import extreme_of, reading_at, subject_of, values_at
 from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 _MEANS = ("use", "cores_allocated", "memory_used", "memory_allocated", "score", "power")
@@ -28,11 +31,31 @@ def steps(surfaces: Surfaces) -> Iterator[FigureComparison]:
             yield from _peaks(long, short, quantity, seams)
 
 
+def means_and_peaks(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """In no step of a chart is a mean above the peak."""
+    for answer in surfaces.answers:
+        if answer.kind != "SeriesHistory":
+            continue
+        for mean, peak in (("use", "use_max"), ("memory_used", "memory_max"), ("power", "power_max")):
+            peaks = values_at(answer, peak)
+            for at, value in values_at(answer, mean).items():
+                most = peaks.get(at)
+                if value is not None and most is not None:
+                    yield FigureComparison(
+                        check="steps",
+                        subject=subject_of(answer),
+                        first=reading_at(answer, mean, at, value),
+                        second=reading_at(answer, peak, at, most),
+                        rule="at_most",
+                        tolerance=_NOISE * most + _DIGITS.get(mean, 1e-3),
+                    )
+
+
 def energies(surfaces: Surfaces) -> Iterator[FigureComparison]:
     """The energy of a long step is the sum of the energies of the short steps in it."""
     seams = _seams(surfaces)
     for long, short in _pairs(surfaces, "SeriesHistory"):
-        many, few = _values(short, "energy"), _values(long, "energy")
+        many, few = values_at(short, "energy"), values_at(long, "energy")
         for at, value in few.items():
             inside = _inside(long, short, at, many, margin=0.0)
             if inside is None or value is None or at == max(few):  # the newest step still grows
@@ -45,12 +68,39 @@ def energies(surfaces: Surfaces) -> Iterator[FigureComparison]:
                 continue
             yield FigureComparison(
                 check="energies",
-                subject=_subject(long),
-                first=_place(long, "energy", at, value),
-                second=_place(short, "energy", at, total, path=f"sum(energy, {len(known)})"),
+                subject=subject_of(long),
+                first=reading_at(long, "energy", at, value),
+                second=reading_at(short, "energy", at, total, path=f"sum(energy, {len(known)})"),
                 rule="sum",
                 tolerance=(_NOISE + 2 * seam) * max(total, value) + 2 * max(known),
             )
+
+
+def energy_of_power(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """The energy of a step is the mean power in it times the time in which it was measured."""
+    for answer in surfaces.answers:
+        if answer.kind != "SeriesHistory" or answer.body["source"] not in _STORE:
+            continue
+        power, spent, energy = (
+            values_at(answer, "power"),
+            values_at(answer, "power", "seconds"),
+            values_at(answer, "energy"),
+        )
+        for at, value in energy.items():
+            watts, seconds = power.get(at), spent.get(at)
+            if value is None or watts is None or not seconds or seconds < _LIVED:
+                continue
+            yield FigureComparison(
+                check="energies",
+                subject=subject_of(answer),
+                first=reading_at(answer, "energy", at, value),
+                second=reading_at(answer, "energy", at, watts * seconds, path=f"power × seconds[time={at}]"),
+                rule="equal",
+                tolerance=_COUNTED * watts * seconds + 1,
+            )
+
+
+_COUNTED = 0.15  # of the energy: its counter also covers the time between samples of power
 
 
 def classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
@@ -62,12 +112,12 @@ def classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
             known = [one for one in inside or () if one is not None]
             if value is None or not _settled(known, short):
                 continue
-            whole = _place(long, "gpus", at, value)
-            low, high = (_place(short, "gpus", at, limit(known)) for limit in (min, max))
-            for first, second in ((whole, _as_extreme(high, "max")), (_as_extreme(low, "min"), whole)):
+            whole = reading_at(long, "gpus", at, value)
+            low, high = (reading_at(short, "gpus", at, limit(known)) for limit in (min, max))
+            for first, second in ((whole, extreme_of(high, "max")), (extreme_of(low, "min"), whole)):
                 yield FigureComparison(
                     check="classes",
-                    subject=_subject(long),
+                    subject=subject_of(long),
                     first=first,
                     second=second,
                     rule="at_most",
@@ -81,15 +131,15 @@ def part_of_fleet(surfaces: Surfaces) -> Iterator[FigureComparison]:
     fleets = {
         (one.body["step_seconds"], one.body["source"], one.query.get("end", "")): one
         for one in answers
-        if not _subject(one)
+        if not subject_of(one)
     }
     together: dict[tuple[str, int], list[PublicAnswer]] = {}  # no GPU is in two nodes, and no pod in two namespaces
     for part in answers:
         whole = fleets.get((part.body["step_seconds"], part.body["source"], part.query.get("end", "")))
-        if not _subject(part) or whole is None or part.body["source"] not in _STORE:
+        if not subject_of(part) or whole is None or part.body["source"] == "none":
             continue
         yield from _at_most_fleet([part], whole, _ADDED["node"])
-        kinds = [kind for kind in ("node", "namespace") if part.query.get(kind) == _subject(part)]
+        kinds = [kind for kind in ("node", "namespace") if part.query.get(kind) == subject_of(part)]
         for kind in kinds:
             together.setdefault((kind, answers.index(whole)), []).append(part)
     for (kind, place), parts in together.items():
@@ -107,7 +157,7 @@ def _at_most_fleet(
     parts: list[PublicAnswer], whole: PublicAnswer, quantities: tuple[str, ...]
 ) -> Iterator[FigureComparison]:
     for quantity in quantities:
-        totals, of_parts = _values(whole, quantity), [_values(part, quantity) for part in parts]
+        totals, of_parts = values_at(whole, quantity), [values_at(part, quantity) for part in parts]
         newest = max((at for at, value in totals.items() if value is not None), default=0)
         step = float(whole.body["step_seconds"])
         growing = step >= _HOUR and quantity != "energy"  # a mean of an hour hardly changes while charts are read
@@ -118,9 +168,9 @@ def _at_most_fleet(
                 path = f"sum({quantity}, {len(parts)})[time={at}]" if len(parts) > 1 else ""
                 yield FigureComparison(
                     check="chart-parts",
-                    subject=", ".join(map(_subject, parts)),
-                    first=_place(parts[0], quantity, at, sum(known), path=path),
-                    second=_place(whole, quantity, at, total),
+                    subject=", ".join(map(subject_of, parts)),
+                    first=reading_at(parts[0], quantity, at, sum(known), path=path),
+                    second=reading_at(whole, quantity, at, total),
                     rule="at_most",
                     tolerance=_NOISE * total,
                 )
@@ -141,8 +191,8 @@ def groups_of_classes(surfaces: Surfaces) -> Iterator[FigureComparison]:
                     yield FigureComparison(
                         check="classes",
                         subject="",
-                        first=_place(parts, "gpus", at, value),
-                        second=_place(whole, "gpus", at, total - (free.get(at) or 0.0)),
+                        first=reading_at(parts, "gpus", at, value),
+                        second=reading_at(whole, "gpus", at, total - (free.get(at) or 0.0)),
                         rule="at_most",
                         tolerance=_NOISE * total + 0.05,
                     )
@@ -178,10 +228,53 @@ def chart_and_tile(surfaces: Surfaces) -> Iterator[FigureComparison]:
                 value=now.value - unlisted,
                 moment=answer.moment,
             ),
-            second=_place(answer, "gpus", at, value),
+            second=reading_at(answer, "gpus", at, value),
             rule="equal",
             tolerance=tolerance,
         )
+
+
+def classes_of_hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """The GPUs by class in an hour of a chart are the stored hours of its GPUs, each instance a part of its GPU."""
+    hours: dict[int, list[tuple[PublicAnswer, dict[str, Any]]]] = {}
+    for answer in surfaces.answers:
+        if answer.kind == "HistoryPoint[]":
+            for point in answer.body:
+                if point["step"] == "hour" and not point["pod"] and answer.query.get("gpu_id") is None:
+                    hours.setdefault(int(point["time"]), []).append((answer, point))
+    for chart in surfaces.answers:
+        if chart.kind != "ClassHistory" or chart.query.get("group_by") or chart.body["step_seconds"] != _HOUR:
+            continue
+        totals = _all_classes(chart)
+        for at, found in hours.items():
+            answer, points = found[0][0], [point for _, point in found]
+            longest = max(point["seconds"] for point in points)
+            if totals.get(at) is None or at == max(totals) or min(point["seconds"] for point in points) < longest - 1:
+                continue  # it still grows, or a GPU was not there all the time
+            for name, gpus in _gpus_by_class(points).items():
+                drawn = (_all_classes(chart, only=name).get(at) or 0.0) if name else totals[at] or 0.0
+                yield FigureComparison(
+                    check="classes",
+                    subject=name,
+                    first=reading_at(chart, "gpus", at, drawn, path=f"gpus[use_class={name}][time={at}]"),
+                    second=reading_at(answer, "gpus", at, gpus, path=f"sum(by_class[{name}] / seconds)[time={at}]"),
+                    rule="equal",
+                    tolerance=_NOISE * len(points) + 0.05,
+                )
+
+
+def _gpus_by_class(points: list[dict[str, Any]]) -> dict[str, float]:
+    """By the rule that an idle GPU is unallocated while no pod holds it; every class that a chart can have."""
+    instances = Counter(point["gpu_id"] for point in points)
+    found: dict[str, float] = dict.fromkeys(("unallocated", "unknown"), 0.0)
+    for point in points:
+        seconds, part = point["seconds"], 1 / instances[point["gpu_id"]]
+        free = min(point["by_class"].get("idle", 0.0), seconds - point["held_seconds"])
+        for name, spent in point["by_class"].items():
+            spent_held = spent - free if name == "idle" else spent
+            found[name] = found.get(name, 0.0) + part * spent_held / seconds
+        found["unallocated"] += part * free / seconds
+    return found
 
 
 def stored_seconds(surfaces: Surfaces) -> Iterator[FigureComparison]:
@@ -229,7 +322,7 @@ def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[PublicAnswer, Public
     charts: dict[tuple[str, str], list[PublicAnswer]] = {}
     for answer in surfaces.answers:
         if answer.kind == kind and answer.body["source"] in _STORE:
-            charts.setdefault((_subject(answer), answer.query.get("group_by", "")), []).append(answer)
+            charts.setdefault((subject_of(answer), answer.query.get("group_by", "")), []).append(answer)
     for some in charts.values():
         for long in some:
             for short in some:
@@ -240,9 +333,9 @@ def _pairs(surfaces: Surfaces, kind: str) -> Iterator[tuple[PublicAnswer, Public
 
 def _weighted(long: PublicAnswer, short: PublicAnswer, quantity: str) -> Iterator[FigureComparison]:
     """A step in which nothing of this GPU, pod or namespace was measured, but of others, is a part of the time, too."""
-    many, spent = _values(short, quantity), _values(short, quantity, "seconds")
-    lengths = _values(long, quantity, "seconds")
-    for at, value in _values(long, quantity).items():
+    many, spent = values_at(short, quantity), values_at(short, quantity, "seconds")
+    lengths = values_at(long, quantity, "seconds")
+    for at, value in values_at(long, quantity).items():
         inside, seconds = (_inside(long, short, at, of_short, margin=0.0) for of_short in (many, spent))
         if value is None or not inside or not seconds:
             continue
@@ -255,9 +348,9 @@ def _weighted(long: PublicAnswer, short: PublicAnswer, quantity: str) -> Iterato
         apart = abs(weight - length) / max(weight, length)
         yield FigureComparison(
             check="steps",
-            subject=_subject(long),
-            first=_place(long, quantity, at, value),
-            second=_as_extreme(_place(short, quantity, at, mean), "mean"),
+            subject=subject_of(long),
+            first=reading_at(long, quantity, at, value),
+            second=extreme_of(reading_at(short, quantity, at, mean), "mean"),
             rule="equal",
             tolerance=_NOISE * max(abs(mean), abs(value)) + apart * max(known) + _DIGITS.get(quantity, 1e-3),
         )
@@ -266,8 +359,8 @@ def _weighted(long: PublicAnswer, short: PublicAnswer, quantity: str) -> Iterato
 def _peaks(
     long: PublicAnswer, short: PublicAnswer, quantity: str, seams: dict[int, float]
 ) -> Iterator[FigureComparison]:
-    many = _values(short, quantity)
-    for at, value in _values(long, quantity).items():
+    many = values_at(short, quantity)
+    for at, value in values_at(long, quantity).items():
         seam = _seam(seams, at, long)
         if seam > _WIDEST * float(long.body["step_seconds"]):
             continue
@@ -276,9 +369,9 @@ def _peaks(
         if value is not None and _settled(known, short):
             yield FigureComparison(
                 check="steps",
-                subject=_subject(long),
-                first=_as_extreme(_place(short, quantity, at, max(known)), "max"),
-                second=_place(long, quantity, at, value),
+                subject=subject_of(long),
+                first=extreme_of(reading_at(short, quantity, at, max(known)), "max"),
+                second=reading_at(long, quantity, at, value),
                 rule="at_most",
                 tolerance=_NOISE * abs(value) + 1e-6,
             )
@@ -323,14 +416,6 @@ def _seam(seams: dict[int, float], at: int, long: PublicAnswer) -> float:
     return max(seams.get(hour, 0.0) for hour in (at - _HOUR, at, at + _HOUR)) or _HOUR
 
 
-def _values(answer: PublicAnswer, quantity: str, field: str = "values") -> dict[int, float | None]:
-    """By the time of the step. `seconds` of a column: the weights of its values, none if they are not known."""
-    for column in answer.body["columns"]:
-        if column["quantity"] == quantity and column.get(field):
-            return dict(zip(answer.body["times"], column[field], strict=True))
-    return {}
-
-
 def _all_classes(answer: PublicAnswer, *, only: str = "") -> dict[int, float | None]:
     """The sum over all classes, or of one class, at each time; None: nothing was analysed."""
     columns = [column["gpus"] for column in answer.body["columns"] if only in {"", column.get("use_class")}]
@@ -344,33 +429,3 @@ def _all_classes(answer: PublicAnswer, *, only: str = "") -> dict[int, float | N
 def _fine(answer: PublicAnswer) -> bool:
     times = answer.body["times"]
     return all(after > before for before, after in pairwise(times)) and float(answer.body["step_seconds"]) <= 600
-
-
-def _subject(answer: PublicAnswer) -> str:
-    parts = ("gpu_id", "mig", "node", "namespace", "pod", "owner")
-    return "/".join(answer.query[part] for part in parts if answer.query.get(part))
-
-
-_FIGURES = {"gpus": "chart.by_class"}
-
-
-def _place(answer: PublicAnswer, quantity: str, at: int, value: float, *, path: str = "") -> FigureReading:
-    return FigureReading(
-        surface=answer.surface,
-        path=path or f"{quantity}[time={at}]",
-        figure=_FIGURES.get(quantity, f"chart.{quantity}"),
-        subject=(),
-        value=value,
-        moment=answer.moment,
-    )
-
-
-def _as_extreme(reading: FigureReading, which: str) -> FigureReading:
-    return FigureReading(
-        surface=reading.surface,
-        path=f"{which}({reading.path.replace('[time=', ', from ').rstrip(']')})",
-        figure=reading.figure,
-        subject=reading.subject,
-        value=reading.value,
-        moment=reading.moment,
-    )

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
+from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces, Uncompared
 
 _UNKNOWN = "SM activity is not known"
 _NEVER = re.compile(r"`([a-z-]+)` is never found there")
@@ -43,9 +43,9 @@ def _ruled_out(shown: FigureReading, said: FigureReading, row: dict[str, Any]) -
 
 
 def doctors(surfaces: Surfaces) -> Iterator[FigureComparison]:
-    """Doctor counts the same on the command line and in the console."""
+    """Doctor counts the same on the command line and in the console, if both asked the same services."""
     reports = [one for one in surfaces.answers if one.kind == "DoctorReport"]
-    if len(reports) != 2:
+    if len(reports) != 2 or _asked(reports[0]) != _asked(reports[1]):
         return
     first, second = ({one["code"]: one for one in report.body["findings"]} for report in reports)
     for code in first.keys() & second.keys():
@@ -62,6 +62,20 @@ def doctors(surfaces: Surfaces) -> Iterator[FigureComparison]:
                     second=_place(reports[1], path, "service.checks", other),
                     rule="equal",
                 )
+
+
+def _asked(report: PublicAnswer) -> list[tuple[str, str]]:
+    """The services whose answers a report is made of; a caller of some namespaces does not get their names."""
+    return sorted(
+        (one["service"], one["name"]) for one in report.body.get("services", ()) if one["state"] == "answered"
+    )
+
+
+def uncompared(surfaces: Surfaces) -> Iterator[Uncompared]:
+    """Doctors that asked different services: with a PromQL engine, the analyzer reads it in place of the agents."""
+    reports = [one for one in surfaces.answers if one.kind == "DoctorReport"]
+    if len(reports) == 2 and _asked(reports[0]) != _asked(reports[1]):
+        yield Uncompared(check="doctors", why="other-services", surfaces=(reports[1].surface,))
 
 
 def _named(row: dict[str, Any], places: str) -> bool:
@@ -140,6 +154,47 @@ def cases(surfaces: Surfaces) -> Iterator[FigureComparison]:
                 ),
                 rule="equal",
             )
+
+
+def low_rows(surfaces: Surfaces) -> Iterator[FigureComparison]:
+    """What is listed and counted as low has a score below the threshold and a known status, or the verdict idle."""
+    listed = next((one for one in surfaces.answers if one.kind == "LowBody" and "format=" not in one.surface), None)
+    results = next((one for one in surfaces.answers if one.kind == "ResultRow[]"), None)
+    if listed is None or results is None or listed.moment != results.moment:
+        return
+    threshold = listed.body["threshold"]
+
+    def below(row: dict[str, Any]) -> bool:
+        return row["score"] is not None and row["score"] < threshold and row["status"] != "unknown"
+
+    def low(row: dict[str, Any]) -> bool:
+        return row["verdict"] == "idle" or below(row)
+
+    rows = listed.body["gpus"]
+    unproven = sum(not low(row) for row in rows)
+    yield FigureComparison(
+        check="low",
+        subject="",
+        first=_place(listed, f"count(gpus[not idle, and no known status below {threshold:g}])", _LOW, unproven),
+        second=_place(listed, "0", _LOW, 0),
+        rule="equal",
+    )
+    counts = (
+        ("low_utilization_count", "fleet.low", f"count(rows[score<{threshold:g}][status known])", below),
+        ("gpu_rows", "fleet.low_gpu_rows", "count(rows[low or idle])", low),
+    )
+    for field, figure, path, chosen in counts:
+        if field in listed.body:
+            yield FigureComparison(
+                check="low",
+                subject="",
+                first=_place(listed, field, figure, listed.body[field]),
+                second=_place(results, path, figure, sum(chosen(row) for row in results.body)),
+                rule="equal",
+            )
+
+
+_LOW = "fleet.low_or_idle"
 
 
 def populations(surfaces: Surfaces) -> Iterator[FigureComparison]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.moments import iso_or_none, mean, share, short, whole
 from vgpuscope.logic.fleet.allocated import UNREPORTED
-from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Stat, TenantUse, Term
+from vgpuscope.model.analysis import KERNEL_TIME, Analysis, Evidence, GpuUse, Stat, TenantUse, Term
 from vgpuscope.model.cluster import DeviceLedger, Holder, NodeLedger
 from vgpuscope.model.console.facts import Facts, GpuFacts, TenantFacts, TenantKey
 from vgpuscope.model.console.gpus import Allocation, GpuRow, Mode, TenantRow, Use
@@ -112,7 +112,7 @@ def gpu_row(gpu: GpuUse, *, stale: bool, cluster: Ledgers | None, facts: Facts |
 
 
 def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | None, facts: Facts | None) -> TenantRow:
-    """One container on a GPU; a tenant that has the GPU alone is as busy as the GPU."""
+    """One container on a GPU; a tenant that has the GPU alone has all the time in which kernels ran there."""
     tenant, terms = use.tenant, use.terms
     now = _tenant_facts(facts, use, gpu)
     held = _held(cluster, use, gpu)
@@ -129,7 +129,7 @@ def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | N
         container=tenant.container or None,
         owner=use.owner or None,
         own_numbers=use.own,
-        use=_signal_use(gpu.evidence) if own_use.mean is None and alone else own_use,
+        use=_kernel_time(gpu.terms) if own_use.mean is None and alone else own_use,
         memory_used=_memory(use, gpu, alone=alone, which="mean"),
         memory_max=_memory(use, gpu, alone=alone, which="max"),
         memory_limit=use.memory_limit if use.memory_limit is not None else whole(_limit(now)),
@@ -273,6 +273,12 @@ def _memory(use: TenantUse, gpu: GpuUse, *, alone: bool, which: str) -> int | No
 def _use(terms: dict[Term, Stat], term: Term) -> Use:
     stat = terms.get(term)
     return Use() if stat is None else Use(mean=short(stat.mean), p95=short(stat.p95), max=short(stat.max))
+
+
+def _kernel_time(terms: dict[Term, Stat]) -> Use:
+    """The time in which kernels ran on a GPU; on a MIG instance, for which no driver reports it, its engines' time."""
+    found = (_use(terms, term) for term in KERNEL_TIME)
+    return next((use for use in found if use.mean is not None), Use())
 
 
 def _signal_use(evidence: Evidence) -> Use:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from vgpuscope.catalog.figures import BY_CODE
-from vgpuscope.logic.audit.checks import CODES, comparisons, holds
+from vgpuscope.logic.audit.checks import CODES, comparisons, holds, uncompared
 from vgpuscope.model.consistency import (
     AuditedAddress,
     AuditReport,
@@ -18,6 +18,7 @@ from vgpuscope.model.consistency import (
     FigureComparison,
     SkipReason,
     Surfaces,
+    Uncompared,
     Unread,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -64,6 +65,7 @@ class _Tally(Struct, kw_only=True):
     skipped: dict[str, int] = {}
     confirmed: set[str] = set()  # sittings whose differences were read often enough
     failed: dict[str, str] = {}  # sitting → why
+    uncompared: dict[tuple[str, SkipReason], set[str]] = {}  # check and reason → surfaces
     cut: bool = False  # the time limit was reached
 
 
@@ -108,6 +110,10 @@ async def audit(
         checks=tuple(_count(code, differences, tally, answered=bool(services)) for code in CODES),
         differences=tuple(difference(one, texts) for one in differences),
         unread=unread,
+        uncompared=tuple(
+            Uncompared(check=check, why=why, surfaces=tuple(sorted(places)))
+            for (check, why), places in tally.uncompared.items()
+        ),
         undecided=len(undecided),
         seconds=round(clock() - began, 3),
         rounds=rounds,
@@ -202,6 +208,8 @@ async def _compared(name: str, sitting: Sitting, tally: _Tally) -> list[FigureCo
     except (Unanswered, KeyError, TypeError) as e:
         tally.failed[name] = str(e) if isinstance(e, Unanswered) else f"{type(e).__name__}: {e}"
         return []
+    for undecided in uncompared(surfaces):
+        tally.uncompared.setdefault((undecided.check, undecided.why), set()).update(undecided.surfaces)
     return await asyncio.to_thread(lambda: list(comparisons(surfaces)))
 
 
@@ -228,7 +236,8 @@ def _count(code: str, differences: list[FigureComparison], tally: _Tally, *, ans
     compared = tally.compared.get(code, 0) - skipped
     reason: SkipReason | None = None
     if compared <= 0:
-        reason = "no-answer" if not answered else "moving" if skipped else "no-time" if tally.cut else "not-shown"
+        left: SkipReason = next((why for name, why in tally.uncompared if name == code), "not-shown")
+        reason = "no-answer" if not answered else "moving" if skipped else "no-time" if tally.cut else left
     return CheckCount(
         code=code,
         compared=max(0, compared),

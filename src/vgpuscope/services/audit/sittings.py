@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from msgspec import structs
@@ -18,6 +19,8 @@ _NAMESPACES, _DETAILS, _CHARTED = 12, 6, 4  # how many of each are looked at one
 _COMMAND_SECONDS = 60.0
 _LONGEST_WAIT = 5.0  # seconds, until what the analyzer shows of the cluster is read again
 _HOUR, _DAY = 3600, 86400
+_STORED_GPUS = 3
+_RANGES = ("1h", "24h", "30d")
 _WASTE = ("tenant", "namespace", "owner", "node", "model")
 
 _STORED = "stored"
@@ -35,6 +38,7 @@ def analyzer_sittings(analyzer: AuditedService, cluster: AuditedService | None) 
         "details": lambda: _details(analyzer),
         "waste": lambda: _waste(analyzer),
         "charts": lambda: _charts(analyzer),
+        "stored": lambda: _stored(analyzer),
         "doctor": lambda: _doctor(analyzer),
     }
     if cluster is not None and not analyzer.scoped:  # the cluster exporter shows all namespaces
@@ -150,12 +154,14 @@ async def _namespace(analyzer: AuditedService, name: str) -> PublicAnswer:
 
 
 async def _waste(analyzer: AuditedService) -> Surfaces:
+    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"] if row["name"]]
     return await _past(
         analyzer,
         [
             analyzer.read("/api/v1/namespaces"),
             *(analyzer.read("/api/v1/waste", {"since": "24h", "group_by": group}) for group in _WASTE),
             *(analyzer.read("/api/v1/waste", {"since": "7d", "group_by": group}) for group in _WASTE[:2]),
+            *(analyzer.read("/api/v1/waste", {"group_by": "tenant"}, scope=(name,)) for name in _some(names, 2)),
         ],
     )
 
@@ -179,6 +185,9 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
         day = long["times"][-1] // _DAY * _DAY
         ranges.append({"range": "26h", "end": str(day + _HOUR)})
 
+    if long["source"] == "prometheus":  # steps that are whole multiples of each other
+        ranges += [{"range": "1h", "points": "61"}, {"range": "1h", "points": "7"}]
+
     classes = [*ranges, {"range": "24h", "group_by": "namespace"}]
     since = str((long["times"][-1] if long["times"] else 0) - 3 * _HOUR)
     return await _past(
@@ -191,6 +200,28 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
             analyzer.read("/api/v1/history", {"step": "hour", "begin": since}),
         ],
     )
+
+
+async def _stored(analyzer: AuditedService) -> Surfaces:
+    """Of some GPUs: what the last analysis showed, its stored points and those of the hours and days, and charts."""
+    rows = _some((await analyzer.json("/api/v1/gpus"))["rows"], _STORED_GPUS)
+    chart = await analyzer.json("/api/v1/history/classes", {"range": "1h"})
+    now = int(datetime.fromisoformat(chart["end"]).timestamp())
+    hour, day = now // _HOUR * _HOUR, now // _DAY * _DAY
+    spans: list[dict[str, str]] = [
+        {"step": "analysis", "begin": str(hour - 2 * _HOUR)},
+        {"step": "hour", "begin": str(hour - _HOUR), "end": str(hour)},
+        {"step": "hour", "begin": str(day - _DAY), "end": str(day)},
+        {"step": "day", "begin": str(day - _DAY), "end": str(day)},
+    ]
+    devices = [{"gpu_id": row["gpu_id"]} | ({"mig": row["mig"]} if row["mig"] else {}) for row in rows]
+    shown = [
+        analyzer.read(f"/api/v1/gpus/{one['gpu_id']}", {"mig": one["mig"]} if "mig" in one else {}) for one in devices
+    ]
+    points = [analyzer.read("/api/v1/history", one | span) for one in devices for span in spans]
+    charts = [analyzer.read("/api/v1/history/series", one | {"range": range_}) for one in devices for range_ in _RANGES]
+    answers = [one for reads in (shown, points, charts) for one in await _gathered(reads) if one is not None]
+    return Surfaces(answers=tuple(answers), defined=analyzer.shapes.defined)
 
 
 def _ends(times: Sequence[int], step: int) -> tuple[int, ...]:

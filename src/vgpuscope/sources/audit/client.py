@@ -39,7 +39,7 @@ class AuditedService:
         self.url, self._asked = self._api.url, 0
         self.shapes = Document(schemas={}, answers={})
         self.refused: dict[str, str] = {}  # path → why it has no answer
-        self.scoped = False  # the caller sees only some namespaces, so sums are theirs
+        self.namespaces: tuple[str, ...] | None = None  # those that the caller sees, so sums are theirs; None: all
 
     async def __aenter__(self) -> "AuditedService":
         await self._api.__aenter__()
@@ -52,7 +52,13 @@ class AuditedService:
         """Read the shapes of all answers and what the caller sees; Unanswered if the service does not say it."""
         self.shapes = document(await self.json("/openapi.json"))
         if "/api/v1/session" in self.shapes.answers:
-            self.scoped = (await self.json("/api/v1/session")).get("namespaces") is not None
+            seen = (await self.json("/api/v1/session")).get("namespaces")
+            self.namespaces = None if seen is None else tuple(seen)
+
+    @property
+    def scoped(self) -> bool:
+        """Whether the caller sees only some namespaces."""
+        return self.namespaces is not None
 
     async def json(self, path: str, query: dict[str, str] | None = None) -> Any:
         """The plain value of one answer; Unanswered if there is none."""
@@ -78,6 +84,7 @@ class AuditedService:
             body=body,
             query=asked,
             scope=scope,
+            sees=scope or self.namespaces,
             moment=_moment(body),
         )
 
@@ -105,6 +112,7 @@ class AuditedService:
             kind=kind,
             body=body,
             query=asked,
+            sees=self.namespaces,
             moment=str(stamps.pop()) if len(stamps) == 1 and None not in stamps else "",
         )
 

@@ -49,6 +49,7 @@ Large: TypeAlias = Annotated[int | None, SqlType("bigint")]
 Number3: TypeAlias = Annotated[int | None, SqlType("integer", since=3)]
 Large3: TypeAlias = Annotated[int | None, SqlType("bigint", since=3)]
 Number7: TypeAlias = Annotated[int | None, SqlType("integer", since=7)]
+Large8: TypeAlias = Annotated[int | None, SqlType("bigint", since=8)]
 
 
 class StoredResult(NamedTuple):
@@ -70,6 +71,7 @@ class StoredResult(NamedTuple):
     memory_allocated: Large3 = None
     cores_allocated: Number3 = None  # percent of one GPU
     share: Number7 = None  # of the GPU, for a pod whose memory limit is known
+    memory_max: Large8 = None  # the highest sample in the window; not known of older analyses
 
 
 class ResultColumn(NamedTuple):
@@ -173,7 +175,7 @@ ROLLUP: tuple[Column, ...] = (
         unless="memory_integral",
         whole=True,
     ),
-    Column("memory_max", "max", "memory_used", "bigint", field="memory_max"),
+    Column("memory_max", "max", "memory_max", "bigint", field="memory_max"),
     Column("coverage_samples", "count", "coverage", field="coverage_samples"),
     Column("coverage_sum", "sum", "coverage", "bigint", field="coverage", scale=RATIO, over="coverage_samples"),
     Column("seconds", "spent", "seconds", field="seconds", scale=TIME),

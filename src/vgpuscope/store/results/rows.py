@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from vgpuscope.model.analysis import Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
+from vgpuscope.model.analysis import KERNEL_TIME, Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
 from vgpuscope.model.quantity import Ratio
 from vgpuscope.store.encoding import CLASS_CODES, STATUS_CODES, TIME, VERDICT_CODES, Millis, millis
 from vgpuscope.store.results.columns import (
@@ -117,6 +117,7 @@ def _gpu(gpu: GpuUse, stands_for: AnalysisPeriod, *, power: _Drawn) -> StoredRes
         coverage=scaled(gpu.evidence.coverage, RATIO),
         seconds=seconds,
         held=_held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
+        memory_max=scaled(memory.max, 1, most=_INT64) if memory else None,
         memory_allocated=memory_allocated,
         cores_allocated=cores_allocated,
         **power.stored(seconds),
@@ -152,11 +153,13 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
     """The row of one pod. The score belongs to the GPU, so a pod gets it only if it was alone on the GPU."""
     chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
     util, util_max = _together(uses, "process_sm")
-    memory, _ = _together(uses, "mem_used")
+    memory, memory_max = _together(uses, "mem_used")
     if alone:
         if util is None:
-            util, util_max = gpu.evidence.signal_mean, gpu.evidence.signal_max
-        memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
+            known = [gpu.terms[term] for term in KERNEL_TIME if term in gpu.terms and gpu.terms[term].mean is not None]
+            util, util_max = _numbers(known[0] if known else None)
+        if memory is None:
+            memory, memory_max = _numbers(gpu.terms.get("mem_used"))
     memory_allocated, cores_allocated = _allocated(next((use.allocated for use in uses if use.allocated), None))
     return StoredResult(
         score=scaled(gpu.score.value, SCORE) if alone else None,
@@ -166,6 +169,7 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
         util=scaled(util, RATIO),
         util_max=scaled(util_max, RATIO),
         memory_used=scaled(memory, 1, most=_INT64),
+        memory_max=scaled(memory_max, 1, most=_INT64),
         coverage=scaled(chosen.evidence.coverage, RATIO),
         seconds=held,
         held=held,
@@ -200,11 +204,15 @@ def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:
 
 
 def _together(uses: Sequence[TenantUse], term: Term) -> tuple[float | None, float | None]:
-    """Mean and max of a pod's containers together, by their own numbers."""
+    """Mean and peak of a pod's containers together, by their own numbers.
+
+    When each container has its peak is not known: together they reach at least the highest one, and their mean.
+    """
     stats = [stat for use in uses if (stat := use.terms.get(term))]
     means = [stat.mean for stat in stats if stat.mean is not None]
     tops = [stat.max for stat in stats if stat.max is not None]
-    return sum(means) if means else None, max(tops, default=None)
+    mean = sum(means) if means else None
+    return mean, max((*tops, *(() if mean is None else (mean,))), default=None)
 
 
 def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:

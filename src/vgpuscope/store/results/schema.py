@@ -102,6 +102,7 @@ CREATE TABLE history_latest (
         ),
     ),
     Migration(7, _added(7)),
+    Migration(8, _added(8)),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

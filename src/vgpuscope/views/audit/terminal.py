@@ -49,6 +49,14 @@ def _parts(report: AuditReport, lang: Language) -> Iterator[RenderableType]:
         for unread in report.unread:
             why = one_of(words.REASONS["no-time"], lang) if unread.why == "no-time" else clean(unread.why)
             yield Padding(Text(f"{clean(unread.what)}: {why}", "dim"), (0, 0, 0, 2))
+    if report.uncompared:
+        yield Text()
+        yield Text(one_of(words.UNCOMPARED, lang), "bold")
+        for left in report.uncompared:
+            first, *others = left.surfaces
+            more = f" {one_of(words.AND_MORE, lang).format(number=len(others))}" if others else ""
+            why = one_of(words.REASONS[left.why], lang)
+            yield Padding(Text(f"{left.check}: {clean(first)}{more}: {why}", "dim"), (0, 0, 0, 2))
     yield Text()
     if not compared:
         yield Text(one_of(words.UNCHECKED, lang), "bold")

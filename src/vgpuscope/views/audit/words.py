@@ -28,6 +28,10 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "A view of one namespace never counts more than the view of everything.",
         "单个命名空间视图的数字不大于全部视图的数字。",
     ),
+    "scope": (
+        "A view of some namespaces names no other one, and its GPU-hours are those of their pods.",
+        "部分命名空间的视图不出现其他命名空间，其 GPU 小时即这些命名空间中 Pod 的 GPU 小时。",
+    ),
     "waste-hours": (
         "GPU-hours are held or unallocated; held ones are idle, in use, unknown, or free parts of shared GPUs.",
         "GPU 小时分为占用与未分配；占用的小时分为空闲、使用中、未知与共享 GPU 的空闲部分。",
@@ -41,12 +45,12 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "总数与分组方式无关，分组占用的资源不少于其成员。",
     ),
     "steps": (
-        "The mean of a long step is the mean of the short steps in it, weighted by the time measured.",
-        "长时间步的平均值等于其中各短时间步按测量时长加权的平均值。",
+        "The mean of a long step is that of its short steps, weighted by the time measured, and never above the peak.",
+        "长时间步的平均值等于其中各短时间步按测量时长加权的平均值，且不超过峰值。",
     ),
     "energies": (
-        "The energy of an hour or day is the sum over the short steps in it.",
-        "一小时或一天的能耗等于其中各短时间步之和。",
+        "The energy of a step is its mean power times its time, and the sum over the short steps in it.",
+        "时间步的能耗等于其平均功率乘以时长，也等于其中各短时间步之和。",
     ),
     "classes": (
         "The GPUs by class of a long step lie between those of the short steps in it. Pods divide the GPU they share.",
@@ -59,6 +63,10 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
     "chart-tile": (
         "The classes of a chart add up to the GPUs that the fleet has.",
         "图表各类别之和等于总体的 GPU 数。",
+    ),
+    "stored": (
+        "What is stored of an analysis is what was shown; hours and charts have its time, energy and peaks.",
+        "存储的分析结果与所显示的一致；小时数据与图表包含其时长、能耗和峰值。",
     ),
     "seconds": (
         "A stored hour or day never stands for more seconds than it has.",
@@ -84,6 +92,10 @@ RULES: dict[str, Pair] = {  # code of a check → its rule
         "Every idle workload has a reclaim case.",
         "每个空闲的工作负载都有一个收回任务。",
     ),
+    "low": (
+        "What is low has a score below the threshold and a known status, or the verdict idle.",
+        "低使用率的条目评分低于阈值且状态已知，或判定为空闲。",
+    ),
     "populations": (
         "A list named `gpus` lists each GPU or MIG instance once, unless its definition says otherwise.",
         "名为 `gpus` 的列表对每张 GPU 或 MIG 实例只列一次，除非其定义另有说明。",
@@ -94,6 +106,18 @@ REASONS: dict[SkipReason, Pair] = {
     "not-shown": ("the answers do not have these numbers", "应答中没有这些数字"),
     "no-time": ("the time limit was reached", "已到时限"),
     "moving": ("the numbers changed while they were read", "读取期间数字在变化"),
+    "no-weights": (
+        "Prometheus does not give for how long each value was measured, and a sum is over several nodes",
+        "Prometheus 不提供各数值的测量时长，且合计涉及多个节点",
+    ),
+    "two-sources": (
+        "one chart is of Prometheus, the other of stored analyses: other samples in other windows",
+        "一个图表来自 Prometheus，另一个来自存储的分析结果：样本与窗口不同",
+    ),
+    "other-services": (
+        "the analyzer asked other services than this command, such as Prometheus in place of agents",
+        "分析器与本命令询问的服务不同，例如以 Prometheus 代替代理",
+    ),
 }
 JOINED: dict[Rule, Pair] = {  # between the first and the second number
     "equal": ("must be equal to", "应等于"),
@@ -119,6 +143,8 @@ UNCHECKED: Pair = (
     "Nothing could be compared. Name the services with --analyzer, --cluster and --agent.",
     "没有可以比较的数字。请用 --analyzer、--cluster 和 --agent 指定服务。",
 )
+AND_MORE: Pair = ("and {number} more", "等，另有 {number} 处")
+UNCOMPARED: Pair = ("Not compared", "未比较")
 UNREAD: Pair = ("Not read", "未读取")
 UNDECIDED: Pair = (
     "{number} differences could not be read again before the time limit; raise --deadline.",

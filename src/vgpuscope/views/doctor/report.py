@@ -17,6 +17,7 @@ from vgpuscope.model.doctor import (
     NotChecked,
     Place,
     Stage,
+    StageStatus,
     Status,
 )
 from vgpuscope.model.quantity import Seconds
@@ -24,6 +25,7 @@ from vgpuscope.model.words import Words
 from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE_NAMES
 
 _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")
+_CONSIDERABLE = 0.25  # of the checks of a link: if so many were skipped, it is not in order
 _LONGEST = 300  # characters of an example, which others wrote
 
 
@@ -103,11 +105,11 @@ def _reported(
 
 
 def _stage(stage: Stage, findings: Sequence[DoctorFinding]) -> DoctorStage:
-    """A link of the chain: in order only if at least half of its checks could be made."""
+    """A link of the chain: in order only if nearly all of its checks could be made."""
     counts = _counted(findings)
-    status = worst([one.status for one in findings])
-    if status == "pass" and counts["skipped"] > counts["pass"]:
-        status = "skipped"
+    status: StageStatus = worst([one.status for one in findings])
+    if status == "pass" and counts["skipped"] >= _CONSIDERABLE * len(findings):
+        status = "partial"
     whys = Counter(one.cause for one in findings if one.status == "skipped" and one.cause is not None)
     return DoctorStage(
         stage=stage,

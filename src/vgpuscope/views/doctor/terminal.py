@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from vgpuscope.model.doctor import AskedService, DoctorFinding, DoctorReport, DoctorStage, Status
+from vgpuscope.model.doctor import AskedService, DoctorFinding, DoctorReport, DoctorStage, StageStatus, Status
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.model.words import Language, Words
 from vgpuscope.views.doctor.words import (
@@ -22,8 +22,14 @@ from vgpuscope.views.doctor.words import (
 )
 from vgpuscope.views.text import clean, fit
 
-_MARKS: dict[Status, str] = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "–"}
-_STYLES: dict[Status, str] = {"pass": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
+_MARKS: dict[StageStatus, str] = {"pass": "✓", "warn": "!", "fail": "✗", "partial": "~", "skipped": "–"}
+_STYLES: dict[StageStatus, str] = {
+    "pass": "green",
+    "warn": "yellow",
+    "fail": "bold red",
+    "partial": "cyan",
+    "skipped": "dim",
+}
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"])+""", re.DOTALL)  # of a shell
 _STAGE_WIDTH = 16
 _STATUS_WIDTH = 8
@@ -52,6 +58,7 @@ _COUNTED: dict[Status, Words] = {
     "pass": Words("{n} passed", "通过 {n} 项"),
     "skipped": Words("{n} not checked", "未检查 {n} 项"),
 }
+_PARTIAL = Words("partly checked: {made} of {all}", "部分检查：{all} 项中的 {made} 项")
 _REASON = Words("{why} ({n})", "{why}（{n} 项）")
 _MORE_REASONS = Words("Other reasons ({n})", "其他原因（{n} 项）")
 _ASKED = Words("Services", "服务")
@@ -170,8 +177,12 @@ def _stage(stage: DoctorStage, lang: Language) -> Iterator[RenderableType]:
     line.append(f"{_MARKS[stage.status]} ", _STYLES[stage.status])
     line.append(fit(_in(stage.name, lang), _STAGE_WIDTH))
     counts = [_in(words, lang).format(n=n) for status, words in _COUNTED.items() if (n := stage.counts.get(status, 0))]
+    if stage.status == "partial":
+        all_checks = sum(stage.counts.values())
+        made = all_checks - stage.counts["skipped"]
+        counts = [_in(_PARTIAL, lang).format(made=made, all=all_checks)]
     yield line.append(("，" if lang == "zh" else ", ").join(counts), "dim")
-    if stage.status != "skipped":
+    if stage.status not in {"partial", "skipped"}:
         return
     for one in stage.not_checked[:_REASONS]:
         why = _in(_REASON, lang).format(why=_in(one.why, lang).rstrip(".。"), n=one.checks)
