@@ -18,7 +18,7 @@ from rich.text import Text
 from tests.logic.cluster.builders import asks
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.model.allocation import Assignment, NodeState, OfferedResource, PodState, RegisteredDevice
-from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.cluster import FindingCount, NodeLedger
 
 GIB = 1 << 30
 TYPE = "NVIDIA A100-SXM4-80GB"
@@ -149,7 +149,7 @@ def test_a_node_shows_what_is_given_away_what_fits_and_what_does_not_add_up(expo
         "10",
         "80.0Gi, 100%, 1 whole",
         "0%",
-        "1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device",
+        "over-allocated (cores), over-allocated (memory), held GPU is gone",
     ]
 
 
@@ -249,20 +249,44 @@ def test_a_node_without_hami_shows_its_gpus_by_number(exporter):
     assert {row[0]: row[1:] for row in found} == {
         "whole": ["ready", "4", "240.0/320.0Gi 75%", "1", "1 whole", "–"],
         "sliced": ["ready", "4", "–/60.0Gi", "15", "15 of 16 shares", "–"],
-        "mig": ["ready", "1, 8 of 9 MIG", "–", "4", "1× 1g.10gb, 1 whole, 2× 3g.40gb", "–"],
+        "mig": ["ready", "≥3 (8 of 9 instances)", "–", "4", "1× 1g.10gb, 1 whole, 2× 3g.40gb", "–"],
         "unlabelled": ["ready", "8 shares", "–", "8", "8 of 8 shares", "–"],
         "drained": ["ready, cordoned", "0 of 4", "–", "0", "nothing", "–"],
     }
+
+
+def test_a_node_with_mig_instances_shows_its_physical_gpus_and_the_instances(exporter):
+    """As in the console: a GPU that MIG divides counts once. The kubelet counts instances, the label counts GPUs."""
+    one_model = [offer(capacity=4, type="H100"), offer("nvidia.com/mig-1g.10gb", "mig", 1, type="H100", profile="1g")]
+    exporter.nodes = [
+        ledger("labelled", offers=one_model, labelled_gpus=5),
+        ledger("all divided", offers=one_model[1:], labelled_gpus=1),
+        ledger("unlabelled", offers=one_model),
+        ledger("two models", offers=[one_model[0], structs.replace(one_model[1], type="A30")], labelled_gpus=5),
+        ledger("impossible", offers=one_model, labelled_gpus=4),
+        ledger("drained", offers=one_model, labelled_gpus=5, schedulable=False),
+    ]
+    found = {row[0]: row[2] for row in rows(run("nodes", exporter.url))[1:]}
+    assert found == {
+        "labelled": "5 (1 instance)",
+        "all divided": "1 (1 instance)",
+        "unlabelled": "≥5 (1 instance)",
+        "two models": "≥5 (1 instance)",
+        "impossible": "≥5 (1 instance)",
+        "drained": "0 of 5 (0 of 1 instances)",
+    }
+    chinese = run("nodes", exporter.url, "--lang", "zh").stdout
+    assert "5（1 个实例）" in chinese
 
 
 def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(exporter):
     exporter.nodes = PLAIN
     _, *found, _, note = rows(run("gpus", exporter.url))
     assert found == [
-        ["drained", "×4", "–", "–", "whole", "node-unschedulable", "0/4", "–", "–"],
-        ["mig", "×7", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "–", "–", "ml/d ×5"],
+        ["drained", "×4", "–", "–", "whole", "the node is cordoned", "0/4", "–", "–"],
+        ["mig", "×7 1g.10gb", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "–", "–", "ml/d ×5"],
         ["mig", "×1", "–", "–", "whole", "ok", "0/1", "–", "–"],
-        ["mig", "×2", "–", "NVIDIA-A100-SXM4-80GB", "mig 3g.40gb", "ok", "0/2", "–", "–"],
+        ["mig", "×2 3g.40gb", "–", "NVIDIA-A100-SXM4-80GB", "mig 3g.40gb", "ok", "0/2", "–", "–"],
         ["sliced", "×4", "–", "Tesla-T4", "time-slicing ×4", "ok", "1/16", "–/60.0Gi", "–", "ml/c"],
         ["unlabelled", "–", "–", "–", "shared", "ok", "0/8", "–", "–"],
         ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
@@ -367,9 +391,9 @@ def test_at_80_columns_a_node_keeps_its_largest_fit_and_each_finding_has_a_line(
     assert "80.0Gi, 100%, 1 whole" in lines[1]
     at = lines[0].index("FINDINGS")
     assert [line[at:] for line in lines[1:4]] == [
-        "1 over-allocated (cores)",
-        "1 over-allocated (memory)",
-        "1 vanished-device",
+        "over-allocated (cores)",
+        "over-allocated (memory)",
+        "held GPU is gone",
     ]
     assert lines[4:] == ["3 columns hidden (MEMORY, FREE SLOTS, FRAGMENTED); --wide shows all"]
 
@@ -397,7 +421,21 @@ def test_csv_has_a_line_for_each_row_of_the_table(exporter):
 def test_chinese_is_chosen_by_flag_or_locale(exporter):
     by_flag = run("nodes", exporter.url, "--lang", "zh").stdout
     assert by_flag == run("nodes", exporter.url, LC_ALL="zh_CN.UTF-8").stdout
-    assert all(word in by_flag for word in ("节点", "就绪", "整卡 1 张", "超额分配 1（算力）", "已分配的 GPU 消失 1"))
+    assert all(word in by_flag for word in ("节点", "就绪", "整卡 1 张", "超额分配（算力）", "已分配的 GPU 消失"))
+
+
+def test_findings_have_the_names_of_the_console_and_their_reasons_are_words(exporter):
+    counts = [
+        FindingCount(kind="ghost", reason="unknown", count=2),
+        FindingCount(kind="kubelet-zero", reason="", count=1),
+        FindingCount(kind="forged-assignment", reason="of tomorrow", count=1),
+    ]
+    exporter.nodes = [structs.replace(ledger("n"), finding_counts=tuple(counts))]
+    english, chinese = (rows(run("nodes", exporter.url, "--lang", lang))[1] for lang in ("en", "zh"))
+    assert english[-1] == (
+        "ghost allocation ×2 (kubelet does not report it), the kubelet offers no GPU, forged assignment (of tomorrow)"
+    )
+    assert chinese[-1] == "幽灵分配 ×2（kubelet 未上报），kubelet 未提供 GPU，伪造的分配（of tomorrow）"
 
 
 def test_at_80_columns_the_longest_names_cost_no_number_of_gpus(exporter):

@@ -95,7 +95,7 @@ def exporter():
 
 def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
     titles, first, second = rows(run("pending", exporter.url))
-    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON"]
+    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON", "EVENT"]
     assert first == [
         "ml/train-0",
         "12 min",
@@ -103,7 +103,8 @@ def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
         "hami-scheduler",
         "1 gpu, 8000 gpumem",
         "7",
-        "2 nodes: CardInsufficientMemory (gpu-1, gpu-2); 2 more",
+        "No GPU has as much free memory as the pod asks for. Nodes: 2 (gpu-1, gpu-2). 1 more reason.",
+        "2 nodes: CardInsufficientMemory (gpu-1, gpu-2)",
     ]
     meaning = "No scheduler has reported anything about the pod yet."
     assert second == [
@@ -114,6 +115,7 @@ def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
         "1 gpu, 8000 gpumem",
         "0",
         meaning,
+        "–",
     ]
 
 
@@ -162,7 +164,8 @@ def test_in_chinese_everything_is_chinese_but_names_and_what_schedulers_say(expo
         assert words in shown
     listed = run("pending", "--all", exporter.url, LANG="zh_CN.UTF-8", LC_ALL="").stdout
     assert "已调度" in listed
-    assert "2 个节点：CardInsufficientMemory（gpu-1、gpu-2）；另有 2 个原因" in listed
+    assert "没有一张 GPU 的空闲显存够该 Pod 使用。节点：2 个（gpu-1、gpu-2）。另有 1 个原因。" in listed
+    assert "2 个节点：CardInsufficientMemory（gpu-1、gpu-2）" in listed
     exporter.book = WaitingPods()
     nobody = run("pending", exporter.url, "--lang", "zh").stdout
     assert english(shown) == ["had untolerated"]  # of kube-scheduler
@@ -277,4 +280,5 @@ def test_a_terminal_gets_colours_and_its_own_width(exporter, words, width):
     lines = [Text.from_ansi(line).plain for line in painted.splitlines()]
     assert "\x1b[1m" in painted
     assert max(map(cell_len, lines)) <= width
-    assert "CardInsufficientMemory" in "".join(lines)  # the reason stays, whatever is hidden
+    shown = " ".join(" ".join(line.split()) for line in lines)
+    assert "No GPU has as" in shown  # the reason stays, whatever is hidden

@@ -76,6 +76,7 @@ class NodeState(Struct, frozen=True, kw_only=True):
     devices: tuple[RegisteredDevice, ...] = ()
     allocatable: dict[str, int] = {}  # device resources that the kubelet advertises
     offers: tuple[OfferedResource, ...] = ()  # empty for a node with a HAMi register: there the kubelet counts slots
+    labelled_gpus: int | None = None  # GPUs of one model, also those that MIG divides; None: no label gives them
     pair_scores: dict[DeviceUUID, dict[DeviceUUID, int]] = {}  # how well two GPUs are linked, if the node reports it
 
 

@@ -19,6 +19,8 @@ FindingKind: TypeAlias = Literal[
 ]
 LostReason: TypeAlias = Literal["unhealthy", "cordoned", "kubelet-zero", "node-not-ready", "node-unschedulable"]
 
+_MOST_INSTANCES = 7  # of one GPU that MIG divides
+
 
 class Holder(Struct, frozen=True, kw_only=True, gc=False):
     """One device held by one container. Init containers hold their devices until all of them have succeeded."""
@@ -232,6 +234,16 @@ class Capacity(Struct, frozen=True, kw_only=True):
         return 1 - self.whole.memory / self.free.memory if self.free.memory else None
 
 
+class NodeGpus(Struct, frozen=True, kw_only=True):
+    """The physical GPUs of a node, and its MIG instances that the kubelet counts."""
+
+    number: int  # a GPU that MIG divides counts once
+    usable: int  # of these, how many accept new pods
+    instances: int
+    usable_instances: int
+    exact: bool  # False: at least so many, because the instances are on an unknown number of GPUs
+
+
 class NodeLedger(Struct, frozen=True, kw_only=True):
     """All conclusions about one node."""
 
@@ -244,10 +256,37 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     holders: tuple[Holder, ...] = ()  # including holders of devices that the node does not register
     shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; for other pods see the holder
     offers: tuple[OfferLedger, ...] = ()  # GPUs known only by number, on a node that registers no devices
+    labelled_gpus: int | None = None  # GPUs of one model, also those that MIG divides; None: no label gives them
     capacity: Capacity = Capacity()  # of registered devices
     types: tuple[Capacity, ...] = ()  # the same, for each type of GPU
     findings: tuple[Finding, ...] = ()
     finding_counts: tuple[FindingCount, ...] = ()
+
+    @property
+    def gpus(self) -> NodeGpus:
+        """How many physical GPUs the node has, and how many of them accept new pods.
+
+        A kubelet counts MIG instances, not the GPUs that have them: the label counts these if all are of one model.
+        """
+        whole, usable = self.capacity.total.cards, self.capacity.usable.cards
+        instances = usable_instances = 0
+        for resource in self.offers:
+            if resource.offer.mode == "mig":
+                instances += resource.gpus or 0
+                usable_instances += resource.usable or 0
+            else:
+                whole += resource.gpus or 0
+                usable += resource.usable or 0
+        least, labelled = whole - (-instances // _MOST_INSTANCES), self.labelled_gpus or 0
+        models = {resource.offer.type for resource in self.offers if resource.offer.type}
+        number = max(least, labelled) if instances else whole
+        return NodeGpus(
+            number=number,
+            usable=usable + (number - whole if usable_instances else 0),
+            instances=instances,
+            usable_instances=usable_instances,
+            exact=not instances or (labelled >= least and len(models) <= 1),
+        )
 
     @property
     def whole_gpus(self) -> int | None:

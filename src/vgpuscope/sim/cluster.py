@@ -77,22 +77,33 @@ def _plain_node(world: World) -> Json:
         world.plan.name,
         offered=sum(not gpu.lost for gpu in whole) * replicas,
         capacity=len(whole) * replicas,
-        labels=_labels([_Device(gpu.uuid, gpu.spec) for gpu in whole], replicas),
+        labels=_labels(world, replicas),
         instances={f"nvidia.com/mig-{profile}": str(profiles.count(profile)) for profile in sorted(set(profiles))},
     )
 
 
-def _labels(devices: Sequence[_Device], replicas: int) -> dict[str, str]:
-    """The labels that NVIDIA's GPU feature discovery sets on a node; of several models it reports the first."""
-    spec = devices[0].spec
+def _labels(world: World, replicas: int) -> dict[str, str]:
+    """The labels that NVIDIA's GPU feature discovery sets on a node.
+
+    Of several models it reports the first that has whole GPUs, and counts all GPUs of this model, divided or not.
+    """
+    spec = next(gpu.spec for gpu in world.gpus if not gpu.mig)
     values = {
-        "product": spec.name.replace(" ", "-") + ("-SHARED" if replicas > 1 else ""),
+        "product": _product(spec) + ("-SHARED" if replicas > 1 else ""),
         "memory": str(spec.memory),
-        "count": str(len(devices)),
+        "count": str(sum(gpu.spec == spec for gpu in world.gpus)),
         "replicas": str(replicas),
         "sharing-strategy": "time-slicing" if replicas > 1 else "none",
     }
-    return {f"nvidia.com/gpu.{name}": value for name, value in values.items()}
+    labels = {f"nvidia.com/gpu.{name}": value for name, value in values.items()}
+    for gpu in world.gpus:
+        for instance in gpu.instances:
+            labels[f"nvidia.com/mig-{instance.profile}.product"] = f"{_product(gpu.spec)}-MIG-{instance.profile}"
+    return labels
+
+
+def _product(spec: Spec) -> str:
+    return spec.name.replace(" ", "-")
 
 
 def _node_object(

@@ -21,7 +21,11 @@ def labels(resource=GPU, **values):
     return {f"{resource}.{name.replace('_', '-')}": str(value) for name, value in values.items()}
 
 
-def node(amounts, labels=None, annotations=None, allocatable=None):
+def node(*resources, **more):
+    return node_state(*resources, **more).offers
+
+
+def node_state(amounts, labels=None, annotations=None, allocatable=None):
     item = {
         "metadata": {"name": "n1", "uid": "u", "labels": labels, "annotations": annotations},
         "status": {"capacity": amounts, "allocatable": amounts if allocatable is None else allocatable},
@@ -29,7 +33,7 @@ def node(amounts, labels=None, annotations=None, allocatable=None):
     page = decode_nodes(json.dumps({"kind": "NodeList", "metadata": {}, "items": [item]}).encode())
     assert page.faults == ()
     (found,) = page.items
-    return found.offers
+    return found
 
 
 def shown(*offers):
@@ -72,6 +76,17 @@ def test_mig_instances_of_a_profile_each_are_resources_of_their_own():
     whole, mig = node({GPU: "1", MIG: "2", "nvidia.com/mig-1g.5gb": "0"}, told | labels(product="A100-SXM4-40GB"))
     assert shown(whole, mig) == [(GPU, "whole", 1, 1, 1), (MIG, "mig", 2, 2, 1)]
     assert (mig.type, mig.profile, mig.memory) == ("A100-SXM4-40GB", "3g.20gb", 19968 * MIB)
+
+
+def test_the_label_counts_all_gpus_of_the_model_also_those_that_mig_divides():
+    def counted(**values):
+        return node_state({GPU: "1", MIG: "2"}, labels(product="A100-SXM4-40GB", **values)).labelled_gpus
+
+    assert counted(count=3) == 3
+    assert counted() is None
+    assert counted(count="many") is None
+    single = labels(product="A100-SXM4-40GB-MIG-1g.5gb", count=56)
+    assert node_state({GPU: "56"}, single).labelled_gpus is None  # these are instances
 
 
 def test_with_one_profile_for_all_the_common_resource_counts_mig_instances():

@@ -356,6 +356,12 @@ def test_what_a_kubelet_offers_is_counted_in_gpus_and_never_twice(offers, rows, 
     assert (row.gpus, row.gpus_unlisted, row.gpus_or_instances) == (gpus, unlisted, rows)
 
 
+def test_a_label_counts_the_gpus_that_mig_divides_where_no_agent_reports_them():
+    divided = node("node-0", offers=(offer("whole", 4), offer("mig", 3)), labelled_gpus=5)
+    (row,) = node_rows((), cluster=ledgers([divided]), agents={})
+    assert (row.gpus, row.gpus_unlisted) == (5, 5)
+
+
 def test_memory_of_an_idle_gpu_that_no_pod_has_does_not_make_it_held():
     rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, verdict="idle", use_class="idle-held")))
     assert classes(rows)["unallocated"] == 1

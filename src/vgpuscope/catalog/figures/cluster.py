@@ -29,7 +29,7 @@ _METRICS = {
     "allocated.memory": "memory_allocated_bytes",
 }
 _MORE = {"free.slots": " NodeRow.slots_free"}
-_COLUMNS = {"total.cards": "nodes.GPUS", "total.memory": "nodes.MEMORY", "free.slots": "nodes.FREE SLOTS"}
+_COLUMNS = {"total.memory": "nodes.MEMORY", "free.slots": "nodes.FREE SLOTS"}
 
 
 def _amounts(part: str, condition: Condition) -> tuple[Figure, ...]:

@@ -21,7 +21,7 @@ from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, 
 from vgpuscope.formats.hami.register import pair_scores, registered_devices
 from vgpuscope.formats.hami.seal import Seals
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
-from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
+from vgpuscope.formats.kube.offers import labelled_gpus, labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.formats.scheduler_messages.reasons import condition_reasons
 from vgpuscope.formats.times import from_rfc3339, from_unix
@@ -171,6 +171,7 @@ def _node(found: _Node, wrong: list[str]) -> NodeState:
         devices=_with_physical(devices, found.metadata.labels or {}),
         allocatable=allocatable,
         offers=() if registered else offered_resources(found.metadata.labels or {}, capacity, allocatable),
+        labelled_gpus=labelled_gpus(found.metadata.labels or {}),
         pair_scores=_pair_scores(annotations, wrong),
     )
 

@@ -6,6 +6,7 @@
     nvidia.com/mig-1g.10gb     MIG instances of one profile; `.shared` as above
 
 The labels are those of NVIDIA's GPU feature discovery: RESOURCE.product, .memory (MiB), .replicas, .sharing-strategy.
+`nvidia.com/gpu.count` counts all GPUs of that model, also those that MIG divides (strategy `mixed`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,11 @@ def offered_resources(
 ) -> tuple[OfferedResource, ...]:
     """The offered resources, sorted by name; resources with a capacity of 0 are not included."""
     return tuple(_offers(labels, capacity, allocatable))
+
+
+def labelled_gpus(labels: Mapping[str, object]) -> int | None:
+    """The node's GPUs of one model, also those that MIG divides; None: no label, or it counts MIG instances."""
+    return None if "-MIG-" in _text(labels, f"{_WHOLE}.product") else _number(labels, f"{_WHOLE}.count")
 
 
 def labelled_memory(labels: Mapping[str, object]) -> Bytes | None:

@@ -42,6 +42,7 @@ def settle_node(
         holders=held,
         shares=tuple([share for one in counted for share in one.shares]),
         offers=settle_offers(node, here) if node else (),
+        labelled_gpus=node.labelled_gpus if node else None,
         capacity=capacity,
         types=types,
         findings=findings,

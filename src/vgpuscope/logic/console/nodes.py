@@ -65,13 +65,17 @@ def by_node(rows: Iterable[GpuRow], cluster: Ledgers | None) -> dict[str, list[G
 def unlisted_gpus(rows: Iterable[GpuRow], ledger: NodeLedger | None) -> int | None:
     """How many GPUs a node has besides these rows, by its registration or its kubelet.
 
-    A kubelet that offers MIG instances does not say on how many GPUs they are: None if no row says it.
+    A kubelet that offers MIG instances does not say on how many GPUs they are: None if neither a row nor a label says it.
     """
     listed = len({row.gpu_id for row in rows})
-    whole = [one.gpus or 0 for one in ledger.offers if one.offer.mode != "mig"] if ledger else []
-    if ledger and ledger.offers and not whole and not listed:
+    if ledger is None:
+        return 0
+    if ledger.gpus.exact:
+        return max(0, ledger.gpus.number - listed)
+    whole = [one.gpus or 0 for one in ledger.offers if one.offer.mode != "mig"]
+    if not whole and not listed:
         return None
-    return max(0, max(len(ledger.devices), sum(whole)) - listed) if ledger else 0
+    return max(0, max(len(ledger.devices), sum(whole)) - listed)
 
 
 def node_row(

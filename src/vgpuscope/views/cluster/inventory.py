@@ -89,7 +89,7 @@ def _node_cells(node: NodeLedger, language: Language) -> list[Text]:
     if node.devices:
         cells = _capacity_cells(node, language)
     else:
-        cells = _offer_cells(node.offers, language) if node.offers else [Text(UNKNOWN, "dim")] * 5
+        cells = _offer_cells(node, language) if node.offers else [Text(UNKNOWN, "dim")] * 5
     found = (finding(one.kind, one.reason, one.count, language) for one in node.finding_counts)
     findings = Text(clean(word("and", language).join(found)), "red")
     return [Text(clean(node.name), "bold"), _state(node, language), *cells, findings]
@@ -106,14 +106,9 @@ def _state(node: NodeLedger, language: Language) -> Text:
 def _capacity_cells(node: NodeLedger, language: Language) -> list[Text]:
     """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
-    total, usable = capacity.total.cards, capacity.usable.cards
-    number = _of(usable, total, language)
     fits = (_largest(capacity, language), *(_offer_fit(one, language) for one in node.offers if one.free))
     return [
-        Text(
-            word("and", language).join((number, *_numbers(node.offers, language))),
-            "" if usable == total else "yellow",
-        ),
+        _number(node, language),
         _share(allocated, capacity.total.memory),
         Text(str(capacity.free.slots + sum(one.free for one in node.offers))),
         Text(word("and", language).join(fits)),
@@ -132,11 +127,10 @@ def _largest(capacity: Capacity, language: Language) -> str:
 # --- counted GPUs ----------------------------------------------------------------------------------------------------
 
 
-def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text]:
-    lost_some = any(one.lost or one.offer.allocatable < one.offer.capacity for one in offers)
-    join = word("and", language).join
+def _offer_cells(node: NodeLedger, language: Language) -> list[Text]:
+    join, offers = word("and", language).join, node.offers
     return [
-        Text(join(_numbers(offers, language)), "yellow" if lost_some else ""),
+        _number(node, language),
         _offer_memory(offers),
         Text(str(sum(one.free for one in offers))),
         Text(join(_offer_fit(one, language) for one in offers if one.free) or word("nothing", language)),
@@ -144,16 +138,17 @@ def _offer_cells(offers: Sequence[OfferLedger], language: Language) -> list[Text
     ]
 
 
-def _numbers(offers: Sequence[OfferLedger], language: Language) -> list[str]:
-    """`4`, `3 of 4`, and for the MIG instances of all profiles together `7 MIG`; of unknown ones `16 shares`."""
-    shown, instances = list[str](), [one for one in offers if one.offer.mode == "mig"]
-    for one in offers:
-        if one.gpus is None or one.usable is None:
-            shown.append(word("shares", language, n=one.offer.capacity))
-        elif one.offer.mode != "mig":
-            shown.append(_of(one.usable, one.gpus, language))
-    total, usable = sum(one.gpus or 0 for one in instances), sum(one.usable or 0 for one in instances)
-    return [*shown, f"{_of(usable, total, language)} MIG"] if total else shown
+def _number(node: NodeLedger, language: Language) -> Text:
+    """`4`, `3 of 4`, with MIG instances `5 (3 instances)` or at least `≥3 (2 instances)`; of unknown GPUs `16 shares`."""
+    gpus = node.gpus
+    number = ("" if gpus.exact else "≥") + _of(gpus.usable, gpus.number, language)
+    shares = [word("shares", language, n=one.offer.capacity) for one in node.offers if one.gpus is None]
+    shown = word("and", language).join([number, *shares] if gpus.number else shares)
+    if gpus.instances:
+        instances = _of(gpus.usable_instances, gpus.instances, language)
+        shown += word("one_instance" if instances == "1" else "instances", language, n=instances)
+    lost_some = any(one.lost or one.offer.allocatable < one.offer.capacity for one in node.offers)
+    return Text(shown, "yellow" if lost_some or gpus.usable < gpus.number else "")
 
 
 def _of(usable: int, total: int, language: Language) -> str:
@@ -231,8 +226,9 @@ def _device_cells(one: DeviceLedger, language: Language) -> list[Text]:
 def _counted_cells(one: OfferLedger, language: Language) -> list[Text]:
     offer = one.offer
     mode = f"mig {offer.profile}".rstrip() if offer.mode == "mig" else offer.mode
+    number = UNKNOWN if one.gpus is None else f"×{one.gpus}"
     return [
-        Text(UNKNOWN if one.gpus is None else f"×{one.gpus}"),
+        Text(clean(f"{number} {offer.profile}".rstrip())),
         Text(clean(offer.type) or UNKNOWN),
         Text(clean(mode) + (_times(offer.replicas) if offer.replicas else "")),
         _counted_health(one, language),

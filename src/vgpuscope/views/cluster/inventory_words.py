@@ -19,9 +19,12 @@ TEXTS: Mapping[str, Pair] = {
     "nothing": ("nothing", "无"),
     "whole": ("{n} whole", "整卡 {n} 张"),
     "part_of": ("{n} of {all}", "{n}/{all}"),
+    "one_instance": (" ({n} instance)", "（{n} 个实例）"),
+    "instances": (" ({n} instances)", "（{n} 个实例）"),
     "shares": ("{n} shares", "{n} 份"),
     "shares_of": ("{n} of {all} shares", "{n}/{all} 份"),
     "and": (", ", "，"),
+    "because": ("{name} ({reason})", "{name}（{reason}）"),
     # notes
     "about": ("{nodes}: {note}", "{nodes}：{note}"),
     "comma": (", ", "、"),
@@ -51,7 +54,22 @@ TEXTS: Mapping[str, Pair] = {
     "one_node": ("1 node", "1 个节点"),
     "some_nodes": ("{n} nodes", "{n} 个节点"),
 }
-_REASONS: Mapping[str, str] = {"memory": "显存", "cores": "算力", "slots": "份数"}
+_REASONS: Mapping[str, Pair] = {
+    # over-allocated
+    "memory": ("memory", "显存"),
+    "cores": ("cores", "算力"),
+    "slots": ("slots", "份数"),
+    # ghost
+    "ended": ("pod ended", "Pod 已结束"),
+    "unknown": ("kubelet does not report it", "kubelet 未上报"),
+    "terminating": ("terminating", "正在终止"),
+    "elsewhere": ("pod on another node", "Pod 在其他节点"),
+    "unbound": ("never bound", "一直未绑定"),
+    "unused": ("used by no pod", "没有 Pod 使用"),
+    # forged-assignment
+    "unrequested": ("not requested", "未申请"),
+    "unsealed": ("not by the scheduler", "非调度器写入"),
+}
 
 
 def word(name: str, language: Language, /, **values: object) -> str:
@@ -60,12 +78,19 @@ def word(name: str, language: Language, /, **values: object) -> str:
 
 
 def finding(kind: FindingKind, reason: str, count: int, language: Language) -> str:
-    """A kind of finding and how many: its code in English, its name in Chinese."""
-    if language == "zh":
-        return f"{FINDING_NAMES[kind][1]} {count}" + (f"（{_REASONS.get(reason, reason)}）" if reason else "")
-    return f"{count} {kind}" + (f" ({reason})" if reason else "")
+    """A kind of finding by the name that the console gives it, with its reason; and how many, if more than one."""
+    name = _inside(one_of(FINDING_NAMES[kind], language)) + (f" ×{count}" if count > 1 else "")
+    if not reason:
+        return name
+    known = _REASONS.get(reason)
+    return word("because", language, name=name, reason=one_of(known, language) if known else reason)
 
 
 def lost(reason: LostReason, language: Language) -> str:
-    """Why a GPU cannot be used: its code in English, its name in Chinese."""
-    return LOST_NAMES[reason][1] if language == "zh" else reason
+    """Why a GPU cannot be used, as the console names it."""
+    return _inside(one_of(LOST_NAMES[reason], language))
+
+
+def _inside(name: str) -> str:
+    """A name in the middle of a line: `ghost allocation`."""
+    return name[:1].lower() + name[1:]

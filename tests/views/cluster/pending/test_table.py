@@ -83,13 +83,33 @@ def test_the_answer_has_the_pods_and_what_their_codes_mean():
 
 
 def test_a_row_names_a_few_nodes_and_how_many_more_there_are():
-    assert "5 nodes: words (a, b, c and 2 more)" in table(pod(said(MEMORY, "a", "b", "c", "d", count=5)))
-    assert "1 node: words (a)" in table(pod(said(MEMORY, "a", count=1)))
-    assert table(pod(said())).endswith("  words")
+    named = table(pod(said(MEMORY, "a", "b", "c", "d", count=5)))
+    assert "words. Nodes: 5 (a, b, c and 2 more).  5 nodes: words (a, b, c and 2 more)" in named
+    assert "words. Nodes: 1 (a).  1 node: words (a)" in table(pod(said(MEMORY, "a", count=1)))
+    assert "words. Nodes: 4.  4 nodes: words" in table(pod(said(MEMORY, count=4)))
+    assert table(pod(said())).endswith("words.  words")
 
 
 def test_what_is_not_kept_is_counted_with_the_rest():
-    assert "words; 4 more" in table(pod(said(), said("SCHED_TAINT"), said_cut=3))
+    assert "words. 4 more reasons." in table(pod(said(), said("SCHED_TAINT"), said_cut=3))
+
+
+def test_reasons_that_are_history_and_reports_of_the_same_code_are_no_more_reasons():
+    assert "more reason" not in table(pod(said(), said(detail="other words"), said("SCHED_TAINT", current=False)))
+    assert "1 more reason." in table(pod(said(), said("SCHED_TAINT"), said("SCHED_TAINT", "b")))
+
+
+def test_the_reason_begins_with_plain_words_and_the_code_of_hami_is_behind():
+    raw = pod(said(detail="CardInsufficientMemory", count=2), said("SCHED_TAINT"))
+    row = table(raw).splitlines()[1]
+    assert "No GPU has as much free memory as the pod asks for. Nodes: 2. 1 more reason." in row
+    assert row.endswith("  2 nodes: CardInsufficientMemory")
+    chinese = text(pending_table(pending_list([raw], NOW), None, outcomes=False, language="zh"), 1000)
+    assert "没有一张 GPU 的空闲显存够该 Pod 使用。节点：2 个。另有 1 个原因。" in chinese
+
+
+def test_a_code_that_this_version_does_not_know_is_shown_with_its_message():
+    assert "Gone tomorrow. Nodes: 1 (a)." in table(pod(said("SCHED_OF_TOMORROW", "a", detail="Gone tomorrow")))
 
 
 def test_a_pod_without_amounts_or_times_shows_that_it_is_not_known():
@@ -108,11 +128,12 @@ def test_a_narrow_table_shows_the_reason_and_says_what_it_hides():
     *rows, rest, hidden = table(long, pod(pod="new"), width=80).splitlines()
     assert rows[0].split() == ["POD", "AGE", "REASON"]
     assert "ml/a-pod-with-a-rather-long-name-0" in rows[1]
-    assert rows[1].endswith("CardInsufficientMemory")
-    # what the code means, where nobody has said more; between words a line ends as late as 80 columns let it
-    assert rows[2].endswith("  No scheduler has reported anything")
+    assert rows[1].endswith("  No GPU has as much free memory as the")
+    assert rows[2].strip() == "pod asks for."
+    # between words a line ends as late as 80 columns let it
+    assert rows[3].endswith("  No scheduler has reported anything")
     assert rest == " " * rows[0].index("REASON") + "about the pod yet."
-    assert hidden == "4 columns hidden (CODE, SCHEDULER, ASKS FOR, ATTEMPTS); --wide shows all"
+    assert hidden == "5 columns hidden (CODE, SCHEDULER, ASKS FOR, ATTEMPTS, EVENT); --wide shows all"
 
 
 def test_every_outcome_has_a_headline():
@@ -166,9 +187,8 @@ def test_the_numbers_stand_with_the_code_they_belong_to_before_what_to_do():
 
 
 def test_a_row_has_the_number_behind_its_code():
-    assert table(pod(said(MEMORY, "a", count=1), fact="a: 6 MiB missing.")).endswith(
-        "1 node: words (a). a: 6 MiB missing."
-    )
+    row = table(pod(said(MEMORY, "a", count=1), fact="a: 6 MiB missing."))
+    assert "No GPU has as much free memory as the pod asks for. a: 6 MiB missing. Nodes: 1 (a).  1 node: words" in row
 
 
 def test_no_code_that_is_said_now_is_among_what_was_reported_earlier():

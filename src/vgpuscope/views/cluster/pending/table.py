@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from vgpuscope.knowledge.hami_reasons import HAMI_REASONS
 from vgpuscope.model.pending import Outcome, PendingList, PendingPod, Said
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.scheduling_codes import Reason
@@ -22,12 +23,13 @@ _FEW_NODES = 3  # named in a row; the view of one pod names all known nodes
 _COLUMNS = (  # the reason is what the command is for
     TableColumn(("POD", "POD"), form="name"),
     TableColumn(("OUTCOME", "结果")),
-    TableColumn(("AGE", "已等待"), right=True, hide=5),
-    TableColumn(("CODE", "代码"), hide=4),
-    TableColumn(("SCHEDULER", "调度器"), hide=1),
-    TableColumn(("ASKS FOR", "申请"), hide=3),
-    TableColumn(("ATTEMPTS", "尝试"), right=True, hide=2),
+    TableColumn(("AGE", "已等待"), right=True, hide=6),
+    TableColumn(("CODE", "代码"), hide=5),
+    TableColumn(("SCHEDULER", "调度器"), hide=2),
+    TableColumn(("ASKS FOR", "申请"), hide=4),
+    TableColumn(("ATTEMPTS", "尝试"), right=True, hide=3),
     TableColumn(("REASON", "原因"), form="text", least=30),
+    TableColumn(("EVENT", "事件"), form="text", hide=1),
 )
 
 
@@ -53,23 +55,36 @@ def _cells(pod: PendingPod, found: PendingList, language: Language, *, outcomes:
         Text(clean(pod.scheduler)),
         Text(_asks(pod, language, short=True)),
         Text(str(pod.attempts)),
-        Text(_short(pod, found, language)),
+        Text(_reason_in_short(pod, found, language)),
+        Text(_words(pod.said[0].reason, language, nodes=_FEW_NODES) if pod.said else UNKNOWN),
     ]
 
 
-def _short(pod: PendingPod, found: PendingList, language: Language) -> str:
-    """The main reason in the scheduler's words, the number behind it, and how many more reasons there are.
+def _reason_in_short(pod: PendingPod, found: PendingList, language: Language) -> str:
+    """What the main code means, the number behind it, for how many nodes, and how many other codes there are.
 
-    If no scheduler has reported a reason, what the code means.
+    Without a number it is the scheduler's message, unless that is one of HAMi's codes, which says no more.
     """
+    meaning = _known(pod.code, found, language)[0]
     if not pod.said:
-        return _known(pod.code, found, language)[0]
-    more = len(pod.said) - 1 + pod.said_cut
-    words = _words(pod.said[0].reason, language, nodes=_FEW_NODES)
-    if more:
-        words = word("more_reasons", language, what=words, n=more)
+        return meaning
+    main = pod.said[0].reason
     fact = (language == "zh" and pod.fact_zh) or pod.fact
-    return word("with_fact", language, what=words, fact=clean(fact)) if fact else words
+    if not fact and main.detail not in HAMI_REASONS:
+        fact = main.detail
+    sentences = [meaning, clean(fact)] if meaning else [clean(fact or main.detail or main.code)]
+    count = len(main.nodes) if main.node_count is None else main.node_count
+    if count:
+        names = main.nodes[:_FEW_NODES]
+        listed = clean(_names(names, count - len(names), language))
+        sentences.append(word("named_nodes" if names else "number_of_nodes", language, n=count, nodes=listed))
+    if more := len({one.reason.code for one in pod.said if one.current} - {main.code}) + pod.said_cut:
+        sentences.append(word("one_more" if more == 1 else "more", language, n=more))
+    return ("" if language == "zh" else " ").join(_ended(one, language) for one in sentences if one)
+
+
+def _ended(sentence: str, language: Language) -> str:
+    return sentence if sentence.endswith((".", "。")) else sentence + ("。" if language == "zh" else ".")
 
 
 def _words(reason: Reason, language: Language, *, nodes: int) -> str:
