@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack cluster-programs e2e e2e-breaks e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -77,7 +77,7 @@ image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE b
 sign:  ## sign that image by its digest, and the checksums of dist/; needs cosign
 	@tools/image sign
 
-e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
+cluster-programs: $(STAMP) $(CONSOLE)
 	@tools/need cc gcc
 	@tools/need jq jq
 	@tools/need containerd containerd
@@ -90,7 +90,12 @@ e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, an
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 	@tools/cluster/build >/dev/null
+
+e2e: cluster-programs  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
 	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(ONLY)
+
+e2e-breaks: cluster-programs  ## break the product in a dozen places: each time a test of `make e2e` must fail. BREAKS="'wrong mount'" for one
+	@$(BIN)/python -m tests.e2e.breaks $(BREAKS)
 
 e2e-down: $(STAMP)  ## end the cluster that `make e2e KEEP=1` left
 	@$(BIN)/python -m tools.cluster down

@@ -75,6 +75,4 @@ def scheduling(product: Product) -> Iterator[Product]:
 def no_pods_left(scheduling: Product) -> Iterator[None]:
     """After a test the pods of users are gone, and the kubelet has everything back."""
     yield
-    scheduling.cluster.kubectl("-n", "ml", "delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
-    scheduling.with_gpus()
-    scheduling.wait("the kubelet's records are empty", lambda: not scheduling.pod_resources())
+    scheduling.tidied()

@@ -1,6 +1,7 @@
 """The product in the cluster, and what tests compare it with: the driver, the kubelet, containerd, the API server."""
 
 import json
+import os
 import re
 import subprocess
 import urllib.error
@@ -15,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.formats.test_podresources import pb
 from tests.native.scenario import GIB, Scenario, gpu_uuid
 from tools.cluster import layout
-from tools.cluster.cluster import Cluster
+from tools.cluster.cluster import WITHIN, Cluster
 
 NAMESPACE = "vgpuscope"
-CHART = str(layout.REPOSITORY / "charts" / "vgpuscope")
+CHART = os.environ.get("VGPUSCOPE_E2E_CHART") or str(layout.REPOSITORY / "charts" / "vgpuscope")
 GPUS = 4
 MIG_SLOT = 3  # this GPU is divided; the others are whole
 IDLE = {
@@ -72,12 +73,12 @@ class Product:
         )
         return self
 
-    def upgraded(self, *settings: str, values: Mapping[str, Any] | None = None) -> None:
+    def upgraded(self, *settings: str, values: Mapping[str, Any] | None = None, chart: str = CHART) -> None:
         """`helm upgrade` as docs/install.md has it."""
         words = [word for setting in settings for word in ("--set", setting)]
         words += ["--set-json", json.dumps(values)] if values else []
         self.cluster.helm(
-            *("upgrade", "vgpuscope", CHART, "--namespace", NAMESPACE, "--reset-then-reuse-values", "--wait"),
+            *("upgrade", "vgpuscope", chart, "--namespace", NAMESPACE, "--reset-then-reuse-values", "--wait"),
             *("--timeout", "10m", *words),
         )
 
@@ -219,6 +220,12 @@ class Product:
         self.driver.process(slot, container.pid, memory=GIB).sample(slot, container.pid, sm=0)
         self.driver.gpu(slot, memory_used=GIB).write()
 
+    def tidied(self) -> None:
+        """The pods of users are gone, the GPUs are well and empty, and the kubelet has everything back."""
+        self.cluster.kubectl("-n", "ml", "delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
+        self.with_gpus()
+        self.wait("the kubelet's records are empty", lambda: not self.pod_resources())
+
     def remove(self, *names: str) -> None:
         self.cluster.kubectl("-n", "ml", "delete", "pod", *names, "--grace-period=1", "--timeout=120s")
 
@@ -235,7 +242,7 @@ class Product:
         items = self.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.name={pod}")
         return {item["reason"]: item["message"] for item in items}
 
-    def wait(self, what: str, condition: Callable[[], Any], *, within: float = 180) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], *, within: float = WITHIN) -> Any:
         return self.cluster.wait(what, condition, within=within)
 
 

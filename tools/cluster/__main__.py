@@ -24,8 +24,13 @@ def main(words: list[str]) -> int:
             machine.check()
             return tests(words)
     except Lacking as e:
-        say(str(e))
-        return 1 if os.environ.get("CI") == "true" else LACKING
+        return lacking(e)
+
+
+def lacking(reason: Lacking) -> int:
+    """Says what this machine lacks; the exit code."""
+    say(str(reason))
+    return 1 if os.environ.get("CI") == "true" else LACKING
 
 
 def tests(words: list[str]) -> int:
