@@ -56,8 +56,9 @@ def product(cluster: Cluster) -> Product:
 
 @pytest.fixture(scope="session", autouse=True)
 def logs_of_this_run() -> None:
-    if not ATTACHED:
-        shutil.rmtree(layout.LOGS, ignore_errors=True)
+    if not ATTACHED and layout.LOGS.exists():
+        shutil.rmtree(layout.EARLIER_LOGS, ignore_errors=True)
+        layout.LOGS.rename(layout.EARLIER_LOGS)
 
 
 @pytest.fixture(scope="session")

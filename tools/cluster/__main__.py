@@ -34,7 +34,11 @@ def lacking(reason: Lacking) -> int:
 
 
 def tests(words: list[str]) -> int:
-    """Runs tests/e2e with further words for pytest; its exit code."""
+    """Runs tests/e2e with further words for pytest; its exit code.
+
+    A test that fails runs once more on a cluster of its own, by the rule of `make test`.
+    """
+    again = [] if os.environ.get("KEEP") else ["-p", "tools.testing.alone", "--again"]
     command = [
         sys.executable,
         "-m",
@@ -45,6 +49,8 @@ def tests(words: list[str]) -> int:
         "no:cacheprovider",
         "-s",
         "-v",
+        "--durations=20",
+        *again,
         *(words or ["tests/e2e"]),
     ]
     runner = subprocess.Popen(command, env={**os.environ, "VGPUSCOPE_E2E": "1"}, cwd=layout.REPOSITORY)

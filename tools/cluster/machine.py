@@ -26,8 +26,8 @@ CONTROLLERS = (
 
 
 def cgroups() -> list[Path]:
-    """The cluster's cgroup in each hierarchy of version 1."""
-    return [path / layout.NAME for path in sorted(CGROUPS.iterdir()) if (path / "tasks").exists()]
+    """The cluster's cgroup in each hierarchy, also that of version 2 if it is mounted beside the others."""
+    return [path / layout.NAME for path in sorted(CGROUPS.iterdir()) if (path / "cgroup.procs").exists()]
 
 
 def node_settings() -> list[Path]:
@@ -50,6 +50,8 @@ def check() -> None:
     missing = [name for name in CONTROLLERS if not (CGROUPS / name / "tasks").exists()]
     if missing:
         raise Lacking(f"the cgroup hierarchies of version 1 are not mounted here: {', '.join(missing)}")
+    if all((group.parent / "tasks").exists() for group in cgroups()):
+        raise Lacking(f"no cgroup hierarchy of version 2 is mounted below {CGROUPS} beside those of version 1")
     probe = cgroups()[0].with_name(f"{layout.NAME}-probe")
     try:
         probe.mkdir(exist_ok=True)
