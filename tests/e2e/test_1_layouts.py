@@ -15,8 +15,8 @@ from tools.cluster import layout, machine
 
 pytestmark = pytest.mark.e2e
 
-AGENT, SLOT = ("agent", 9394), 2
-MEMORY, CPU = "vgpuscope_container_memory_used_bytes", "vgpuscope_container_cpu_seconds_total"
+AGENT, SLOT, POD, UNIFIED = ("agent", 9394), 2, "moved", "unified"
+MEMORY, CPU = "vgpuscope_container_memory_used_bytes", "vgpuscope_host_cpu_seconds_total"
 SLICES = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{slice}.slice"
 KIND = "kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod{slice}.slice"
 PATHS = {
@@ -28,46 +28,57 @@ PATHS = {
 }
 
 
-@pytest.fixture
-def pod(product: Product) -> Iterator[Container]:
-    """A pod whose process is on no GPU yet: the agent reads the cgroup of a process once."""
-    product.run(_pod("moved"))
-    yield product.container("moved")
-    product.remove("moved")
-    product.driver.empty(SLOT).gpu(SLOT, memory_used=0).write()
-    product.wait("no series", lambda: not product.samples(*AGENT, MEMORY, pod="moved"))
+@pytest.fixture(scope="module")
+def usage(product: Product) -> Iterator[dict[str, Path]]:
+    """A pod with a container for each layout: by its name the file with the CPU time of the cgroup that it is moved to.
 
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_process_is_found_in_each_layout_of_version_1(product: Product, pod: Container, path: str) -> None:
-    """Its CPU time is that of the cgroup where it is now, and not what the kubelet's cgroup of it has counted."""
-    groups = _moved(product, pod, PATHS[path], [group for group in machine.cgroups() if (group / "tasks").exists()])
-    usage = next(group for group in groups if "/cpuacct/" in str(group)) / "cpuacct.usage"
-    _on_gpu(product, pod)
-    (cpu,) = product.wait("its CPU time", lambda: product.samples(*AGENT, CPU, pod="moved"))
-    assert cpu.labels["container"] == "main"
-    assert 0 <= cpu.value <= int(usage.read_text()) / 1e9
-
-
-def test_a_process_is_found_by_its_path_in_version_2(product: Product, pod: Container) -> None:
-    """It leaves the cgroups of version 1, so that only the line of version 2 names its pod."""
+    The driver lists the processes from then on, because the agent reads the cgroup of a process once.
+    """
+    product.run(_pod(POD, [*PATHS, UNIFIED]))
     old = [group for group in machine.cgroups() if (group / "tasks").exists()]
-    new = [group for group in machine.cgroups() if group not in old]
+    files = {}
+    for name, path in PATHS.items():
+        groups = _moved(product, product.container(POD, name), path, old)
+        files[name] = next(group for group in groups if "/cpuacct/" in str(group)) / "cpuacct.usage"
+    alone = product.container(POD, UNIFIED)  # leaves version 1, so that only the line of version 2 names its pod
     for group in old:
-        (group / "cgroup.procs").write_text(str(product.cluster.node_pids()[pod.pid]))
-    _moved(product, pod, PATHS["systemd"], new)
-    _on_gpu(product, pod)
+        (group / "cgroup.procs").write_text(str(product.cluster.node_pids()[alone.pid]))
+    _moved(product, alone, PATHS["systemd"], [group for group in machine.cgroups() if group not in old])
+    for name in (*PATHS, UNIFIED):
+        product.driver.process(SLOT, product.container(POD, name).pid, memory=GIB)
+    product.driver.gpu(SLOT, memory_used=len((*PATHS, UNIFIED)) * GIB).write()
+    yield files
+    product.remove(POD)
+    product.driver.empty(SLOT).gpu(SLOT, memory_used=0).write()
+    product.wait("no series", lambda: not product.samples(*AGENT, MEMORY, pod=POD))
 
 
-def _moved(product: Product, pod: Container, path: str, tops: list[Path]) -> list[Path]:
-    """Moves the pod's process into a cgroup below each of these; the cgroups. They go with the cluster."""
-    found = product.pod(pod.pod)
-    uid, full_id = found["metadata"]["uid"], found["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-    process = product.cluster.node_pids()[pod.pid]
+@pytest.mark.parametrize("name", [*PATHS, UNIFIED])
+@pytest.mark.usefixtures("usage")
+def test_the_memory_of_a_process_is_its_containers(product: Product, name: str) -> None:
+    labels = {"namespace": "ml", "pod": POD, "container": name}
+    (used,) = product.wait("the container's memory", lambda: product.samples(*AGENT, MEMORY, **labels))
+    assert (used.value, used.labels["gpu_uuid"]) == (GIB, gpu_uuid(SLOT))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_the_cpu_time_is_that_of_the_cgroup_where_the_process_is(
+    product: Product, usage: dict[str, Path], name: str
+) -> None:
+    """Not what the kubelet's own cgroup of the container has counted."""
+    (cpu,) = product.wait("its CPU time", lambda: product.samples(*AGENT, CPU, pod=POD, container=name))
+    assert 0 <= cpu.value <= int(usage[name].read_text()) / 1e9
+
+
+def _moved(product: Product, container: Container, path: str, tops: list[Path]) -> list[Path]:
+    """Moves the container's process into a cgroup below each of these; the cgroups. They go with the cluster."""
+    pod = product.pod(container.pod)
+    ids = {status["name"]: status["containerID"].rpartition("/")[2] for status in pod["status"]["containerStatuses"]}
+    uid, process = pod["metadata"]["uid"], product.cluster.node_pids()[container.pid]
     groups = []
     for top in tops:
         group = top
-        for name in path.format(uid=uid, slice=uid.replace("-", "_"), id=full_id).split("/"):
+        for name in path.format(uid=uid, slice=uid.replace("-", "_"), id=ids[container.name]).split("/"):
             group /= name
             group.mkdir(exist_ok=True)
             for setting in ("cpuset.cpus", "cpuset.mems"):
@@ -75,19 +86,11 @@ def _moved(product: Product, pod: Container, path: str, tops: list[Path]) -> lis
                     (group / setting).write_text((top / setting).read_text())
         (group / "cgroup.procs").write_text(str(process))
         groups.append(group)
-    assert path.partition("/")[0] in Path(f"/proc/{process}/cgroup").read_text()
+    assert ids[container.name] in Path(f"/proc/{process}/cgroup").read_text()
     return groups
 
 
-def _on_gpu(product: Product, pod: Container) -> None:
-    """The driver lists the process from now on; its memory must be its container's."""
-    product.driver.gpu(SLOT, memory_used=GIB).process(SLOT, pod.pid, memory=GIB).write()
-    (used,) = product.wait("the container's memory", lambda: product.samples(*AGENT, MEMORY, pod="moved"))
-    assert (used.labels["namespace"], used.labels["container"], used.value) == ("ml", "main", GIB)
-    assert used.labels["gpu_uuid"] == gpu_uuid(SLOT)
-
-
-def _pod(name: str) -> dict[str, Any]:
+def _pod(name: str, containers: list[str]) -> dict[str, Any]:
     command = {"image": layout.WORK_IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "86400"]}
-    spec = {"containers": [{"name": "main", **command}], "terminationGracePeriodSeconds": 1}
+    spec = {"containers": [{"name": c, **command} for c in containers], "terminationGracePeriodSeconds": 1}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml"}, "spec": spec}
