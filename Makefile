@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: cluster-programs environments site licences audit audit-worlds sbom dist image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -77,7 +77,10 @@ image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE b
 sign:  ## sign that image by its digest, and the checksums of dist/; needs cosign
 	@tools/image sign
 
-e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
+# what a real cluster on this machine is made of
+cluster-programs: $(STAMP)
+	@$(BIN)/python -m tools.cluster check
+	@$(MAKE) --no-print-directory console
 	@tools/need cc gcc
 	@tools/need jq jq
 	@tools/need containerd containerd
@@ -90,6 +93,8 @@ e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, an
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 	@tools/cluster/build >/dev/null
+
+e2e: cluster-programs  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
 	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(ONLY)
 
 e2e-down: $(STAMP)  ## end the cluster that `make e2e KEEP=1` left
@@ -158,8 +163,9 @@ check: lint check-gen licences test  ## what CI runs
 golden: $(STAMP)  ## rewrite the golden files; read the diff
 	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/top/test_top.py tests/views/test_screens.py; git diff --stat -- tests
 
-demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
-	@exec $(BIN)/vgpuscope demo
+# CLUSTER=1: in a real one-node Kubernetes on this machine
+demo: $(if $(CLUSTER),cluster-programs,$(STAMP) $(CONSOLE))  ## simulated GPU nodes, real agents; no GPU or cluster needed. CLUSTER=1: a real Kubernetes; needs root
+	@exec $(if $(CLUSTER),$(BIN)/python -m tools.cluster demo,$(BIN)/vgpuscope demo)
 
 bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console, trust, reclaim or scheduler for one
 	@tools/need cc gcc

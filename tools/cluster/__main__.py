@@ -1,4 +1,4 @@
-"""`make e2e` and `make e2e-down`: the end-to-end tests on a real cluster, and the end of a cluster that was kept."""
+"""`make e2e`, `make demo CLUSTER=1`, `make e2e-down`: tests on a real cluster, one to try things in, its end."""
 
 import contextlib
 import os
@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from tools.cluster import layout, machine, warden
-from tools.cluster.errors import Lacking
+from tools.cluster import layout, machine, playground, warden
+from tools.cluster.errors import Failed, Lacking
 from tools.cluster.progress import say
 
 LACKING = 3  # exit code: this machine cannot run a cluster
@@ -19,13 +19,22 @@ def main(words: list[str]) -> int:
         down()
         return 0
     try:
+        if words == ["check"]:
+            machine.check_rights()
+            return 0
         with machine.alone():
             down()
             machine.check()
+            if words == ["demo"]:
+                playground.main()
+                return 0
             return tests(words)
     except Lacking as e:
         say(str(e))
         return 1 if os.environ.get("CI") == "true" else LACKING
+    except Failed as e:
+        say(f"{e}\nThe logs of all programs are in {layout.LOGS}")
+        return 1
 
 
 def tests(words: list[str]) -> int:
