@@ -1,4 +1,4 @@
-"""HAMi in the cluster, as far as it can be had here: a model of its scheduler under a kube-scheduler, and its plugin."""
+"""HAMi in the cluster, as far as it can be had here: a model of its scheduler under a kube-scheduler, its plugin."""
 
 import contextlib
 import json
