@@ -80,7 +80,7 @@ sign:  ## sign that image by its digest, and the checksums of dist/; needs cosig
 # what a real cluster on this machine is made of
 cluster-programs: $(STAMP)
 	@$(BIN)/python -m tools.cluster check
-	@$(MAKE) --no-print-directory console
+	@$(MAKE) --no-print-directory --silent console
 	@tools/need cc gcc
 	@tools/need jq jq
 	@tools/need containerd containerd

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,8 +66,8 @@ def test_nothing_is_left_of_pods_that_came_and_went(scheduling: Product) -> None
         _same(scheduling)
         _measure(scheduling, course)
         say(f"soak: round {number + 1} of {rounds}: {quiet} pods run; {_words(course)}")
-        pace = (number + 1) * MINUTES * 60 / rounds
-        scheduling.wait("the next round", lambda pace=pace: time.monotonic() - began >= pace, within=MINUTES * 60)
+        until = began + (number + 1) * MINUTES * 60 / rounds
+        scheduling.wait("the next round", partial(_is_past, until), within=MINUTES * 60)
     scheduling.cluster.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1", "--timeout=300s")
     _nothing_left(scheduling)
     _measure(scheduling, course)
@@ -213,11 +214,15 @@ def _nothing_left(product: Product) -> None:
     # the plugin removes what is older than five minutes, once a minute
     product.wait("no directories of regions", lambda: not list(folders.iterdir()), within=600)
     for name in PAGES:
-        product.wait(
-            f"no series at {name}",
-            lambda name=name: not [s for s in _series(product, name) if "soak-" in "".join(s.labels.values())],
-            within=300,
-        )
+        product.wait(f"no series at {name}", partial(_has_no_series, product, name), within=300)
+
+
+def _is_past(moment: float) -> bool:
+    return time.monotonic() >= moment
+
+
+def _has_no_series(product: Product, name: str) -> bool:
+    return not [sample for sample in _series(product, name) if "soak-" in "".join(sample.labels.values())]
 
 
 def _notes(product: Product) -> dict[str, str]:

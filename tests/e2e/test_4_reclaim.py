@@ -92,7 +92,7 @@ def idle(scheduling: Product, inbox: Inbox) -> Iterator[Product]:
     variable = {"VGPUSCOPE_NOTIFY_CHANNELS": {"name": "channels", "key": "channels"}}
     scheduling.upgraded(values={"config": FAST, "analyzer": {"secretEnv": variable}})
     scheduling.wait("the analyzer", lambda: scheduling.ready("analyzer", 8080))
-    limits = {"containers": {"main": {GPU: 1, MEMORY: 1000}}}
+    limits: dict[str, Any] = {"containers": {"main": {GPU: 1, MEMORY: 1000}}}
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
     kept = gpu_pod("kept", **limits)
     kept["metadata"]["labels"] = {"app": "kept"}
@@ -111,10 +111,9 @@ def idle(scheduling: Product, inbox: Inbox) -> Iterator[Product]:
             "spec": budget,
         },
     )
-    for name, replicas in {"notebook": 1, "database": 1, "mixed": 2, "training": 1}.items():
-        scheduling.wait(name, lambda name=name, replicas=replicas: is_ready(scheduling, name, replicas))
-    for name in ("bare", "kept"):
-        scheduling.wait(name, lambda name=name: scheduling.is_ready(name))
+    owned = {"notebook": 1, "database": 1, "mixed": 2, "training": 1}
+    scheduling.wait("owned pods", lambda: all(is_ready(scheduling, name, pods) for name, pods in owned.items()))
+    scheduling.wait("bare pods", lambda: all(scheduling.is_ready(name) for name in ("bare", "kept")))
     _compute(scheduling, busy="mixed-1")
     yield scheduling
     scheduling.upgraded(values={"config": {"control": {"enabled": False, "dry_run": True}}})

@@ -16,7 +16,7 @@ from tools.cluster import layout, pki
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("webhook", "no_pods_left")]
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-NAMES = (f"vgpuscope-extender.{NAMESPACE}.svc",)
+NAMES = (f"vgpuscope-decisions.{NAMESPACE}.svc",)
 PORT = 8080
 
 

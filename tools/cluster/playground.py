@@ -84,7 +84,7 @@ def install(cluster: Cluster, token: str) -> None:
     subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", layout.HOOK / "libvgpu.so"], check=True)
     cluster.kubectl("label", "node", layout.NODE, "vgpuscope.io/plugin=on")
     cluster.kubectl("create", "namespace", NAMESPACE)
-    pki.issue("webhook", (f"vgpuscope-extender.{NAMESPACE}.svc",))
+    pki.issue("webhook", (f"vgpuscope-decisions.{NAMESPACE}.svc",))
     certificate = (f"--cert={layout.PKI}/webhook.crt", f"--key={layout.PKI}/webhook.key")
     cluster.kubectl("-n", NAMESPACE, "create", "secret", "tls", "webhook", *certificate)
     words = ("secret", "generic", "vgpuscope-api", f"--from-literal=token={token}")
@@ -108,7 +108,7 @@ def _shares(cluster: Cluster) -> int:
 
 def _page(cluster: Cluster, token: str) -> str:
     services = {item["metadata"]["name"]: item["spec"] for item in cluster.get("services", "-n", NAMESPACE)}
-    exporter = services["vgpuscope-cluster"]
+    exporter = services["vgpuscope-metrics"]
     programs = (cluster.control_plane, cluster.helm_program.parent, Path(sys.executable).parent)
     return PAGE.format(
         version=cluster.version,
