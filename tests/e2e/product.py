@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +17,7 @@ from tests.formats.test_podresources import pb
 from tests.native.scenario import GIB, Scenario, gpu_uuid
 from tools.cluster import layout
 from tools.cluster.cluster import WITHIN, Cluster
+from tools.cluster.containers import Container, running
 
 NAMESPACE = "vgpuscope"
 CHART = os.environ.get("VGPUSCOPE_E2E_CHART") or str(layout.REPOSITORY / "charts" / "vgpuscope")
@@ -29,16 +30,6 @@ IDLE = {
     "pcie_received": 0,
 }
 SHARES = 3 * 10 + 2  # ten of each whole GPU, and one of each MIG instance
-
-
-class Container(NamedTuple):
-    """A running container, as runc was told and the kernel knows it."""
-
-    namespace: str
-    pod: str
-    name: str
-    pid: int  # on the node
-    environ: Mapping[str, str]
 
 
 @dataclass
@@ -121,21 +112,10 @@ class Product:
 
     # --- what others say ----------------------------------------------------------------------------------------------
 
-    def containers(self) -> list[Container]:
+    @staticmethod
+    def containers() -> list[Container]:
         """Running containers of pods, by what runc started them with."""
-        running = self.cluster.node_pids()
-        found = []
-        for bundle in (layout.CONTAINERD_STATE / "io.containerd.runtime.v2.task" / "k8s.io").iterdir():
-            try:
-                spec, pid = json.loads((bundle / "config.json").read_text()), int((bundle / "init.pid").read_text())
-            except (FileNotFoundError, ValueError):  # it is being made or removed
-                continue
-            names = {key.removeprefix("io.kubernetes.cri."): value for key, value in spec["annotations"].items()}
-            if pid in running and names["container-type"] == "container":
-                environ = dict(line.split("=", 1) for line in spec["process"]["env"])
-                where = names["sandbox-namespace"], names["sandbox-name"], names["container-name"]
-                found.append(Container(*where, pid=pid, environ=environ))
-        return found
+        return running()
 
     def container(self, pod: str, name: str = "main", *, namespace: str = "ml") -> Container:
         return next(c for c in self.containers() if (c.namespace, c.pod, c.name) == (namespace, pod, name))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.product import NAMESPACE, Product
 from tools.cluster import machine
+from tools.cluster.cluster import WITHIN
 
 pytestmark = pytest.mark.e2e
 
@@ -34,7 +35,7 @@ def test_all_services_start_once_on_a_slow_node(a_tenth: Product) -> None:
         statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [{"ready": False}])]
         return len(pods) == len(old) and all(status["ready"] for status in statuses)
 
-    a_tenth.wait("all services", ready, within=600)
+    a_tenth.wait("all services", ready, within=2 * WITHIN)
     assert not old & {pod["metadata"]["uid"] for pod in a_tenth.pods()}
     restarts = {
         (pod["metadata"]["name"], status["name"]): status["restartCount"]

@@ -92,6 +92,10 @@ class Cluster:
             self._warden.communicate(timeout=60)
             say("the cluster is gone")
 
+    def ended(self) -> bool:
+        """Whether the node is gone, although nobody asked it to end."""
+        return self._warden is None or self._warden.poll() is not None
+
     def _enter(self) -> None:
         """Starts the node's first process."""
         with (layout.LOGS / "node.log").open("ab") as log:

@@ -43,8 +43,8 @@ def node_settings() -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def check() -> None:
-    """Raises Lacking with one sentence if a cluster cannot run here."""
+def check_rights() -> None:
+    """Raises Lacking with one sentence if no package and no program could make a cluster run here."""
     if os.geteuid() != 0:
         raise Lacking("a real node needs root: namespaces, mounts, cgroups and iptables")
     missing = [name for name in CONTROLLERS if not (CGROUPS / name / "tasks").exists()]
@@ -58,6 +58,11 @@ def check() -> None:
         probe.rmdir()
     except OSError as e:
         raise Lacking(f"cgroups cannot be made here: {e}") from e
+
+
+def check() -> None:
+    """Raises Lacking with one sentence if a cluster cannot run here."""
+    check_rights()
     with tempfile.TemporaryDirectory(dir=layout.ROOT.parent) as path:
         script = """
             mount -t tmpfs probe "$1" && mkdir "$1/upper" "$1/work" "$1/root"
