@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: environments site licences audit audit-worlds sbom dist release image sign outputs recording console check-types attack e2e e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: cluster-programs e2e-soak environments site licences audit audit-worlds sbom dist release image sign outputs recording console check-types attack e2e e2e-breaks e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -82,7 +82,10 @@ image:  ## build and push IMAGE=HOST/NAME:TAG with PYTHON_IMAGE and NODE_IMAGE b
 sign:  ## sign that image by its digest, the checksums and the provenance of dist/; needs cosign
 	@tools/image sign
 
-e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
+# what a real cluster on this machine is made of
+cluster-programs: $(STAMP)
+	@$(BIN)/python -m tools.cluster check
+	@$(MAKE) --no-print-directory --silent console
 	@tools/need cc gcc
 	@tools/need jq jq
 	@tools/need containerd containerd
@@ -95,7 +98,15 @@ e2e: $(STAMP) $(CONSOLE)  ## a real one-node Kubernetes with the chart in it, an
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 	@tools/cluster/build >/dev/null
+
+e2e: cluster-programs  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
 	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(ONLY)
+
+e2e-breaks: cluster-programs  ## break the product in a dozen places: each time a test of `make e2e` must fail. BREAKS="'wrong mount'" for one
+	@$(BIN)/python -m tests.e2e.breaks $(BREAKS)
+
+e2e-soak: cluster-programs  ## pods come and go in that Kubernetes for MINUTES=60, PODS=300, and nothing may be left of them
+	@MINUTES=$(or $(MINUTES),60) PODS=$(or $(PODS),300) SEED=$(SEED) $(BIN)/python -m tools.cluster tests/e2e/soak.py
 
 e2e-down: $(STAMP)  ## end the cluster that `make e2e KEEP=1` left
 	@$(BIN)/python -m tools.cluster down
@@ -163,8 +174,9 @@ check: lint check-gen licences test  ## what CI runs
 golden: $(STAMP)  ## rewrite the golden files; read the diff
 	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/top/test_top.py tests/views/test_screens.py; git diff --stat -- tests
 
-demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
-	@exec $(BIN)/vgpuscope demo
+# CLUSTER=1: in a real one-node Kubernetes on this machine
+demo: $(if $(CLUSTER),cluster-programs,$(STAMP) $(CONSOLE))  ## simulated GPU nodes, real agents; no GPU or cluster needed. CLUSTER=1: a real Kubernetes; needs root
+	@exec $(if $(CLUSTER),$(BIN)/python -m tools.cluster demo,$(BIN)/vgpuscope demo)
 
 bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console, trust, reclaim or scheduler for one
 	@tools/need cc gcc

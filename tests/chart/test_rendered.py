@@ -4,6 +4,7 @@ The rules for pods are those of the Pod Security Standards ("restricted"), with 
 """
 
 import json
+import os
 import re
 import shutil
 from typing import Any
@@ -362,12 +363,27 @@ def test_the_analyzer_shows_decisions_and_the_extender_knows_idle_workloads():
     objects = template(SETS["schedules"])
     service = one(objects, "Service", "extender-leader")
     shown = settings_of(objects, "analyzer")["analyzer"]["extender_url"]
-    assert shown == f"http://{service['metadata']['name']}.{NAMESPACE}:8080"
+    assert shown == f"http://{service['metadata']['name']}.{NAMESPACE}.svc:8080"
     api = one(objects, "Service", "analyzer")
     assert settings_of(objects, "extender")["extender"]["analyzer_url"] == (
         f"http://{api['metadata']['name']}.{NAMESPACE}:{api['spec']['ports'][0]['port']}"
     )
     assert "extender_url" not in settings_of(template(), "analyzer")["analyzer"]
+
+
+@pytest.mark.parametrize("name", ["in place of HAMi", "decisions in a database", "webhook with a web configuration"])
+def test_the_analyzer_trusts_the_authority_of_the_webhooks_certificate(name):
+    """The extender's port has that certificate, so without it no decision is shown; its key stays away."""
+    objects = template(SETS[name])
+    pod = one(objects, "Deployment", "analyzer")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (file,) = (variable["value"] for variable in container["env"] if variable["name"] == "VGPUSCOPE_CA_FILE")
+    mount = next(m for m in container["volumeMounts"] if m["mountPath"] == os.path.dirname(file))
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == mount["name"])
+    if "secret" in volume:
+        assert volume["secret"]["items"] == [{"key": "ca.crt", "path": os.path.basename(file)}]
+    else:
+        assert one(objects, "ConfigMap", "analyzer")["data"][os.path.basename(file)].strip() == "ca"
 
 
 def test_a_change_of_settings_replaces_the_pods_that_read_them_and_no_others():

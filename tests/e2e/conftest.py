@@ -56,8 +56,9 @@ def product(cluster: Cluster) -> Product:
 
 @pytest.fixture(scope="session", autouse=True)
 def logs_of_this_run() -> None:
-    if not ATTACHED:
-        shutil.rmtree(layout.LOGS, ignore_errors=True)
+    if not ATTACHED and layout.LOGS.exists():
+        shutil.rmtree(layout.EARLIER_LOGS, ignore_errors=True)
+        layout.LOGS.rename(layout.EARLIER_LOGS)
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +76,4 @@ def scheduling(product: Product) -> Iterator[Product]:
 def no_pods_left(scheduling: Product) -> Iterator[None]:
     """After a test the pods of users are gone, and the kubelet has everything back."""
     yield
-    scheduling.cluster.kubectl("-n", "ml", "delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
-    scheduling.with_gpus()
-    scheduling.wait("the kubelet's records are empty", lambda: not scheduling.pod_resources())
+    scheduling.tidied()

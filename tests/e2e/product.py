@@ -1,13 +1,14 @@
 """The product in the cluster, and what tests compare it with: the driver, the kubelet, containerd, the API server."""
 
 import json
+import os
 import re
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,10 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.formats.test_podresources import pb
 from tests.native.scenario import GIB, Scenario, gpu_uuid
 from tools.cluster import layout
-from tools.cluster.cluster import Cluster
+from tools.cluster.cluster import WITHIN, Cluster
+from tools.cluster.containers import Container, running
 
 NAMESPACE = "vgpuscope"
-CHART = str(layout.REPOSITORY / "charts" / "vgpuscope")
+CHART = os.environ.get("VGPUSCOPE_E2E_CHART") or str(layout.REPOSITORY / "charts" / "vgpuscope")
 GPUS = 4
 MIG_SLOT = 3  # this GPU is divided; the others are whole
 IDLE = {
@@ -28,16 +30,6 @@ IDLE = {
     "pcie_received": 0,
 }
 SHARES = 3 * 10 + 2  # ten of each whole GPU, and one of each MIG instance
-
-
-class Container(NamedTuple):
-    """A running container, as runc was told and the kernel knows it."""
-
-    namespace: str
-    pod: str
-    name: str
-    pid: int  # on the node
-    environ: Mapping[str, str]
 
 
 @dataclass
@@ -72,12 +64,12 @@ class Product:
         )
         return self
 
-    def upgraded(self, *settings: str, values: Mapping[str, Any] | None = None) -> None:
+    def upgraded(self, *settings: str, values: Mapping[str, Any] | None = None, chart: str = CHART) -> None:
         """`helm upgrade` as docs/install.md has it."""
         words = [word for setting in settings for word in ("--set", setting)]
         words += ["--set-json", json.dumps(values)] if values else []
         self.cluster.helm(
-            *("upgrade", "vgpuscope", CHART, "--namespace", NAMESPACE, "--reset-then-reuse-values", "--wait"),
+            *("upgrade", "vgpuscope", chart, "--namespace", NAMESPACE, "--reset-then-reuse-values", "--wait"),
             *("--timeout", "10m", *words),
         )
 
@@ -120,21 +112,10 @@ class Product:
 
     # --- what others say ----------------------------------------------------------------------------------------------
 
-    def containers(self) -> list[Container]:
+    @staticmethod
+    def containers() -> list[Container]:
         """Running containers of pods, by what runc started them with."""
-        running = self.cluster.node_pids()
-        found = []
-        for bundle in (layout.CONTAINERD_STATE / "io.containerd.runtime.v2.task" / "k8s.io").iterdir():
-            try:
-                spec, pid = json.loads((bundle / "config.json").read_text()), int((bundle / "init.pid").read_text())
-            except (FileNotFoundError, ValueError):  # it is being made or removed
-                continue
-            names = {key.removeprefix("io.kubernetes.cri."): value for key, value in spec["annotations"].items()}
-            if pid in running and names["container-type"] == "container":
-                environ = dict(line.split("=", 1) for line in spec["process"]["env"])
-                where = names["sandbox-namespace"], names["sandbox-name"], names["container-name"]
-                found.append(Container(*where, pid=pid, environ=environ))
-        return found
+        return running()
 
     def container(self, pod: str, name: str = "main", *, namespace: str = "ml") -> Container:
         return next(c for c in self.containers() if (c.namespace, c.pod, c.name) == (namespace, pod, name))
@@ -219,6 +200,12 @@ class Product:
         self.driver.process(slot, container.pid, memory=GIB).sample(slot, container.pid, sm=0)
         self.driver.gpu(slot, memory_used=GIB).write()
 
+    def tidied(self) -> None:
+        """The pods of users are gone, the GPUs are well and empty, and the kubelet has everything back."""
+        self.cluster.kubectl("-n", "ml", "delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
+        self.with_gpus()
+        self.wait("the kubelet's records are empty", lambda: not self.pod_resources())
+
     def remove(self, *names: str) -> None:
         self.cluster.kubectl("-n", "ml", "delete", "pod", *names, "--grace-period=1", "--timeout=120s")
 
@@ -235,7 +222,7 @@ class Product:
         items = self.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.name={pod}")
         return {item["reason"]: item["message"] for item in items}
 
-    def wait(self, what: str, condition: Callable[[], Any], *, within: float = 180) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], *, within: float = WITHIN) -> Any:
         return self.cluster.wait(what, condition, within=within)
 
 

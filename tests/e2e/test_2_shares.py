@@ -44,6 +44,16 @@ def test_a_share_has_its_gpu_its_limits_and_its_directory(scheduling: Product) -
     assert scheduling.checkpoint()[uid, "main"] == [held]
 
 
+def test_events_of_a_pod_name_its_gpu(scheduling: Product) -> None:
+    """The extender's event counts GPUs and memory, the plugin's names the GPU that the container has."""
+    scheduling.run(gpu_pod("noted", containers={"main": {GPU: 1, MEMORY: 8000}}))
+    slot = next(s for s in range(3) if gpu_uuid(s) == scheduling.environment("noted")["NVIDIA_VISIBLE_DEVICES"])
+    note = scheduling.wait("the event of the plugin", lambda: scheduling.events("noted").get("DeviceAllocated"))
+    assert note == f"Allocated GPU-{slot} on {layout.NODE}"
+    scheduled = scheduling.wait("the event of the extender", lambda: _placed(scheduling, "noted"))
+    assert f"Successfully assigned ml/noted to {layout.NODE}\nGPU: 1/4, Memory: 8000MB\n" in scheduled
+
+
 def test_two_containers_have_a_share_each_and_the_one_between_them_none(scheduling: Product) -> None:
     containers: dict[str, dict[str, object]] = {
         "first": {GPU: 1, MEMORY: 2000},
@@ -123,6 +133,12 @@ def test_twelve_pods_at_once_get_what_each_asked_for(scheduling: Product) -> Non
     scheduling.wait("twelve pods", lambda: all(scheduling.is_ready(pod["metadata"]["name"]) for pod in pods))
     limits = {n: _limits(scheduling.environment(f"burst-{n}")) for n in range(12)}
     assert limits == {n: [f"{500 + n}m"] * (n % 2 + 1) for n in range(12)}
+
+
+def _placed(product: Product, pod: str) -> str:
+    """The extender's `Scheduled`, beside that of kube-scheduler."""
+    items = product.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.name={pod},reason=Scheduled")
+    return next((item["message"] for item in items if "GPU" in item["message"]), "")
 
 
 def _limits(values: dict[str, str]) -> list[Any]:

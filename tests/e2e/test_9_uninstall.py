@@ -23,7 +23,7 @@ def test_an_upgrade_and_a_rollback_leave_running_pods_alone(scheduling: Product)
 
 def test_helm_uninstall_leaves_what_the_documentation_names_and_no_more(scheduling: Product) -> None:
     """Everything of the API server that names the product, whoever made it, and the directories of the node."""
-    scheduling.remove("holder")
+    scheduling.tidied()
     scheduling.cluster.helm("uninstall", "vgpuscope", "--namespace", NAMESPACE, "--wait", "--timeout", "5m")
     scheduling.wait("no pods", lambda: not scheduling.cluster.get("pods", "-n", NAMESPACE))
     kinds = [line.split()[0] for line in _lines(scheduling, "api-resources", "--verbs=list", "-o", "name")]

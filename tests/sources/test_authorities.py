@@ -1,4 +1,4 @@
-"""Clients trust what the machine trusts, or what SSL_CERT_FILE names; it is read once."""
+"""Clients trust what the machine trusts, or what SSL_CERT_FILE names, and VGPUSCOPE_CA_FILE; it is read once."""
 
 import httpx2
 import pytest
@@ -27,3 +27,16 @@ def test_another_file_is_read_and_one_that_is_missing_is_an_error_each_time(tmp_
             authorities()
     missing.write_bytes(own.read_bytes())
     assert authorities().cert_store_stats()["x509_ca"] == 1
+
+
+def test_further_authorities_are_trusted_besides_the_others(tmp_path, monkeypatch):
+    usual, more = tmp_path / "usual.pem", tmp_path / "more.pem"
+    for file in (usual, more):
+        trustme.CA().cert_pem.write_to_path(file)
+    monkeypatch.setenv("SSL_CERT_FILE", str(usual))
+    monkeypatch.setenv("VGPUSCOPE_CA_FILE", str(more))
+    assert authorities().cert_store_stats()["x509_ca"] == 2
+    more.write_text("no certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(more))
+    with pytest.raises(OSError):
+        authorities()

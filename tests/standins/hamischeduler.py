@@ -107,6 +107,7 @@ class Scheduler:
         if self.fault == "memory":
             notes[model.ALLOCATED] = notes[model.ALLOCATED].replace(",NVIDIA,1000,", ",NVIDIA,1001,")
         notes[model.ALLOCATED] = "".join(f"{part};" for part in notes[model.ALLOCATED].split(";") if part)
+        notes |= {"hami.io/vgpu-devices-to-allocate": notes[model.ALLOCATED], "hami.io/vgpu-time": f"{time.time():.0f}"}
         change = {"metadata": {"annotations": notes, "labels": {model.PLACED_ON: answer["node"]}}}
         if self.fault != "silent":
             self.kube.call("PATCH", _path(pod), change)
@@ -127,6 +128,7 @@ class Scheduler:
             return {"Error": "node is locked"}
         if refused := model.bind(world, pod, args["Node"], time.time()):
             return {"Error": refused}
+        model.notes(pod)["hami.io/bind-time"] = f"{time.time():.0f}"
         for one, path in ((node, f"/api/v1/nodes/{args['Node']}"), (pod, _path(pod))):
             self.kube.call("PATCH", path, {"metadata": {"annotations": model.notes(one)}})
         target = {"apiVersion": "v1", "kind": "Node", "name": args["Node"]}

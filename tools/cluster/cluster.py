@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -19,7 +20,7 @@ from tools.cluster.errors import Failed, Lacking
 from tools.cluster.progress import say
 
 TEMPLATES = Path(__file__).with_name("config")
-WITHIN = 180.0  # seconds for any one step on a busy machine
+WITHIN = float(os.environ.get("VGPUSCOPE_E2E_WITHIN", "180"))  # seconds for any one step on a busy machine
 
 
 class Cluster:
@@ -90,6 +91,10 @@ class Cluster:
             self._warden.send_signal(signal.SIGTERM)
             self._warden.communicate(timeout=60)
             say("the cluster is gone")
+
+    def ended(self) -> bool:
+        """Whether the node is gone, although nobody asked it to end."""
+        return self._warden is None or self._warden.poll() is not None
 
     def _enter(self) -> None:
         """Starts the node's first process."""

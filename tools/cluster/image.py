@@ -220,21 +220,26 @@ def _context(repository: Path, name: str) -> list[Path]:
     return [path for path in paths if not ignored(str(path.relative_to(repository)), rules)]
 
 
+def python_name() -> str:
+    """The interpreter of the image, as its directories are named."""
+    version = re.search(r"PYTHON_IMAGE=python:(\d+\.\d+)", (layout.REPOSITORY / "Dockerfile").read_text())
+    assert version is not None
+    return f"python{version[1]}"
+
+
 def python_base() -> Path:
     """The layer in place of the base image: Debian 12, with this machine's Python of the same version in /usr/local."""
     script = layout.REPOSITORY / "tools" / "python"
-    version = re.search(r"PYTHON_IMAGE=python:(\d+\.\d+)", (layout.REPOSITORY / "Dockerfile").read_text())
-    assert version is not None
-    found = subprocess.run([script, version[1]], capture_output=True, text=True, check=False).stdout.strip()
-    python = found or (sys.executable if sys.version.startswith(f"{version[1]}.") else "")
+    short = python_name()
+    version = short.removeprefix("python")
+    found = subprocess.run([script, version], capture_output=True, text=True, check=False).stdout.strip()
+    python = found or (sys.executable if sys.version.startswith(f"{version}.") else "")
     if not python:
-        raise Lacking(f"the image needs Python {version[1]}, and this machine has none outside /usr")
+        raise Lacking(f"the image needs Python {version}, and this machine has none outside /usr")
     ask = "import sys, platform; print(sys.base_prefix, platform.python_version())"
     prefix, full = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
     if prefix == "/usr":
-        raise Lacking(
-            f"the image needs a Python {version[1]} in a directory of its own, and {python} belongs to Debian"
-        )
+        raise Lacking(f"the image needs a Python {version} in a directory of its own, and {python} belongs to Debian")
 
     def fill(files: Path, _work: Path) -> None:
         say("installing a small Debian, once: about a minute")
@@ -253,7 +258,6 @@ def python_base() -> Path:
             "usr/share/locale",
         ):
             shutil.rmtree(files / name, ignore_errors=True)
-        short = f"python{version[1]}"
         skip = shutil.ignore_patterns("test", "tests", "idlelib", "*.a", "*.pth", "site-packages", "config-*")
         shutil.copytree(f"{prefix}/lib/{short}", files / "usr/local/lib" / short, symlinks=True, ignore=skip)
         site = files / "usr/local/lib" / short / "site-packages"

@@ -21,6 +21,7 @@ API = f"https://{NODE_IP}:6443"
 LINK = "vgpuscope0"  # this machine's end of the cable to the node
 
 BIN, CONFIG, LOGS, PKI = ROOT / "bin", ROOT / "config", ROOT / "logs", ROOT / "pki"
+EARLIER_LOGS = ROOT / "logs-before"  # of the cluster before: a test that failed runs once more on a new one
 DATA = ROOT / "data"  # of etcd and containerd; in memory, and seen in the node only
 DRIVER = ROOT / "driver"  # the stand-in driver's library and the state that it reads
 KUBELET = ROOT / "kubelet"  # /var/lib/kubelet of the node

@@ -26,8 +26,8 @@ CONTROLLERS = (
 
 
 def cgroups() -> list[Path]:
-    """The cluster's cgroup in each hierarchy of version 1."""
-    return [path / layout.NAME for path in sorted(CGROUPS.iterdir()) if (path / "tasks").exists()]
+    """The cluster's cgroup in each hierarchy, also that of version 2 if it is mounted beside the others."""
+    return [path / layout.NAME for path in sorted(CGROUPS.iterdir()) if (path / "cgroup.procs").exists()]
 
 
 def node_settings() -> list[Path]:
@@ -43,19 +43,26 @@ def node_settings() -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def check() -> None:
-    """Raises Lacking with one sentence if a cluster cannot run here."""
+def check_rights() -> None:
+    """Raises Lacking with one sentence if no package and no program could make a cluster run here."""
     if os.geteuid() != 0:
         raise Lacking("a real node needs root: namespaces, mounts, cgroups and iptables")
     missing = [name for name in CONTROLLERS if not (CGROUPS / name / "tasks").exists()]
     if missing:
         raise Lacking(f"the cgroup hierarchies of version 1 are not mounted here: {', '.join(missing)}")
+    if all((group.parent / "tasks").exists() for group in cgroups()):
+        raise Lacking(f"no cgroup hierarchy of version 2 is mounted below {CGROUPS} beside those of version 1")
     probe = cgroups()[0].with_name(f"{layout.NAME}-probe")
     try:
         probe.mkdir(exist_ok=True)
         probe.rmdir()
     except OSError as e:
         raise Lacking(f"cgroups cannot be made here: {e}") from e
+
+
+def check() -> None:
+    """Raises Lacking with one sentence if a cluster cannot run here."""
+    check_rights()
     with tempfile.TemporaryDirectory(dir=layout.ROOT.parent) as path:
         script = """
             mount -t tmpfs probe "$1" && mkdir "$1/upper" "$1/work" "$1/root"

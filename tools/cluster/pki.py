@@ -54,6 +54,15 @@ def write() -> None:
         _kubeconfig(file)
 
 
+def issue(file: str, names: tuple[str, ...]) -> None:
+    """One more certificate of the cluster's authority, for a server with these names; it replaces an earlier one."""
+    root = x509.load_pem_x509_certificate((layout.PKI / "ca.crt").read_bytes())
+    authority = serialization.load_pem_private_key((layout.PKI / "ca.key").read_bytes(), password=None)
+    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    _store(file, key, _certificate(names[0], None, key, signer=authority, issuer=root, alternatives=names))
+
+
 def _certificate(
     name: str,
     organisation: str | None,

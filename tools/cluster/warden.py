@@ -136,7 +136,7 @@ def clean() -> None:
         for folder in _deepest_first(group):
             _remove_cgroup(folder)
     for entry in layout.ROOT.iterdir() if layout.ROOT.exists() else ():
-        if entry == layout.LOGS:
+        if entry in {layout.LOGS, layout.EARLIER_LOGS}:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -62,6 +62,15 @@
 {{ .Values.extender.webhook.secret | default (printf "%s-extender-tls" (include "vgpuscope.fullname" .)) }}
 {{- end -}}
 
+{{/* Where the analyzer finds the authority of that certificate, which no system trusts: a file, or nothing. */}}
+{{- define "vgpuscope.extender.authority" -}}
+{{- with .Values.extender -}}
+{{- if and .enabled .webhook.enabled -}}
+{{- if .webhook.certManager.enabled }}/etc/vgpuscope-extender/ca.crt{{ else if .webhook.caBundle }}/etc/vgpuscope/extender-ca.crt{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The label `job` of scraped series: the same for every release name, so that rules and dashboards can use it. */}}
 {{- define "vgpuscope.job" -}}
 {{- $handbook := dict "agent" "hami-vgpu-monitor" "cluster" "hami-scheduler" -}}

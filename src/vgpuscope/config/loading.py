@@ -46,8 +46,9 @@ from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
-# variables with the prefix that are not settings: secrets do not belong in a settings file
-OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
+# variables with the prefix that are not settings: secrets do not belong in a settings file, and commands that read no
+# settings file trust the same authorities
+OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN", "VGPUSCOPE_CA_FILE"})
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

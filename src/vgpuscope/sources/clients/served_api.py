@@ -91,8 +91,10 @@ class ServedApi(Generic[T]):
                 follow_redirects=False,  # whoever answers for a service must not choose whom we ask next
                 verify=authorities(),
             )
-        except OSError as e:  # SSL_CERT_FILE is read here
-            raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e
+        except OSError as e:  # SSL_CERT_FILE and VGPUSCOPE_CA_FILE are read here
+            raise ConfigInvalid(
+                f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE and VGPUSCOPE_CA_FILE."
+            ) from e
 
     async def __aenter__(self) -> Self:
         return self

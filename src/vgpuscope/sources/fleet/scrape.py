@@ -73,5 +73,7 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
             timeout=None,  # the whole scrape has one
             verify=authorities(),
         )
-    except OSError as e:  # SSL_CERT_FILE is read here
-        raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e
+    except OSError as e:  # SSL_CERT_FILE and VGPUSCOPE_CA_FILE are read here
+        raise ConfigInvalid(
+            f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE and VGPUSCOPE_CA_FILE."
+        ) from e
