@@ -1,6 +1,7 @@
 """GPUs that are taken back for real: the analyzer with the rights that the chart gives it."""
 
 import json
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -43,14 +44,14 @@ def reclaiming(scheduling: Product) -> Product:
 
 
 def test_an_idle_deployment_is_scaled_down_and_back(reclaiming: Product) -> None:
-    reclaiming.cluster.apply(_deployment("notebook"))
-    reclaiming.wait("its container", lambda: _pod_of(reclaiming, "notebook"))
-    reclaiming.holds_idle(_pod_of(reclaiming, "notebook"))
-    reclaiming.wait("scaled to 0", lambda: _replicas(reclaiming, "notebook") == 0, within=400)
+    reclaiming.cluster.apply(deployment_of("notebook"))
+    reclaiming.wait("its container", lambda: pod_of(reclaiming, "notebook"))
+    reclaiming.holds_idle(pod_of(reclaiming, "notebook"))
+    reclaiming.wait("scaled to 0", lambda: replicas(reclaiming, "notebook") == 0, within=400)
     reclaiming.wait("the kubelet has the GPU back", lambda: not reclaiming.pod_resources())
-    (case,) = [case for case in _cases(reclaiming) if case["restorable"]]
-    _post(reclaiming, f"/api/v1/reclaim/{case['id']}/restore")
-    reclaiming.wait("scaled back", lambda: _replicas(reclaiming, "notebook") == 1)
+    (case,) = [case for case in cases(reclaiming) if case["restorable"]]
+    assert post(reclaiming, f"/api/v1/reclaim/{case['id']}/restore") == 200
+    reclaiming.wait("scaled back", lambda: replicas(reclaiming, "notebook") == 1)
 
 
 def test_a_bare_pod_is_evicted_unless_its_budget_forbids_it(reclaiming: Product) -> None:
@@ -67,13 +68,13 @@ def test_a_bare_pod_is_evicted_unless_its_budget_forbids_it(reclaiming: Product)
     reclaiming.run(gpu_pod("bare", containers={"main": {GPU: 1, MEMORY: 1000}}))
     for name in ("kept", "bare"):
         reclaiming.holds_idle(name)
-    reclaiming.wait("evicted", lambda: not _exists(reclaiming, "bare"), within=400)
-    reclaiming.wait("the budget was asked", lambda: _evictions(reclaiming, "kept"), within=200)
-    assert {e["responseStatus"]["code"] for e in _evictions(reclaiming, "kept")} == {429}
+    reclaiming.wait("evicted", lambda: not exists(reclaiming, "bare"), within=400)
+    reclaiming.wait("the budget was asked", lambda: evictions(reclaiming, "kept"), within=200)
+    assert {e["responseStatus"]["code"] for e in evictions(reclaiming, "kept")} == {429}
     assert reclaiming.is_ready("kept")
 
 
-def _deployment(name: str) -> dict[str, Any]:
+def deployment_of(name: str) -> dict[str, Any]:
     pod = gpu_pod(name, containers={"main": {GPU: 1, MEMORY: 6000}})
     template = {
         "metadata": {"labels": {"app": name}, "annotations": pod["metadata"]["annotations"]},
@@ -83,29 +84,34 @@ def _deployment(name: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "ml"}, "spec": spec}
 
 
-def _pod_of(product: Product, name: str) -> str:
+def pod_of(product: Product, name: str) -> str:
     return next((c.pod for c in product.containers() if c.namespace == "ml" and c.pod.startswith(name)), "")
 
 
-def _replicas(product: Product, name: str) -> int:
+def replicas(product: Product, name: str) -> int:
     return int(product.cluster.get("deployment", name, "-n", "ml")["spec"]["replicas"])
 
 
-def _exists(product: Product, pod: str) -> bool:
+def exists(product: Product, pod: str) -> bool:
     return product.cluster.kubectl("-n", "ml", "get", "pod", pod, check=False).returncode == 0
 
 
-def _evictions(product: Product, pod: str) -> list[dict[str, Any]]:
+def evictions(product: Product, pod: str) -> list[dict[str, Any]]:
     return [e for e in product.audit() if f"/pods/{pod}/eviction" in e["requestURI"]]
 
 
-def _cases(product: Product) -> list[dict[str, Any]]:
-    cases: list[dict[str, Any]] = json.loads(product.page("analyzer", 8080, "/api/v1/reclaim"))["cases"]
-    return cases
+def cases(product: Product) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(product.page("analyzer", 8080, "/api/v1/reclaim"))["cases"]
+    return found
 
 
-def _post(product: Product, path: str) -> None:
+def post(product: Product, path: str) -> int:
+    """The status of the answer."""
     address = product.pods("analyzer")[0]["status"]["podIP"]
     headers = {"Authorization": f"Bearer {TOKEN}"}
     request = urllib.request.Request(f"http://{address}:8080{path}", method="POST", headers=headers)
-    urllib.request.urlopen(request, timeout=30).close()
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as e:
+        return e.code
