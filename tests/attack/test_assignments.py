@@ -159,3 +159,12 @@ def test_a_pod_that_was_bound_elsewhere_than_the_scheduler_decided_holds_nothing
     world = World(KEYS)
     world.see(pod("mine", sealed("mine", claim("GPU-a,NVIDIA,3000,30:;")), node="n2"))
     assert world.held() == {}
+
+
+def test_a_request_for_one_vendors_devices_is_none_for_those_of_another():
+    """Where assignments have no seals, the request decides: of this vendor, by this container."""
+    world = World()
+    ascend = {"hami.io/Ascend910B3-devices-allocated": "GPU-a,Ascend910B3,3000,30:;"}
+    world.see(pod("forged", claim("GPU-a,NVIDIA,1000,0:;") | ascend))
+    assert world.held() == {"GPU-a": 1000}
+    assert world.forged() == [("forged", "unrequested", 1, "kubectl-patch")]

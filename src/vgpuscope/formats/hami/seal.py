@@ -95,4 +95,7 @@ def _mac(secret: bytes, uid: PodUID, annotations: Mapping[str, str]) -> bytes:
             f"{row.container_index},{row.device_index},{row.gpu},{row.profile},{held.start},{held.size}"
             for row, held in rows
         ]
-    return hmac.digest(secret, "\0".join(parts).encode(), "sha256")
+    text = "\0".join(parts)
+    if text.count("\0") != len(parts) - 1:  # another split of the same text would be another assignment
+        raise AnnotationMalformed("an assignment with NUL characters has no seal")
+    return hmac.digest(secret, text.encode(), "sha256")
