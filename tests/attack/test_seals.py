@@ -54,19 +54,21 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("bound", [False, True], ids=["assigned", "bound"])
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_seal_does_not_hold_for_anything_else(what):
+def test_a_seal_does_not_hold_for_anything_else(what, bound):
     placed, change = CHANGES[what]
-    notes = placed | {SEAL: KEYS.seal("uid-p", placed)}
-    assert KEYS.holds("uid-p", notes)
-    assert not KEYS.holds("uid-q", notes)
-    assert not KEYS.holds("uid-p", {key: text for key, text in (notes | change).items() if text})
+    notes = placed | {SEAL: KEYS.seal("uid-p", placed, bound=bound)}
+    assert KEYS.holds("uid-p", notes, bound=bound)
+    assert not KEYS.holds("uid-p", notes, bound=not bound)
+    assert not KEYS.holds("uid-q", notes, bound=bound)
+    assert not KEYS.holds("uid-p", {key: text for key, text in (notes | change).items() if text}, bound=bound)
 
 
 def test_what_the_device_plugin_adds_needs_no_new_seal():
-    notes = INSTANCE | {SEAL: KEYS.seal("uid-p", INSTANCE)}
+    notes = INSTANCE | {SEAL: KEYS.seal("uid-p", INSTANCE, bound=True)}
     later = {"hami.io/bind-phase": "success", "hami.io/vgpu-devices-to-allocate": ";"}
-    assert KEYS.holds("uid-p", notes | later | mig(migUUID="MIG-1", gpuInstanceID=7, computeInstanceID=0))
+    assert KEYS.holds("uid-p", notes | later | mig(migUUID="MIG-1", gpuInstanceID=7, computeInstanceID=0), bound=True)
 
 
 def read(notes, *, created, node="n1", limits=None):
@@ -91,5 +93,5 @@ def test_only_a_pod_that_is_older_than_all_seals_needs_none(created, held):
 def test_a_forged_instance_is_not_held_either():
     forged, _ = read(INSTANCE, created=NEW)
     assert (forged.assignments, forged.instances, len(forged.claimed)) == ((), (), 1)
-    sealed, _ = read(INSTANCE | {SEAL: KEYS.seal("uid-p", INSTANCE)}, created=NEW)
+    sealed, _ = read(INSTANCE | {SEAL: KEYS.seal("uid-p", INSTANCE, bound=True)}, created=NEW)
     assert (len(sealed.assignments), len(sealed.instances), sealed.claimed) == (1, 1, ())
