@@ -29,7 +29,8 @@ _ATTEMPTS = 4
 _ANALYSES = 3
 _QUIET = 4.0  # seconds
 _POLICY = """
-analyzer: {history: cases.db}
+analyzer: {history: cases.db, kubeconfig: %s}
+kube: {enabled: true}
 control: {enabled: true, dry_run: false, api_url: "%s"}
 reclaim:
   confirmations: 1
@@ -41,6 +42,16 @@ reclaim:
   max_fleet_share: 1
   protected_namespaces: []
   breaker: {share: 1, least: 1000000, calm: 1}
+"""
+
+
+_KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: bench
+contexts: [{name: bench, context: {cluster: bench, user: bench}}]
+clusters: [{name: bench, cluster: {server: "%s"}}]
+users: [{name: bench, user: {token: none}}]
 """
 
 
@@ -129,7 +140,10 @@ def _in_time(world: World, folder: Path) -> tuple[list[Taken], int]:
 def _acted(world: World, url: str, path: Path, control: "Control") -> set[str]:
     """The workloads that the machine took GPUs from: by its own word, and by the calls that arrived."""
     settings = path / "settings.yaml"
-    settings.write_text(_POLICY % control.url)
+    kubeconfig = path / "kubeconfig"
+    kubeconfig.write_text(_KUBECONFIG % control.api)
+    control.objects = dict(_objects(world.cases))
+    settings.write_text(_POLICY % (kubeconfig, control.url))
     flags = ("--config", str(settings), "--prometheus-url", url, "--window-minutes", world.minutes)
     with service(path, *flags) as analyzer:
         for _ in range(_ANALYSES - 1):
@@ -188,12 +202,24 @@ def _worst(truths: list[str]) -> str:
     return next(one for one in (BUSY, UNPROVEN, PREPARING, EITHER, GONE, IDLE) if one in truths)
 
 
-class Control:
-    """A control service that accepts and remembers every call."""
+def _objects(cases: list[Case]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the Kubernetes API shows at the end of the window, by path: the pods with GPUs, and their namespaces."""
+    spec = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    for gpu in (gpu for case in cases for gpu in case.gpus):
+        for tenant in (tenant for tenant, _ in _tenants(gpu) if tenant.there(0.0)):
+            meta = {"name": tenant.pod, "namespace": tenant.namespace, "uid": tenant.uid}
+            place = f"/api/v1/namespaces/{tenant.namespace}"
+            yield place, {"kind": "Namespace", "metadata": {"name": tenant.namespace, "uid": tenant.namespace}}
+            yield f"{place}/pods/{tenant.pod}", {"kind": "Pod", "metadata": meta, "spec": spec | {"nodeName": gpu.node}}
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+
+class Control:
+    """A control service that accepts and remembers every call, and an API server that shows who holds GPUs."""
+
+    def __init__(self, api: str) -> None:
+        self.api, self.url = api, f"{api}/api/optimize"
         self.received: list[dict[str, Any]] = []
+        self.objects: dict[str, dict[str, Any]] = {}
 
 
 @contextmanager
@@ -204,11 +230,18 @@ def _control() -> Iterator[Control]:
             self.send_response(204)
             self.end_headers()
 
+        def do_GET(self) -> None:
+            found = control.objects.get(self.path)
+            self.send_response(404 if found is None else 200)
+            self.send_header("content-type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(found or {"kind": "Status", "message": "not found"}).encode())
+
         def log_message(self, *_: object) -> None:
             """Calls are counted, not logged."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    control = Control(f"http://127.0.0.1:{server.server_address[1]}/api/optimize")
+    control = Control(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

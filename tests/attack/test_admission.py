@@ -32,6 +32,8 @@ KEYS = sorted(
     | {"hami.io/vgpu-node", "hami.io/vgpu-time", "hami.io/bind-phase", "hami.io/bind-time"}
     | {"hami.io/vgpu-mig-allocations", "4pd.io/vgpu-node", "4pd.io/vgpu-time", "4pd.io/bind-phase"}
     | {"vgpuscope.io/assignment-seal", "vgpuscope.io/scheduler-epoch", "vgpuscope.io/retry"}
+    # of a vendor that HAMi may get, and of a release that nobody remembers
+    | {"hami.io/newchip-devices-allocated", "hami.io/newchip-devices-to-allocate", "4pd.io/anything"}
 )
 NODE_KEYS = [*NVIDIA.registers, "hami.io/mutex.lock", "hami.io/node-handshake", "vgpuscope.io/gpu-faults"]
 POD = "namespaces/ml/pods"

@@ -22,7 +22,7 @@ from vgpuscope.model.plugin import KubeletView
 
 pytestmark = pytest.mark.attack
 SHARE = f"{A},NVIDIA,4000,30:;"
-KEYS = Seals([SealKey("k", b"x" * 32, 0.0)])
+KEYS, OTHER = (Seals([SealKey("k", letter * 32, 0.0)]) for letter in (b"x", b"y"))
 
 
 def kubelet_knows(world, *names, holding=()):  # noqa: F811
@@ -139,7 +139,7 @@ def sealed(world, monkeypatch):  # noqa: F811
 
 
 def seal(name: str, notes: dict[str, str]) -> dict[str, str]:
-    return notes | {SEAL: KEYS.seal(f"uid-{name}", notes)}
+    return notes | {SEAL: KEYS.seal(f"uid-{name}", notes, bound=True)}
 
 
 FORGERIES = {
@@ -148,7 +148,10 @@ FORGERIES = {
     "a larger share": seal("p", assigned(SHARE)) | {ALLOCATED: f"{A},NVIDIA,9000,30:;"},
     "another GPU": seal("p", assigned(SHARE)) | {TO_ALLOCATE: f"{B},NVIDIA,4000,30:;"},
     "a larger share to allocate": seal("p", assigned(SHARE)) | {TO_ALLOCATE: f"{A},NVIDIA,9000,30:;"},
-    "another key": assigned(SHARE) | {SEAL: Seals([SealKey("k", b"y" * 32, 0.0)]).seal("uid-p", assigned(SHARE))},
+    "a larger share in both": seal("p", assigned(SHARE))
+    | dict.fromkeys((ALLOCATED, TO_ALLOCATE), f"{A},NVIDIA,9000,30:;"),
+    "what was decided and not bound": assigned(SHARE) | {SEAL: KEYS.seal("uid-p", assigned(SHARE), bound=False)},
+    "another key": assigned(SHARE) | {SEAL: OTHER.seal("uid-p", assigned(SHARE), bound=True)},
 }
 
 
@@ -170,3 +173,38 @@ async def test_a_container_that_requests_nothing_gets_nothing(world):  # noqa: F
     world.api.pod("p", assigned(f";{A},NVIDIA,1,0:;"), spec=containers("one", "side"))
     assert not (await refusal(world, 1)).startswith("KUBE")
     assert not (world.hook / "containers").exists() or directories(world) == []
+
+
+async def test_a_pod_of_another_age_needs_a_seal(sealed):
+    """The pod was created after the first key; only older ones were assigned without a seal."""
+    sealed.api.pod("p", assigned(SHARE))
+    sealed.api.objects["/api/v1/namespaces/ml/pods/p"]["metadata"]["creationTimestamp"] = "2026-11-17T08:00:00Z"
+    assert (await refusal(sealed, 1)).startswith("ALLOCATE_FORGED")
+
+
+@pytest.mark.parametrize("world", [True], indirect=True)
+async def test_where_gpus_are_given_whole_the_share_of_a_placed_pod_is_not_anothers_either(world):  # noqa: F811
+    victim(world)
+    world.api.pod("stranger", {})
+    assert (await refusal(world, 1)).startswith("ALLOCATE_AMBIGUOUS")
+    assert untouched(world)
+
+
+async def test_a_pod_that_only_the_kubelet_has_known_for_a_minute_stops_nobody(world, monkeypatch):  # noqa: F811
+    """A static pod without a mirror at the API server: it is no pod that was deleted while the kubelet asks."""
+    victim(world)
+    kubelet_knows(world, "victim", "static")
+    now = [1705984204.0]
+    monkeypatch.setattr(world.allocator, "_clock", lambda: now[0])
+    assert (await refusal(world, 1)).startswith("ALLOCATE_AMBIGUOUS")
+    now[0] += 61.0
+    await victim_is_served(world)
+
+
+async def test_a_missed_answer_for_one_container_is_not_given_to_a_larger_one_of_the_pod(world):  # noqa: F811
+    spec = containers("main", "more")
+    spec["containers"][1]["resources"]["limits"]["nvidia.com/gpu"] = 2
+    await hung_up(world, text=f"{A},NVIDIA,1,0:;{A},NVIDIA,2,0:{B},NVIDIA,2,0:;", spec=spec)
+    await registered_again(world)
+    (answer,) = await allocate(world, [f"{A}-1", f"{B}-1"])
+    assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == f"{A},{B}"

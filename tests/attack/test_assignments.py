@@ -43,8 +43,8 @@ def claim(text=EVERYTHING, *, key=ALLOCATED, node="n1"):
     return {key: text, NODE: node, "hami.io/vgpu-time": "1790000000"}
 
 
-def sealed(name, notes):
-    return notes | {SEAL: KEYS.seal(f"uid-{name}", notes)}
+def sealed(name, notes, *, bound=True):
+    return notes | {SEAL: KEYS.seal(f"uid-{name}", notes, bound=bound)}
 
 
 class World:
@@ -104,7 +104,7 @@ def test_a_pod_that_requests_a_gpu_holds_only_what_the_scheduler_sealed(node):
     world = World(KEYS)
     world.see(pod("honest", sealed("honest", claim("GPU-a,NVIDIA,3000,30:;")), node="n1"))
     world.see(pod("forged", claim(), node=node))
-    world.see(pod("copied", claim() | {SEAL: sealed("honest", claim())[SEAL]}, node=node))
+    world.see(pod("copied", sealed("honest", claim(), bound=bool(node)), node=node))
     world.see(pod("odd", claim() | {SEAL: "k.\u00e9"}, node=node))
     assert world.held() == {"GPU-a": 3000}
     assert sorted(one[:3] for one in world.forged()) == [(name, "unsealed", 2) for name in ("copied", "forged", "odd")]
@@ -115,6 +115,9 @@ CHANGES = {
     "emptied of all but the request": {NODE: "n1"},
     "rewritten": claim("GPU-b,NVIDIA,1,0:;"),
     "moved": claim("GPU-a,NVIDIA,3000,30:;", node="n2"),
+    "what it was to get before": sealed(
+        "mine", claim("GPU-b,NVIDIA,1,0:;") | {"hami.io/vgpu-time": "1780000001"}, bound=False
+    ),
     "an older seal of it": sealed("mine", claim("GPU-b,NVIDIA,1,0:;") | {"hami.io/vgpu-time": "1780000001"}),
 }
 
@@ -151,11 +154,33 @@ def test_another_key_seals_and_the_old_one_is_still_believed():
     world = World(both)
     world.see(pod("mine", before, node="n1"))
     notes = claim("GPU-b,NVIDIA,1,0:;")
-    world.see(pod("next", notes | {SEAL: both.seal("uid-next", notes)}, node="n1"))
+    world.see(pod("next", notes | {SEAL: both.seal("uid-next", notes, bound=True)}, node="n1"))
     assert world.held() == {"GPU-a": 3000, "GPU-b": 1}
+
+
+def test_a_pod_that_somebody_else_binds_with_the_seal_of_an_assignment_that_was_given_up_holds_nothing():
+    """It was to get a GPU, its tenant emptied the annotation, and the GPU was given to another pod meanwhile."""
+    world, wanted = World(KEYS), claim("GPU-a,NVIDIA,8000,30:;")
+    world.see(pod("mine", sealed("mine", wanted, bound=False)))
+    assert world.held() == {"GPU-a": 8000}
+    world.see(pod("mine", {}))
+    assert world.held() == {}
+    world.see(pod("victim", sealed("victim", claim("GPU-a,NVIDIA,9000,30:;")), node="n1"))
+    world.see(pod("mine", sealed("mine", wanted, bound=False), node="n1"))
+    assert world.held() == {"GPU-a": 9000}
+    assert world.forged() == [("mine", "unsealed", 1, "kubectl-patch")]
 
 
 def test_a_pod_that_was_bound_elsewhere_than_the_scheduler_decided_holds_nothing():
     world = World(KEYS)
     world.see(pod("mine", sealed("mine", claim("GPU-a,NVIDIA,3000,30:;")), node="n2"))
     assert world.held() == {}
+
+
+def test_a_request_for_one_vendors_devices_is_none_for_those_of_another():
+    """Where assignments have no seals, the request decides: of this vendor, by this container."""
+    world = World()
+    ascend = {"hami.io/Ascend910B3-devices-allocated": "GPU-a,Ascend910B3,3000,30:;"}
+    world.see(pod("forged", claim("GPU-a,NVIDIA,1000,0:;") | ascend))
+    assert world.held() == {"GPU-a": 1000}
+    assert world.forged() == [("forged", "unrequested", 1, "kubectl-patch")]

@@ -42,7 +42,7 @@ async def test_the_gpus_of_a_container_are_those_that_the_scheduler_gave_it_firs
     wanted = {("uid-p", "main"), ("uid-forged", "main"), ("uid-gone", "main")}
     with small_api(tmp_path) as api:
         api.node("n1")
-        api.pod("p", notes | {SEAL: KEYS.seal("uid-p", notes)}, phase="Running")
+        api.pod("p", notes | {SEAL: KEYS.seal("uid-p", notes, bound=True)}, phase="Running")
         api.pod("forged", notes, phase="Running")
         cluster = ClusterSide("n1", api.kubeconfig, seals=KEYS)
         now = [0.0]

@@ -30,6 +30,7 @@ STEPS = int(os.environ.get("ATTACK_STEPS") or (150 if not SECONDS else 20_000))
 NODES, SIZE, WITHIN = ("gpu-0", "gpu-1"), 100_000, 60.0  # MiB of each GPU; seconds until a watch has reported
 HONEST, STRANGER = "ml", "evil"
 KEYS = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate", "4pd.io/vgpu-ids-new")
+DECISION = (KEYS[0], "hami.io/vgpu-node", "hami.io/vgpu-time", "vgpuscope.io/assignment-seal")
 READS = {"nodes": ["list", "watch"], "pods": ["list", "watch"], "resourcequotas": ["list", "watch"]}
 READS |= {f"{kind}.resource.k8s.io": ["list", "watch"] for kind in ("resourceslices", "resourceclaims")}
 READS |= {"leases.coordination.k8s.io": ["list", "watch"], "events": ["list", "watch"]}
@@ -52,6 +53,8 @@ class World:
         self.http = httpx2.Client(timeout=30.0)
         self.given: dict[tuple[str, str], tuple[str, Given]] = {}  # pod → its node, and what it was honestly given
         self.notes: dict[tuple[str, str], dict[str, str]] = {}  # pod → what the scheduler wrote on it
+        self.decisions: dict[tuple[str, str], list[list[str | None]]] = {}  # pod → all that was decided for it
+        self.waiting: dict[tuple[str, str], tuple[str, Given]] = {}  # unbound pods that have such a decision now
         self.evils: list[str] = []
         self.number = self.refused = self.done = 0
         self.trail: list[str] = []  # what the tenant did
@@ -72,7 +75,9 @@ class World:
         body = {"Pod": self.plane.get("pods", name, namespace=namespace), "NodeNames": list(NODES)}
         if not self.call("filter", body)["NodeNames"]:
             return None
-        return self.plane.get("pods", name, namespace=namespace)
+        found = self.plane.get("pods", name, namespace=namespace)
+        self.decisions.setdefault((namespace, name), []).append(decided(found))
+        return found
 
     def bind(self, found: Object) -> str:
         meta = found["metadata"]
@@ -89,11 +94,9 @@ class World:
         error = self.bind(found)
         assert not error, error
         node = notes["hami.io/vgpu-node"]
-        shares: Given = {}
-        for gpu, memory, _ in read_shares(notes[KEYS[0]]):
-            shares[gpu] = shares.get(gpu, 0) + memory
-        self.given[namespace, name], self.notes[namespace, name] = (node, shares), notes
+        self.given[namespace, name], self.notes[namespace, name] = (node, shares_of(notes[KEYS[0]])), notes
         self.served(name, namespace, node)
+        self.waiting = {}
         for gpu, used in self.used().items():
             assert used <= SIZE, f"{gpu} was given {used} MiB"
 
@@ -115,7 +118,7 @@ class World:
 
     def used(self) -> Given:
         used = {f"GPU-{node[-1]}-{gpu}": 0 for node in NODES for gpu in "ab"}
-        for _, shares in self.given.values():
+        for _, shares in (*self.given.values(), *self.waiting.values()):
             for gpu, memory in shares.items():
                 used[gpu] += memory
         return used
@@ -181,10 +184,24 @@ class World:
             notes = dict.fromkeys((*KEYS, "hami.io/vgpu-node", "vgpuscope.io/assignment-seal"))
         self.evil.annotate(where, **notes)
 
+    def back(self) -> None:
+        """It puts back what the scheduler once wrote on one of its pods, and binds that by itself."""
+        pods = [name for space, name in self.decisions if space == STRANGER and name in self.evils]
+        if not pods:
+            return self.bound()
+        name = self.random.choice(pods)
+        notes = dict(zip(DECISION, self.random.choice(self.decisions[STRANGER, name]), strict=True))
+        self.evil.annotate(f"namespaces/{STRANGER}/pods/{name}", **notes, **{KEYS[1]: notes[KEYS[0]]})
+        if self.random.random() < 0.5:
+            self.binds(name, str(notes["hami.io/vgpu-node"]), {"hami.io/bind-phase": "allocating"})
+        return None
+
     def bound(self) -> None:
-        name, notes = self.random.choice(self.evils), self.forged()
-        meta = {"name": name, "namespace": STRANGER, "annotations": notes}
-        target = {"apiVersion": "v1", "kind": "Node", "name": self.random.choice(NODES)}
+        self.binds(self.random.choice(self.evils), self.random.choice(NODES), self.forged())
+
+    def binds(self, name: str, node: str, notes: Mapping[str, str]) -> None:
+        meta = {"name": name, "namespace": STRANGER, "annotations": dict(notes)}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         path = f"/api/v1/namespaces/{STRANGER}/pods/{name}/binding"
         self.plane.call("POST", path, body, token=self.evil.token)
@@ -203,10 +220,13 @@ class World:
 
     def step(self) -> None:
         few, many = len(self.evils) < 3, len(self.evils) > 25
-        often, seldom = (self.create, self.change, self.change, self.bound), (self.honestly, self.remove, self.lease)
+        often, seldom = (
+            (self.create, self.change, self.change, self.bound),
+            (self.honestly, self.remove, self.lease, self.back),
+        )
         tenants = [*often, *often, *often, *seldom]
         does: Callable[[], None] = self.random.choice(tenants)
-        if few and does in {self.change, self.bound, self.remove}:
+        if few and does in {self.change, self.bound, self.back, self.remove}:
             does = self.create
         if many and does in {self.create, self.honestly}:
             does = self.remove
@@ -233,7 +253,7 @@ class World:
 
     def truth(self) -> dict[str, dict[tuple[str, str], int]]:
         found: dict[str, dict[tuple[str, str], int]] = {}
-        for key, (_, shares) in self.given.items():
+        for key, (_, shares) in (self.given | self.waiting).items():
             for gpu, memory in shares.items():
                 found.setdefault(gpu, {})[key] = memory
         return found
@@ -248,6 +268,17 @@ class World:
     def agrees(self) -> bool:
         free = SIZE - min(self.used().values())
         return self.said() == self.truth() and self.fits(free) and not self.fits(free + 1)
+
+    def look_at_waiting(self) -> None:
+        """A pod that waits holds what the scheduler has decided for it, also if its tenant puts that back."""
+        self.waiting = {}
+        for key, decisions in self.decisions.items():
+            space, name = key
+            found = self.plane.list("pods", namespace=space, fieldSelector=f"metadata.name={name}")
+            if key not in self.given and found and not found[0]["spec"].get("nodeName"):
+                notes = decided(found[0])
+                if notes in decisions and notes[0]:
+                    self.waiting[key] = (str(notes[1]), shares_of(notes[0]))
 
     def differences(self) -> str:
         """Which pods are said to hold something else than they were given, as the API server has them."""
@@ -268,16 +299,22 @@ class World:
         """Both say what the oracle knows, once their watches have reported."""
         end = time.monotonic() + WITHIN
         while not self.agrees():
+            self.look_at_waiting()
             assert time.monotonic() < end, self.differences()
             time.sleep(0.02)  # between two looks, not in place of one
 
 
+def shares_of(text: str) -> Given:
+    shares: Given = {}
+    for gpu, memory, _ in read_shares(text):
+        shares[gpu] = shares.get(gpu, 0) + memory
+    return shares
+
+
 def decided(found: Object) -> list[str | None]:
     """What the scheduler's decision consists of."""
-    notes = found["metadata"]["annotations"]
-    return [
-        notes.get(key) for key in (KEYS[0], "hami.io/vgpu-node", "hami.io/vgpu-time", "vgpuscope.io/assignment-seal")
-    ]
+    notes = found["metadata"].get("annotations", {})
+    return [notes.get(key) for key in DECISION]
 
 
 @contextmanager

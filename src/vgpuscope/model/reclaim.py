@@ -46,6 +46,7 @@ Brake: TypeAlias = Literal[
     "breaker",
     "store_down",
     "not_leader",
+    "holder_unknown",  # without the Kubernetes API only metrics say which pod holds the GPU
     "kube_unreachable",
     "working_hours",
     "budget_hour",

@@ -22,6 +22,8 @@ control:
   secret: {secret}
 analyzer:
   kubeconfig: {kubeconfig}
+kube:
+  enabled: true # without it nothing but metrics shows which pod holds a GPU, and nothing is taken
 reclaim:
   action: {action} # control: the demo's control service deletes the pod. scale: its owner is scaled, or it is evicted
   confirmations: 2 # windows in a row; a window of the demo is one minute

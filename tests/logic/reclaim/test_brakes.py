@@ -93,6 +93,7 @@ def by_the_handbook(case: Case, known: WorkloadFacts, policy: Policy, world: Tic
         "annotation_notify": known.pod.consent == "notify",
         "activity": known.activity or True in [one.active for one in known.signals],
         "activity_unknown": None in [one.active for one in known.signals],
+        "holder_unknown": world.kube == "none" and policy.action in {"control", "scale"},
         "kube_unreachable": world.kube == "down",
         "pod_unknown": world.kube == "ok" and not known.pod.read,
         "no_action": policy.action == "scale" and known.pod.target is None,

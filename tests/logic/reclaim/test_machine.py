@@ -468,6 +468,7 @@ BRAKES: dict[str, dict[str, Any]] = {
     "store_down": {"world": {"stored": False}},
     "not_leader": {"world": {"leads": False}},
     "no_history": {"world": {"history": False}},
+    "holder_unknown": {"world": {"kube": "none"}},
     "kube_unreachable": {"world": {"kube": "down"}},
     "budget_hour": {"policy": replace(LIVE, max_per_hour=0)},
     "budget_namespace": {"policy": replace(LIVE, max_per_namespace=0)},

@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
 from msgspec import structs
 
 from tests.http.serving import SOON, until
+from tests.standins.smallapi import small_api
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
 from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime.lifecycle import Lifecycle
@@ -255,6 +259,28 @@ class Ahead:
         return time.time() + self.seconds
 
 
+@contextlib.contextmanager
+def kubernetes(source: StubSource) -> Iterator[dict[str, Any]]:
+    """Settings for an API server that shows each pod of the source on the node of its GPU, asking for a GPU."""
+    asking = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+
+    def answer(method: str, path: str, *_: object) -> tuple[int, Any]:
+        place, name = path.rpartition("/")[::2]
+        if place == "/api/v1/namespaces":
+            return 200, {"kind": "Namespace", "metadata": {"name": name, "uid": f"uid-{name}"}}
+        tracks = source.answer.tracks if isinstance(source.answer, Reading) else ()
+        for one in tracks:
+            who = one.tenant
+            if method == "GET" and who and path == f"/api/v1/namespaces/{who.namespace}/pods/{who.pod}":
+                meta = {"name": who.pod, "namespace": who.namespace, "uid": who.pod_uid}
+                return 200, {"kind": "Pod", "metadata": meta, "spec": asking | {"nodeName": one.hostname}}
+        return 404, {"kind": "Status", "message": "not found"}
+
+    with TemporaryDirectory() as directory, small_api(Path(directory)) as api:
+        api.answer = answer  # type: ignore[method-assign]
+        yield {"kube.enabled": True, "analyzer.kubeconfig": api.kubeconfig}
+
+
 @contextlib.asynccontextmanager
 async def running(
     source=None,
@@ -269,9 +295,12 @@ async def running(
     paces=(),
     **flags,
 ):
-    """An analyzer that serves; `paces` are its lease and its pauses."""
+    """An analyzer that serves; `paces` are its lease and its pauses. One that reclaims has an API server to ask."""
     source = source or StubSource()
-    given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
+    api = contextlib.ExitStack()
+    reclaims = any(name.startswith("reclaim.") for name in flags) and "kube.enabled" not in flags
+    known = api.enter_context(kubernetes(source)) if reclaims else {}
+    given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **known, **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     stub: Any = sources or StubSources(source)
     store: AnalyzerStore | None = history.whole() if isinstance(history, SharedHistory) else history
@@ -288,5 +317,5 @@ async def running(
         life.stop()
         source.let_go.set()
         async with asyncio.timeout(SOON):
-            with contextlib.suppress(asyncio.CancelledError):
+            with api, contextlib.suppress(asyncio.CancelledError):
                 await task

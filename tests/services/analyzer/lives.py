@@ -16,7 +16,9 @@ from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from vgpuscope.config import Config
 from vgpuscope.config.analyzer import SchedulerConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
+from vgpuscope.logic.reclaim.brakes import WorkloadFacts
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader
+from vgpuscope.model.reclaim import PodFacts
 from vgpuscope.services.analyzer.reclaim.dependencies import CallResult, ReclaimDependencies
 from vgpuscope.services.analyzer.reclaim.reclaim import Reclaim
 from vgpuscope.store.engine.engine import Engine, open_engine
@@ -127,6 +129,8 @@ class Life:
             lead=lease,
             send={"control": self.send},
             look_again=self.analyse,
+            facts=lambda _: WorkloadFacts(pod=PodFacts(read=True)),
+            kube=lambda: "ok",
             clock=lambda: self.now,
         )
 

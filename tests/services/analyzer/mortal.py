@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.services.analyzer.analyzing import StubSource, StubSources, reading, track
+from tests.services.analyzer.analyzing import StubSource, StubSources, kubernetes, reading, track
 from tests.services.analyzer.controlling import EAGER, idle_pod
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings.settings import Settings
@@ -69,9 +69,11 @@ def main(store: str, url: str, moment: str = "") -> int:
         "notify.digest": 0.0,
         "reclaim.grace": 3600.0,
     }
-    settings = Settings(flags=flags | {"prometheus.url": "http://stub"}, environ={}, file=None)
-    sources: Any = StubSources(StubSource(reading(track(0), idle_pod())))
-    return run(lambda: Analyzer(settings, sources=sources), settings.config, settings.config.analyzer, None)
+    source = StubSource(reading(track(0), idle_pod()))
+    with kubernetes(source) as known:
+        settings = Settings(flags=flags | known | {"prometheus.url": "http://stub"}, environ={}, file=None)
+        sources: Any = StubSources(source)
+        return run(lambda: Analyzer(settings, sources=sources), settings.config, settings.config.analyzer, None)
 
 
 if __name__ == "__main__":

@@ -113,4 +113,4 @@ async def test_no_kill_loses_a_notice_and_only_one_after_sending_repeats_it(tmp_
     assert len(reader.messages) == messages
     assert all("ml/nb" in text for text in reader.messages)
     assert [one["what"] for one in entries].count("notice_delivered") == 1
-    assert [one["after"] for one in entries if one["what"] == "moved"] == ["notified", "grace"]
+    assert [one["after"] for one in entries if one["what"] == "moved"] == ["candidate", "notified", "grace"]

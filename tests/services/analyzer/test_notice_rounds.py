@@ -82,7 +82,7 @@ class ToldLife(Life):
     maybe_released: set[str] = field(default_factory=set)  # the process died while the owner gave it back
     used: list[str] = field(default_factory=list)
     key: bytes = b""
-    known: WorkloadFacts = field(default_factory=WorkloadFacts)
+    known: WorkloadFacts = field(default_factory=lambda: WorkloadFacts(pod=PodFacts(read=True)))
 
     def __post_init__(self) -> None:
         self.key = module.link_key(self.config.notify, self.config.analyzer) or b""
@@ -313,7 +313,7 @@ async def test_nobody_is_told_on_doubt_and_the_notice_waits_for_proof(life):
 
 
 async def test_an_owner_who_gives_back_does_not_wait_for_his_own_grace_period(life):
-    life.known = WorkloadFacts(pod=PodFacts(idle_grace=100 * WINDOW))
+    life.known = WorkloadFacts(pod=PodFacts(read=True, idle_grace=100 * WINDOW))
     await idle_until_told(life)
     for _ in range(3):
         await life.window()
@@ -329,7 +329,7 @@ async def test_the_annotation_chooses_the_channel(life):
         ChannelConfig(name="ann", url="http://b/x", service="webhook", owners=("ann",)),
     )
     life.config = replace(TOLD, notify=replace(TOLD.notify, channels=channels))
-    life.known = WorkloadFacts(pod=PodFacts(notify="ann"))
+    life.known = WorkloadFacts(pod=PodFacts(read=True, notify="ann"))
     await idle_until_told(life)
     [machine] = [machine for machine, lease in life.replicas if lease.leads]
     notices = life.notices[id(machine)]

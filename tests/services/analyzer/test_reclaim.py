@@ -394,7 +394,7 @@ async def test_a_long_stop_ends_no_case(life):
 async def test_only_who_would_act_says_which_brakes_are_on(life):
     await life.window()
     machine, lead = life.replicas[0]
-    nothing = dict.fromkeys(("stop", "breaker", "store_down", "kube_unreachable"), False)
+    nothing = dict.fromkeys(("stop", "breaker", "store_down", "holder_unknown", "kube_unreachable"), False)
     assert machine.brakes() == nothing
     shared = machine._shared
     shared.memory = replace(shared.memory, breaker=Breaker(open_since=life.now, turned=9, of=10))

@@ -14,7 +14,17 @@ import pytest
 from msgspec.structs import replace
 
 from tests.http.serving import until
-from tests.services.analyzer.analyzing import BUSY, IDLE, TOKEN, StubSource, StubSources, reading, running, track
+from tests.services.analyzer.analyzing import (
+    BUSY,
+    IDLE,
+    TOKEN,
+    StubSource,
+    StubSources,
+    kubernetes,
+    reading,
+    running,
+    track,
+)
 from tests.services.analyzer.controlling import BEARER, EAGER, analysed, cases, decided, doctored, idle_pod
 from vgpuscope.model.analysis import Allocations, Tenant
 
@@ -80,9 +90,24 @@ async def test_a_pod_keeps_its_gpus_while_one_of_them_does_not_report(tmp_path, 
         assert control.received == []
 
 
-async def test_a_dry_run_calls_nobody_and_says_what_it_would_have_done(tmp_path, control, caplog):
+async def test_without_the_kubernetes_api_nothing_is_taken_and_it_is_said(tmp_path, control, caplog):
+    """Metrics alone say that the pod holds the GPU: a stranger's page could have said so."""
+    async with analyzer(tmp_path, control, **{"control.dry_run": False, "kube.enabled": False}) as one:
+        for _ in range(3):
+            await analysed(one)
+        assert "without kube.enabled nothing but metrics shows which pod holds a GPU" in caplog.text
+        [case] = await cases(one)
+        assert case["state"] == "candidate"
+        assert case["brakes"] == [{"brake": "holder_unknown", "setting": "kube.enabled", "value": "false"}]
+        assert control.received == []
+        assert (await brakes(one))["holder_unknown"] == "1"
+        without = " ".join((await one.json("/api/v1/reclaim/policy"))["without"])
+        assert "does not show which pod holds a GPU, so no action is taken" in without
+        assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "warn"
+
+
+async def test_a_dry_run_calls_nobody_and_says_what_it_would_have_done(tmp_path, control):
     async with analyzer(tmp_path, control, **{"control.dry_run": True}) as one:
-        assert "priority classes of pods are not read" in caplog.text
         [case] = await cases(one)
         assert (case["state"], case["dry_run"], case["pod_uid"]) == ("would_act", True, "uid-1")
         assert case["brakes"] == [{"brake": "dry_run", "setting": "control.dry_run", "value": "true"}]
@@ -94,7 +119,7 @@ async def test_a_dry_run_calls_nobody_and_says_what_it_would_have_done(tmp_path,
         policy = await one.json("/api/v1/reclaim/policy")
         without = " ".join(policy["without"])
         assert policy["mode"] == "dry_run"
-        assert ("Kubernetes" in without, "Prometheus" in without, "not notified" in without) == (True, True, True)
+        assert ("Kubernetes" in without, "Prometheus" in without, "not notified" in without) == (False, True, True)
         assert case["notified_at"] is None  # nobody could be told
         assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "skipped"
 
@@ -158,7 +183,8 @@ async def test_without_a_store_nothing_is_done_and_it_is_said(control):
         await analysed(one)
         assert (await one.json("/api/v1/reclaim"))["mode"] == "off"
         [case] = await cases(one)
-        assert case["held_by"] == ["no_history"]  # no store is down, and no other replica leads
+        # no store is down, and no other replica leads; who does not lead reads no pods
+        assert case["held_by"] == ["no_history", "pod_unknown"]
         assert (await doctored(one, "RECLAIM_WITHOUT_HISTORY"))[0] == "fail"
         assert await brakes(one) == {}
         assert control.received == []
@@ -184,7 +210,13 @@ async def test_a_kubernetes_api_that_does_not_answer_stops_everybody_and_it_is_s
         without = " ".join((await one.json("/api/v1/reclaim/policy"))["without"])
         assert "does not answer: no action" in without
         assert control.received == []
-        assert await brakes(one) == {"stop": "0", "breaker": "0", "store_down": "0", "kube_unreachable": "1"}
+        assert await brakes(one) == {
+            "stop": "0",
+            "breaker": "0",
+            "store_down": "0",
+            "holder_unknown": "0",
+            "kube_unreachable": "1",
+        }
         await one.client.post("/api/v1/reclaim/stop", headers=BEARER)
         assert (await brakes(one))["stop"] == "1"
         assert await doctored(one, "RECLAIM_HELD_BACK") == (
@@ -198,7 +230,7 @@ async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
         await until(lambda: control.received)
         [case] = await cases(one)
         assert (case["restorable"], case["target"], case["signals"]) == (False, None, [])
-        assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "warn"
+        assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "pass"
         assert (await doctored(one, "RECLAIM_HELD_BACK"))[0] == "pass"
         path = f"/api/v1/reclaim/{case['id']}/restore"
         refused = await one.client.post(path, headers=BEARER)
@@ -281,12 +313,14 @@ async def test_a_workload_whose_metrics_have_no_uid_gets_it_from_the_cluster_exp
     source = StubSource(reading(track(0), track(1, util=IDLE, tenant=Tenant(namespace="ml", pod="nb"))))
     sources = StubSources(source)
     flags = EAGER | {"analyzer.history": str(tmp_path / "h.db"), "control.enabled": True, "control.dry_run": False}
-    async with running(source, sources=sources, **flags, **{"control.api_url": control.url}) as one:
-        await decided(one)
-        assert [case["brakes"][0]["brake"] for case in await cases(one)] == ["no_uid"]
-        sources.known_allocations = Allocations({}, {}, uids={("node-0", "ml", "nb"): "uid-1"})
-        await analysed(one)
-        await analysed(one)
-        await until(lambda: control.received)
+    shown = StubSource(reading(track(1, tenant=Tenant(namespace="ml", pod="nb", pod_uid="uid-1"))))
+    with kubernetes(shown) as known:
+        async with running(source, sources=sources, **flags, **known, **{"control.api_url": control.url}) as one:
+            await decided(one)
+            assert [case["brakes"][0]["brake"] for case in await cases(one)] == ["no_uid"]
+            sources.known_allocations = Allocations({}, {}, uids={("node-0", "ml", "nb"): "uid-1"})
+            for _ in range(3):
+                await analysed(one)
+            await until(lambda: control.received)
     [(_, body)] = control.received
     assert json.loads(body)["evidence"]["pod_uid"] == "uid-1"

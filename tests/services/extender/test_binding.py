@@ -88,7 +88,7 @@ class Bound:
         self.cleared: list[Any] = []
         self.written: dict[str, PodHead] = {}
         self.over = self.not_now = None
-        self.leads = True
+        self.leads = self.sealed = True
         api: Any = self.server
         writer = KubeWriter(api, component="c", instance="i")
         self.pods = PodWriter(api, writer)
@@ -100,6 +100,7 @@ class Bound:
             cleared=lambda *told: self.cleared.append(told),
             check=self._check,
             leads=lambda: self.leads,
+            sealed=lambda _: self.sealed,
             timeout=timeout,
             patience=patience,
         )
@@ -267,6 +268,14 @@ async def test_a_gpu_that_is_over_its_capacity_by_now_is_not_bound(world):
     assert "nodeName" not in world.server.pod["spec"]
     assert "PATCH node" not in world.server.asked
     assert world.server.notes(world.server.pod) == {BIND_PHASE: "failed"}
+
+
+async def test_an_assignment_that_we_did_not_make_is_not_bound(world):
+    world.sealed = False
+    with pytest.raises(BindFailed, match="not one that this scheduler made"):
+        await world.bind()
+    assert "nodeName" not in world.server.pod["spec"]
+    assert "PATCH node" not in world.server.asked
 
 
 async def test_a_request_that_names_another_pod_than_its_uid_binds_neither(world):

@@ -499,10 +499,11 @@ async def test_a_mig_instance_that_does_not_exist_is_not_given(world):
     assert (await refusal(world, 1)).startswith("ALLOCATE_DEVICE_UNKNOWN")
 
 
-async def hung_up(world):
+async def hung_up(world, text=f"{A},NVIDIA,1,0:;", spec=None):
     """An Allocate for pod p during which the kubelet hangs up; returns when all work is done."""
-    world.api.pod("p", assigned(f"{A},NVIDIA,1,0:;"))
+    world.api.pod("p", assigned(text), spec=spec)
     world.api.annotate("nodes", "n1", **lock("p"))
+    allocations = world.allocator.allocations
 
     def hang_up(_):
         world.kubelet.forget()
@@ -514,7 +515,7 @@ async def hung_up(world):
     with contextlib.suppress(grpc.RpcError, ValueError):
         await allocate(world, [f"{A}-0"])
     async with asyncio.timeout(60):
-        while LOCK in world.api.annotations("nodes", "n1"):  # noqa: ASYNC110 - the last thing that is done
+        while world.allocator.allocations == allocations:  # noqa: ASYNC110 - the last thing that is done
             await asyncio.sleep(0.01)
     await world.allocator.close()
 

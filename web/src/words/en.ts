@@ -584,6 +584,7 @@ export const en = {
   "brake.breaker": "The circuit breaker is open.",
   "brake.store_down": "The store does not answer.",
   "brake.not_leader": "Another replica acts.",
+  "brake.holder_unknown": "kube.enabled is not set, so only metrics say which pod holds the GPU.",
   "brake.kube_unreachable": "The Kubernetes API does not answer.",
   "brake.pod_unknown": "The Kubernetes API returned nothing about this pod.",
   "brake.activity_unknown": "A sign of use could not be read.",

@@ -574,6 +574,7 @@ export const zh: typeof en = {
   "brake.breaker": "熔断器已断开。",
   "brake.store_down": "存储没有响应。",
   "brake.not_leader": "由其他副本执行。",
+  "brake.holder_unknown": "未设置 kube.enabled，只有指标说明哪个 Pod 持有该 GPU。",
   "brake.kube_unreachable": "Kubernetes API 没有响应。",
   "brake.pod_unknown": "Kubernetes API 未提供该 Pod 的信息。",
   "brake.activity_unknown": "有一项使用迹象无法读取。",

@@ -365,7 +365,7 @@ def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
 
 def _sealed(seals: Seals, meta: _Metadata, annotations: Mapping[str, str], *, node: str) -> bool | None:
     """Whether the assignment is sealed, for the node of the pod; None for a pod that was bound before such were."""
-    if seals.holds(meta.uid, annotations):
+    if seals.holds(meta.uid, annotations, bound=bool(node)):
         return node in {"", annotations[_NODE_KEYS[0]]}  # who may bind pods may bind one elsewhere
     created = from_rfc3339(meta.creation_timestamp)
     return None if node and created is not None and created < seals.since else False

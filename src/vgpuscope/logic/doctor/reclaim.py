@@ -47,7 +47,7 @@ def without_history(facts: DoctorFacts) -> CheckOutcome:
 
 
 def without_kube(facts: DoctorFacts) -> CheckOutcome:
-    """GPUs are taken back without a look at annotations, owners and priority classes."""
+    """Nothing but metrics shows which pod holds a GPU, so none is taken back."""
     found = _stored(facts)
     return warned(place=known(facts.analyzer).url) if found.kube == "none" else passed()
 

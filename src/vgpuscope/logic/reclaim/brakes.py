@@ -23,7 +23,8 @@ class TickFacts(Struct, frozen=True, kw_only=True):
     leads: bool  # this replica holds the lease
     stored: bool  # the store answers
     history: bool = True  # a store is configured
-    kube: Literal["none", "ok", "down"] = "none"  # the Kubernetes API: not configured, answers, does not answer
+    # the Kubernetes API: not configured, answers, does not answer; None: the past is replayed, of which it says nothing
+    kube: Literal["none", "ok", "down"] | None = None
     stop: bool = False
     breaker: bool = False  # open
     channel: bool = True  # somebody can be notified
@@ -105,6 +106,8 @@ EARLY: tuple[BrakeRule, ...] = (
     # Without a store there is none that is down, and nobody leads.
     BrakeRule("store_down", tick=lambda _, world: world.history and not world.stored),
     BrakeRule("not_leader", tick=lambda _, world: world.history and not world.leads),
+    # Only metrics say which pod holds the GPU, and anyone can get a page scraped.
+    BrakeRule("holder_unknown", tick=lambda policy, world: world.kube == "none" and policy.action != "notify"),
     BrakeRule("kube_unreachable", tick=lambda _, world: world.kube == "down"),
     BrakeRule("pod_unknown", tick=lambda _, world: world.kube == "ok", case=lambda _, known, *__: not known.pod.read),
     BrakeRule("activity_unknown", case=lambda _, known, *__: any(one.active is None for one in known.signals)),

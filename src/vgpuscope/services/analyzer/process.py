@@ -252,7 +252,7 @@ class Analyzer(Service):
         if reclaims and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
         if reclaims and self._kube.state == "none":
-            log.warning("annotations, owners and priority classes of pods are not read: kube.enabled is not set")
+            log.warning("no GPU is taken back: without kube.enabled nothing but metrics shows which pod holds a GPU")
 
     @property
     def read_only(self) -> bool:

@@ -63,7 +63,8 @@ class PodWriter:
         """Write an assignment over this version of the pod; the pod as it is then."""
         made = assignment_notes(request, placement, now)
         if self._seals is not None:
-            made[SEAL] = self._seals.seal(pod.uid, {key: text for key, text in made.items() if text is not None})
+            texts = {key: text for key, text in made.items() if text is not None}
+            made[SEAL] = self._seals.seal(pod.uid, texts, bound=False)
         notes: dict[str, str | None] = {**made, BIND_PHASE: None, BIND_BEGUN: None}
         version = await self._change(pod, notes, {NODE: _label(placement.node)})
         return replace(
@@ -80,13 +81,7 @@ class PodWriter:
         """Whether the assignment that the pod has is one of ours; always if assignments are not sealed."""
         if self._seals is None:
             return True
-        notes = {
-            NODE: pod.assigned_node,
-            FILTERED: pod.assigned_at,
-            NVIDIA.allocated[0]: pod.assigned,
-            SEAL: pod.seal,
-        }
-        return self._seals.holds(pod.uid, notes | ({_INSTANCES: pod.instances} if pod.instances else {}))
+        return self._seals.holds(pod.uid, _assignment(pod) | {SEAL: pod.seal}, bound=False)
 
     async def clear(self, pod: PodHead, *, phase: BindPhase | None = None) -> str:
         """Remove the assignment; the new version. No earlier write over an older version can follow."""
@@ -109,7 +104,9 @@ class PodWriter:
 
     async def bind_assigned(self, pod: PodHead, now: UnixTime) -> None:
         """Bind this version of the pod to the node of its assignment; the same write says that the binding begins."""
-        notes = binding_annotations("allocating", now=now)
+        notes = dict(binding_annotations("allocating", now=now))
+        if self._seals is not None:
+            notes[SEAL] = self._seals.seal(pod.uid, _assignment(pod), bound=True)
         await self._writer.bind(reference(pod), pod.assigned_node, version=pod.version, annotations=notes)
 
     async def _change(
@@ -137,6 +134,12 @@ def assignment_notes(request: PlacementRequest, placement: Placement, now: UnixT
     ]
     notes[_INSTANCES] = encode_instances(instances, [(one.start, one.size) for one in placed]) if placed else None
     return notes
+
+
+def _assignment(pod: PodHead) -> dict[str, str]:
+    """The annotations that a seal is about."""
+    notes = {NODE: pod.assigned_node, FILTERED: pod.assigned_at, NVIDIA.allocated[0]: pod.assigned}
+    return notes | ({_INSTANCES: pod.instances} if pod.instances else {})
 
 
 def _path(namespace: str, name: str) -> str:

@@ -1234,11 +1234,11 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
         ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
     ),
     "RECLAIM_WITHOUT_KUBE": CheckWords(
-        _W("Reclaim reads annotations", "收回机制会读取注解"),
+        _W("Reclaim asks the Kubernetes API who holds a GPU", "收回机制向 Kubernetes API 核实 GPU 的持有者"),
         _W(
-            "GPUs are taken back, but no Kubernetes API is configured. Annotations of owners and priority classes "
-            "do not protect a workload.",
-            "会收回 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
+            "No GPU is taken back: without the Kubernetes API, only metrics say which pod holds a GPU. Annotations and "
+            "priority classes are not read.",
+            "不会收回任何 GPU：没有 Kubernetes API 时，只有指标说明哪个 Pod 持有 GPU。注解和优先级类也不会被读取。",
         ),
         _W(
             "Set kube.enabled to true, and give the analyzer's service account the permissions of docs/reclaim.md.",

@@ -29,6 +29,7 @@ _RULES: Mapping[Brake, tuple[str, Callable[[Policy, Case], str | None]]] = {
     "model_veto": ("ai.enabled", lambda *_: "true"),
     "model_waiting": ("ai.enabled", lambda *_: "true"),
     "breaker": ("reclaim.breaker.share", lambda policy, _: f"{policy.breaker_share:g}"),
+    "holder_unknown": ("kube.enabled", lambda *_: "false"),
     "kube_unreachable": ("kube.enabled", lambda *_: None),
     "pod_unknown": ("kube.enabled", lambda *_: None),
     "working_hours": ("reclaim.working_hours", lambda *_: None),

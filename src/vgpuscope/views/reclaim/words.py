@@ -42,6 +42,7 @@ CHINESE_BRAKES: Mapping[str, str] = {  # what holds a case back
     "breaker": "熔断器断开",
     "store_down": "存储不可用",
     "not_leader": "不是主副本",
+    "holder_unknown": "无法核实 GPU 的持有者",
     "kube_unreachable": "Kubernetes API 无应答",
     "working_hours": "不在允许时段",
     "budget_hour": "每小时额度已用完",

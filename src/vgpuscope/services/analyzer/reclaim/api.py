@@ -32,8 +32,8 @@ from vgpuscope.views.reclaim.held_by import counted_brakes
 _DAY: Seconds = 86400.0
 _WITHOUT: dict[Absent, str] = {
     "store": "analyzer.history is not set: without a store no action is taken.",
-    "kube": "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are "
-    "not read.",
+    "kube": "kube.enabled is not set: the Kubernetes API does not show which pod holds a GPU, so no action is taken. "
+    "Annotations and priority classes are not read.",
     "kube_down": "The Kubernetes API does not answer: no action is taken.",
     "prometheus": "Prometheus is not the source: requests of inference servers and lengths of queues are not read.",
     "channel": "No channel for notices is configured: owners are not notified before an action.",

@@ -82,6 +82,7 @@ class Reclaim:
             "stop": world.stop,
             "breaker": world.breaker,
             "store_down": not (reachable and world.stored),
+            "holder_unknown": world.kube == "none" and self.policy().action != "notify",
             "kube_unreachable": world.kube == "down",
         }
 
