@@ -91,6 +91,42 @@ def test_the_energy_of_an_hour_is_that_of_its_minutes():
     assert len(wrong(history.energies, chart(TWO, HOUR, energy=[720_000.0, 1.0]), minutes, hours())) == 1
 
 
+@pytest.mark.parametrize("step", [60, HOUR, 24 * HOUR])
+def test_an_energy_that_is_not_that_of_its_power_is_found(step):
+    def drawn(energy: float, spent: float) -> PublicAnswer:
+        return chart([BEGIN], step, seconds=[spent], power=[300.0], energy=[energy])
+
+    assert wrong(history.energy_of_power, drawn(300.0 * 900.0, 900.0)) == []
+    assert len(wrong(history.energy_of_power, drawn(1.3 * 300.0 * 900.0, 900.0))) == 1
+
+
+def test_a_mean_above_its_peak_is_found():
+    assert wrong(history.means_and_peaks, chart([BEGIN], HOUR, use=[0.4], use_max=[0.4])) == []
+    assert len(wrong(history.means_and_peaks, chart([BEGIN], HOUR, use=[0.6], use_max=[0.4]))) == 1
+
+
+def test_a_free_gpu_of_which_nothing_is_known_is_not_unallocated():
+    """One GPU is free and idle, one is free and unknown, and of one that MIG divides a half is held."""
+    devices = (("GPU-1", "", "idle", 0.0), ("GPU-2", "", "unknown", 0.0))
+    devices += (("GPU-3", "a", "idle", 3600.0), ("GPU-3", "b", "idle", 0.0))
+    points = [
+        {"step": "hour", "time": BEGIN, "gpu_id": gpu, "mig": mig, "pod": "", "seconds": 3600.0}
+        | {"by_class": {name: 3600.0}, "held_seconds": held}
+        for gpu, mig, name, held in devices
+    ]
+    stored = PublicAnswer(service="analyzer", surface="GET /api/v1/history", kind="HistoryPoint[]", body=points)
+
+    def drawn(unallocated: float, idle: float, unknown: float) -> PublicAnswer:
+        columns = zip(("unallocated", "idle", "unknown"), (unallocated, idle, unknown), strict=True)
+        body = {"times": TWO, "step_seconds": HOUR, "source": "hours"}
+        body |= {"columns": [{"use_class": name, "gpus": [gpus, gpus]} for name, gpus in columns]}
+        return PublicAnswer(service="analyzer", surface="GET /classes", kind="ClassHistory", body=body)
+
+    assert wrong(history.classes_of_hours, drawn(1.5, 0.5, 1.0), stored) == []
+    found = wrong(history.classes_of_hours, drawn(2.5, 0.5, 0.0), stored)
+    assert [one.subject for one in found] == ["unallocated", "unknown"]
+
+
 def test_a_pod_that_has_just_begun_is_not_compared():
     """Its hour was read some seconds before its minutes."""
     values = [None] * 60 + [4e9, 5e9, 6e9] + [None] * 27

@@ -55,6 +55,35 @@ def test_two_doctors_that_count_differently_are_found():
     assert list(statements.doctors(Surfaces(answers=(doctor(4), doctor(7, "skipped"))))) == []
 
 
+def test_doctors_that_asked_different_services_are_listed_and_not_compared():
+    def doctor(number: int, *names: str) -> PublicAnswer:
+        finding = {"code": "CREDENTIALS_REFUSED", "status": "pass", "numbers": {"count": number}, "examples": []}
+        services = [{"service": "agent", "name": name, "state": "answered"} for name in names]
+        return answer("DoctorReport", {"findings": [finding], "services": services})
+
+    other = Surfaces(answers=(doctor(1, "node-1"), doctor(2, "node-1", "node-2")))
+    assert list(statements.doctors(other)) == []
+    assert [(one.check, one.why) for one in statements.uncompared(other)] == [("doctors", "other-services")]
+    same = Surfaces(answers=(doctor(1, "node-1"), doctor(2, "node-1")))
+    assert len(list(statements.doctors(same))) == 1
+    assert list(statements.uncompared(same)) == []
+
+
+def low(*listed: dict[str, Any], **counts: int) -> PublicAnswer:
+    body = {"threshold": 20, "gpus": list(listed), "low_utilization_count": 1, "gpu_rows": 2}
+    return answer("LowBody", body | counts)
+
+
+def test_a_low_row_without_a_known_status_is_found():
+    low_row = {"score": 10.0, "status": "low", "verdict": "in_use"}
+    idle = {"score": 40.0, "status": "normal", "verdict": "idle"}
+    unproven = {"score": 5.0, "status": "unknown", "verdict": "unknown"}
+    every = answer("ResultRow[]", [low_row, idle, unproven, {"score": None, "status": "unknown", "verdict": "unknown"}])
+    assert wrong(statements.low_rows, low(low_row, idle), every) == []
+    found = wrong(statements.low_rows, low(low_row, idle, unproven, low_utilization_count=2, gpu_rows=3), every)
+    assert [one.first.figure for one in found] == ["fleet.low_or_idle", "fleet.low", "fleet.low_gpu_rows"]
+
+
 def test_a_console_that_leaves_out_gpus_known_by_number_is_found():
     offer = {"resource": "nvidia.com/gpu", "replicas": 1, "profile": ""}
     ledgers = answer("NodeLedger[]", [{"name": "node-1", "offers": [{"offer": offer, "free": 2, "lost": None}]}])
