@@ -124,7 +124,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "f_workloads": ("workloads", "工作负载"),
     "f_won": ("GPU-hours freed", "节省的 GPU 小时"),
     "f_unknown": ("GPU-hours unknown", "未知的 GPU 小时"),
-    "f_alarms": ("false alarms (busy again within {time})", "误报（{time} 内恢复工作）"),
+    "f_alarms": ("false alarms (busy again within {time})", "误报（{time}内恢复工作）"),
     "f_later": ("busy again later", "之后恢复工作"),
     "f_ended": ("ended", "自行结束"),
     "f_idle": ("still idle at the end", "到最后仍空闲"),
