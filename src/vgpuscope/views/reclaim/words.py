@@ -54,7 +54,7 @@ CHINESE_BRAKES: Mapping[str, str] = {  # what holds a case back
     "no_action": "无可用动作",
     "preparing": "正在准备数据",
     "holds_memory": "占用显存",
-    "gpu_in_use": "另一块 GPU 在使用",
+    "gpu_in_use": "另一张 GPU 在使用",
     "gpu_unknown": "无法证明空闲",
     "job_untrusted": "采集任务不可信",
     "low_coverage": "采样不足",
