@@ -185,7 +185,7 @@ _GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first t
     TableColumn(("SLOTS", "份数"), right=True, hide=4),
     TableColumn(("MEMORY", "显存"), right=True),
     TableColumn(("CORES", "算力"), right=True, hide=3),
-    TableColumn(("HOLDERS", "占用者"), form="names", least=32),
+    TableColumn(("HOLDERS", "持有者"), form="names", least=32),
 )
 
 

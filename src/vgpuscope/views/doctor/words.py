@@ -971,7 +971,7 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
         ),
         _W(
             "Set `VGPUSCOPE_TOKEN` to the bearer token, or put user and password into the URL.",
-            "把 `VGPUSCOPE_TOKEN` 设为持有者令牌，或在 URL 中写入用户名和密码。",
+            "把 `VGPUSCOPE_TOKEN` 设为Bearer 令牌，或在 URL 中写入用户名和密码。",
         ),
     ),
     "CLUSTER_EXPORTER_MISSING": CheckWords(
