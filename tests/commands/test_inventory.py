@@ -284,9 +284,9 @@ def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(expor
     _, *found, _, note = rows(run("gpus", exporter.url))
     assert found == [
         ["drained", "×4", "–", "–", "whole", "the node is cordoned", "0/4", "–", "–"],
-        ["mig", "×7 1g.10gb", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "–", "–", "ml/d ×5"],
+        ["mig", "×7", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "1g.10gb", "–", "ml/d ×5"],
         ["mig", "×1", "–", "–", "whole", "ok", "0/1", "–", "–"],
-        ["mig", "×2 3g.40gb", "–", "NVIDIA-A100-SXM4-80GB", "mig 3g.40gb", "ok", "0/2", "–", "–"],
+        ["mig", "×2", "–", "NVIDIA-A100-SXM4-80GB", "mig 3g.40gb", "ok", "0/2", "3g.40gb", "–"],
         ["sliced", "×4", "–", "Tesla-T4", "time-slicing ×4", "ok", "1/16", "–/60.0Gi", "–", "ml/c"],
         ["unlabelled", "–", "–", "–", "shared", "ok", "0/8", "–", "–"],
         ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],

@@ -198,6 +198,9 @@ def test_a_pod_that_is_not_there_is_an_error(exporter):
 
 def test_a_pod_that_is_not_there_is_met_with_the_nearest_that_is(exporter):
     assert "hint: Did you mean ml/train-0? " in run("pending", "ml/trian-0", exporter.url).stderr
+    chinese = run("pending", "ml/trian-0", exporter.url, "--lang", "zh").stderr
+    assert "Pod ml/trian-0 没有在等待 GPU，最近一天内也没有" in chinese
+    assert "是否指 ml/train-0？" in chinese
 
 
 def test_others_by_the_same_name_are_mentioned(exporter):

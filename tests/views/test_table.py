@@ -47,7 +47,7 @@ def test_columns_are_hidden_in_the_order_that_they_declare():
     assert drawn(ROW, width=60)[0].split() == ["POD", "GPUS", "REASON"]
     assert drawn(ROW, width=60)[-1] == "1 column hidden (NODE); --wide shows all"
     assert drawn(ROW, width=45)[0].split() == ["POD", "REASON"]
-    assert drawn(ROW, width=45, language="zh")[-1] == "隐藏了 2 列、名称已缩短；--wide 显示全部"
+    assert drawn(ROW, width=45, language="zh")[-1] == "隐藏了 2 列（GPU、节点）；--wide 显示全部"
 
 
 def test_a_name_is_broken_behind_a_slash_so_that_each_part_can_be_copied():

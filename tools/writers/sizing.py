@@ -124,4 +124,4 @@ def _rounded(series: float, language: Language) -> str:
 
 
 def _samples(rate: float, language: Language) -> str:
-    return f"{rate / 1e4:.0f} 万" if language == "zh" else f"{round(rate, -3):,.0f}"
+    return f"{rate / 1e4:.1f} 万" if language == "zh" else f"{round(rate, -3):,.0f}"

@@ -125,8 +125,8 @@ def hidden_line(
     count = one_of(_HIDDEN[len(hidden) > 1], language).format(n=len(hidden))
     titles = one_of(_TITLES, language).format(titles=comma.join(hidden))
     cut = one_of(_SHORTENED, language)
-    for parts in ([count + titles, cut], [count, cut]):
-        what = comma.join(part for part, said in zip(parts, (hidden, shortened), strict=True) if said)
+    for parts in ([count + titles, cut], [count + titles, ""], [count, cut]):
+        what = comma.join(part for part, said in zip(parts, (hidden, shortened), strict=True) if said and part)
         line = one_of(_ALL, language).format(what=what, how=one_of(how, language))
         if width is None or cell_len(line) <= width:
             break

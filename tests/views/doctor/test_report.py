@@ -74,3 +74,18 @@ def test_of_an_older_analyzer_a_fault_that_was_found_here_stays():
     bad = made(["fail"] * len(CHAIN))
     assert {one.status for one in merged(bad, there).findings} == {"fail"}
     assert {one.status for one in merged(there, here).findings} == {"pass"}
+
+
+def test_a_missing_fact_reads_well_in_both_languages():
+    """No blank after a Chinese mark, none lost around a Latin word, and a plural is no subject of `has`."""
+    judgement = CheckOutcome(status="skipped", missing=Missing(fact="series", reason="no-data"))
+    (finding,) = report(
+        [Check(code=CHAIN[0].code, stage=CHAIN[0].stage, judgement=judgement)],
+        at="",
+        version="",
+        place="outside",
+        seconds=0.0,
+    ).findings
+    assert finding.cause is not None
+    assert finding.cause.zh == "没有可判断的数据：GPU 序列中没有这类数据。"
+    assert finding.cause.en == "Nothing to judge: no such data from GPU series."

@@ -74,6 +74,19 @@ def test_objects_that_are_not_named_are_counted_below_the_others(lang: Language,
     assert line not in shown(hidden, lang)
 
 
+def test_a_name_is_not_broken_in_a_chinese_sentence_and_its_lines_are_full():
+    sentence = (
+        "在这些节点上运行带有性能剖析字段（`DCGM_FI_PROF_GR_ENGINE_ACTIVE`、`DCGM_FI_PROF_SM_ACTIVE`）"
+        "和 `SYS_ADMIN` 权限的 exporter。"
+    )
+    finding = DoctorFinding(
+        code="GPM_UNSUPPORTED", stage="driver", status="warn", title=Words("t", "t"), fix=Words("f", sentence)
+    )
+    lines = shown(finding, "zh")
+    assert any("`DCGM_FI_PROF_SM_ACTIVE`" in line for line in lines)
+    assert max(map(cell_len, lines)) <= 80
+
+
 def shown(finding: DoctorFinding, lang: Language) -> list[str]:
     console = Console(file=io.StringIO(), width=80)
     with console.capture() as captured:

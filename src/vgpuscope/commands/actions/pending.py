@@ -11,7 +11,7 @@ from vgpuscope.model.errors import ConfigInvalid, PodUnknown
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import CLUSTER_PORT
-from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.model.wording import sentences, similar
 from vgpuscope.model.words import Language
 from vgpuscope.sources.clients.cluster import PendingApi
 from vgpuscope.terminal.printing import print_csv, print_drawn, print_json, repeated, until_listed
@@ -47,10 +47,10 @@ def main(
         found = asyncio.run(_ask(url, pod, namespace=namespace or "", everything=everything))
         if pod and not found.pending:
             known = asyncio.run(_ask(url, "", everything=True)).pending
-            near = nearest(pod, [f"{one.namespace}/{one.pod}" for one in known[:_SEARCHED]])
+            near = similar(pod, [f"{one.namespace}/{one.pod}" for one in known[:_SEARCHED]])
             raise PodUnknown(
-                f"pod {pod} does not wait for GPUs, and did not in the last day",
-                hint=sentences(near, PodUnknown.hint),
+                word("unknown_pod", spoken, pod=pod),
+                hint=sentences(word("meant", spoken, name=near) if near else "", word("list_all", spoken)),
             )
         return found
 

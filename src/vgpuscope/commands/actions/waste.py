@@ -47,7 +47,7 @@ def main(
         elif form == "csv":
             print_csv(as_csv(found.rows, WasteRow.__struct_fields__))
         else:
-            print_drawn(lambda width: waste_table(found, width, spoken, limit=limit), wide=wide)
+            print_drawn(lambda width: waste_table(found, width, spoken, limit=limit, namespace=namespace), wide=wide)
 
     repeated(lambda: asyncio.run(_ask(url, since=since, group_by=group_by, namespace=namespace)), show, every=every)
     return 0

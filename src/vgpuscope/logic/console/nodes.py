@@ -65,7 +65,7 @@ def by_node(rows: Iterable[GpuRow], cluster: Ledgers | None) -> dict[str, list[G
 def unlisted_gpus(rows: Iterable[GpuRow], ledger: NodeLedger | None) -> int | None:
     """How many GPUs a node has besides these rows, by its registration or its kubelet.
 
-    A kubelet that offers MIG instances does not say on how many GPUs they are: None if neither a row nor a label says it.
+    A kubelet that offers MIG instances does not say on how many GPUs they are: None if no row and no label says it.
     """
     listed = len({row.gpu_id for row in rows})
     if ledger is None:

@@ -69,12 +69,12 @@ def held_in(rows: Iterable[InventoryDevice], namespace: str) -> list[InventoryDe
 _NODE_COLUMNS = (  # what still fits is what the command is for
     TableColumn(("NODE", "节点"), form="name"),
     TableColumn(("STATE", "状态"), hide=4),
-    TableColumn(("GPUS", "GPU"), right=True, form="names", least=8),
+    TableColumn(("GPUS", "GPU"), right=True, form="names", least=16),
     TableColumn(("MEMORY", "显存"), right=True, hide=3),
     TableColumn(("FREE SLOTS", "空闲份数"), right=True, hide=2),
     TableColumn(("LARGEST FIT", "最大可容纳"), form="text", least=21),
     TableColumn(("FRAGMENTED", "碎片率"), right=True, hide=1),
-    TableColumn(("FINDINGS", "对账发现"), form="names", least=18),
+    TableColumn(("FINDINGS", "对账发现"), form="names", least=17),
 )
 
 
@@ -139,7 +139,7 @@ def _offer_cells(node: NodeLedger, language: Language) -> list[Text]:
 
 
 def _number(node: NodeLedger, language: Language) -> Text:
-    """`4`, `3 of 4`, with MIG instances `5 (3 instances)` or at least `≥3 (2 instances)`; of unknown GPUs `16 shares`."""
+    """`4`, `3 of 4`; with MIG instances `5 (3 instances)`, or at least `≥3 (2 instances)`; unknown GPUs: `16 shares`."""
     gpus = node.gpus
     number = ("" if gpus.exact else "≥") + _of(gpus.usable, gpus.number, language)
     shares = [word("shares", language, n=one.offer.capacity) for one in node.offers if one.gpus is None]
@@ -185,7 +185,7 @@ _GPU_COLUMNS = (  # node and number identify the GPU, so the UUID is the first t
     TableColumn(("SLOTS", "份数"), right=True, hide=4),
     TableColumn(("MEMORY", "显存"), right=True),
     TableColumn(("CORES", "算力"), right=True, hide=3),
-    TableColumn(("HOLDERS", "占用者"), form="names", least=32),
+    TableColumn(("HOLDERS", "持有者"), form="names", least=32),
 )
 
 
@@ -226,16 +226,22 @@ def _device_cells(one: DeviceLedger, language: Language) -> list[Text]:
 def _counted_cells(one: OfferLedger, language: Language) -> list[Text]:
     offer = one.offer
     mode = f"mig {offer.profile}".rstrip() if offer.mode == "mig" else offer.mode
-    number = UNKNOWN if one.gpus is None else f"×{one.gpus}"
     return [
-        Text(clean(f"{number} {offer.profile}".rstrip())),
+        Text(UNKNOWN if one.gpus is None else f"×{one.gpus}"),
         Text(clean(offer.type) or UNKNOWN),
         Text(clean(mode) + (_times(offer.replicas) if offer.replicas else "")),
         _counted_health(one, language),
         Text(f"{one.requested}/{offer.capacity}", "red" if one.requested > offer.capacity else ""),
-        _offer_memory([one]),
+        _of_profile(offer.profile, _offer_memory([one])),
         Text(UNKNOWN, "dim"),
     ]
+
+
+def _of_profile(profile: str, memory: Text) -> Text:
+    """The memory of MIG instances, behind their profile: rows of the same node differ in nothing else."""
+    if not profile:
+        return memory
+    return Text(clean(profile)) if memory.plain == UNKNOWN else Text(f"{clean(profile)} ").append_text(memory)
 
 
 def _counted_health(one: OfferLedger, language: Language) -> Text:

@@ -176,7 +176,7 @@ def _shown(value: float | str) -> _Shown:
 
 def _why(missing: Missing) -> Words:
     fact, reason = FACT_NAMES[missing.fact], REASONS[missing.reason]
-    return Words(reason.en.format(fact=fact.en), reason.zh.format(fact=_spaced(fact.zh)))
+    return Words(reason.en.format(fact=fact.en), reason.zh.format(fact=_spaced(fact.zh)).replace("： ", "："))
 
 
 def _spaced(text: str) -> str:

@@ -20,6 +20,7 @@ from vgpuscope.views.doctor.words import (
     STAGE_NAMES,
     STATUS_NAMES,
 )
+from vgpuscope.views.pairs import Sentence
 from vgpuscope.views.text import clean, fit
 
 _MARKS: dict[StageStatus, str] = {"pass": "✓", "warn": "!", "fail": "✗", "partial": "~", "skipped": "–"}
@@ -119,9 +120,9 @@ def _parts(report: DoctorReport, lang: Language, *, everything: bool) -> Iterato
             if finding.status in {"pass", "skipped"}:
                 yield from _quiet(finding, lang)
     yield Text()
-    yield Text(_in(_SUM, lang).format(**{str(name): number for name, number in report.counts.items()}))
+    yield Sentence(_in(_SUM, lang).format(**{str(name): number for name, number in report.counts.items()}))
     if not everything and report.counts["skipped"]:
-        yield Text(_in(_SKIPPED_HINT, lang), "dim")
+        yield Sentence(_in(_SKIPPED_HINT, lang), "dim")
 
 
 def _services(rows: Sequence[AskedService], lang: Language, *, everything: bool) -> Iterator[RenderableType]:
@@ -186,7 +187,7 @@ def _stage(stage: DoctorStage, lang: Language) -> Iterator[RenderableType]:
         return
     for one in stage.not_checked[:_REASONS]:
         why = _in(_REASON, lang).format(why=_in(one.why, lang).rstrip(".。"), n=one.checks)
-        yield Padding(Text(why, "dim"), (0, 0, 0, 2 + _STAGE_WIDTH))
+        yield Padding(Sentence(why, "dim"), (0, 0, 0, 2 + _STAGE_WIDTH))
     if more := sum(one.checks for one in stage.not_checked[_REASONS:]):
         yield Padding(Text(_in(_MORE_REASONS, lang).format(n=more), "dim"), (0, 0, 0, 2 + _STAGE_WIDTH))
 
@@ -217,12 +218,12 @@ def _quiet(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]:
     yield line.append(_in(finding.title, lang), "dim")
     if finding.cause:
         shown = " ".join([_in(finding.cause, lang), *(clean(one) for one in finding.examples)])
-        yield Padding(Text(shown, "dim"), (0, 0, 0, 10))
+        yield Padding(Sentence(shown, "dim"), (0, 0, 0, 10))
 
 
 def _line(name: str, text: str, lang: Language) -> RenderableType:
     label = f"{_in(_LABELS[name], lang)}{': ' if lang == 'en' else '：'}"
-    return Padding(Text().append(label, "bold").append(text), (0, 0, 0, 2))
+    return Padding(Sentence(Text().append(label, "bold").append(text)), (0, 0, 0, 2))
 
 
 class _Command:

@@ -109,7 +109,7 @@ REASONS: Final[dict[Reason, Words]] = {
     ),
     "unreadable": Words("Not checked: the answer of {fact} cannot be read.", "未检查：无法读取{fact}的应答。"),
     "not-here": Words("Not checked: not available here ({fact}).", "未检查：此处没有{fact}。"),
-    "no-data": Words("Nothing to judge: {fact} has no such data.", "没有可判断的数据：{fact}中没有这类数据。"),
+    "no-data": Words("Nothing to judge: no such data from {fact}.", "没有可判断的数据：{fact}中没有这类数据。"),
     "elsewhere": Words(
         "Not checked: this is known only with {fact} and its API.", "未检查：只有通过{fact}及其 API 才能得知。"
     ),
@@ -971,7 +971,7 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
         ),
         _W(
             "Set `VGPUSCOPE_TOKEN` to the bearer token, or put user and password into the URL.",
-            "把 `VGPUSCOPE_TOKEN` 设为持有者令牌，或在 URL 中写入用户名和密码。",
+            "把 `VGPUSCOPE_TOKEN` 设为Bearer 令牌，或在 URL 中写入用户名和密码。",
         ),
     ),
     "CLUSTER_EXPORTER_MISSING": CheckWords(

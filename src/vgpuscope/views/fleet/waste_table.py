@@ -41,6 +41,10 @@ _TEXTS: dict[str, Pair] = {
         "Idle GPU-hours are unknown: this analyzer stores no results (analyzer.history is none).",
         "空闲 GPU 小时未知：该分析器不保存结果（analyzer.history 为 none）。",
     ),
+    "no_results_of": (
+        "No pod of namespace {namespace} has held a GPU since {begin}.",
+        "自 {begin} 起，命名空间 {namespace} 没有 Pod 持有过 GPU。",
+    ),
     "no_results": ("No results are stored since {begin}.", "自 {begin} 起没有保存的结果。"),
     "nobody": ("No tenant was idle.", "没有空闲的租户。"),
     "analysed": (
@@ -55,7 +59,9 @@ _TEXTS: dict[str, Pair] = {
 }
 
 
-def waste_table(found: Waste, width: int | None, language: Language = "en", *, limit: int) -> Group:
+def waste_table(
+    found: Waste, width: int | None, language: Language = "en", *, limit: int, namespace: str | None = None
+) -> Group:
     """The rows with idle GPU-hours, most first; the others as one row; and the totals of all GPU-hours."""
     idle = [row for row in found.rows if row.idle_gpu_hours]
     folded = [row for row in found.rows if not row.idle_gpu_hours]
@@ -68,7 +74,7 @@ def waste_table(found: Waste, width: int | None, language: Language = "en", *, l
             rows.append(_together(folded, _text("without", language, n=len(folded))))
         name = TableColumn(_NAMES[found.group_by], form="name", least=28)
         parts.append(table((*_COLUMNS, name), rows, width, language))
-    return Group(*parts, *_sums(found, language))
+    return Group(*parts, *_sums(found, language, namespace))
 
 
 def _text(name: str, language: Language, **values: object) -> str:
@@ -131,14 +137,15 @@ def _age(since: str, now: str, language: Language) -> str:
     return lasting((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds(), language)
 
 
-def _sums(found: Waste, language: Language) -> Iterable[Text]:
+def _sums(found: Waste, language: Language, namespace: str | None) -> Iterable[Text]:
     if found.rows:
         yield Text()
     elif not found.history:
         yield Text(_text("no_history", language))
         return
     elif not found.gpu_hours:
-        yield Text(_text("no_results", language, begin=found.begin))
+        name = "no_results_of" if namespace else "no_results"
+        yield Text(_text(name, language, begin=found.begin, namespace=clean(namespace or "")))
         return
     else:
         yield Text(_text("nobody", language))

@@ -65,7 +65,7 @@ def cases_table(found: ReclaimList, width: int | None, language: Language, *, no
     if found.total > limit:
         parts.append(Text(word("more", language, n=found.total - limit, all=found.total)))
     if any(found.brakes.values()):
-        parts.append(_brakes(found, width, language))
+        parts += ["", _brakes(found, width, language), ""]
     return Group(*parts, *_machine(found, language))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from vgpuscope.model.errors import PodUnknown
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.words import Language
 from vgpuscope.views.languages import Pair, one_of
@@ -56,6 +57,13 @@ TEXTS: Mapping[str, Pair] = {
     "counted": ("{n}: {nodes}", "{n} 个：{nodes}"),
     "ago": ("{time} ago", " {time}前"),
     "no_time": ("at an unknown time", "时间未知"),
+    # of a pod that is not known
+    "unknown_pod": (
+        "pod {pod} does not wait for GPUs, and did not in the last day",
+        "Pod {pod} 没有在等待 GPU，最近一天内也没有",
+    ),
+    "meant": ("Did you mean {name}?", "是否指 {name}？"),
+    "list_all": (PodUnknown.hint, "`vgpuscope pending --all` 列出所有已知的 Pod；立即被调度的 Pod 不在其中。"),
     # of the list
     "nobody": ("No pod waits for GPUs.", "没有 Pod 在等待 GPU。"),
     "nobody_all": (

@@ -70,7 +70,7 @@ TEXTS: Mapping[str, Pair] = {
     "reason": ("{name} ({reason})", "{name}（{reason}）"),
 }
 VERDICTS: Mapping[Verdict, Pair] = {
-    "in_use": ("in_use", "使用中"),
+    "in_use": ("in use", "使用中"),
     "idle": ("idle", "确认空闲"),
     "unknown": ("unknown", "未知"),
 }

@@ -7,11 +7,12 @@ from rich.text import Text
 
 from vgpuscope.model.backtest import Backtest, Episode, Outcome
 from vgpuscope.model.words import Language
+from vgpuscope.views.languages import lasting
 from vgpuscope.views.reclaim.backtest.api import UNAPPLIED
 from vgpuscope.views.reclaim.tables import moment
-from vgpuscope.views.reclaim.words import ENDS, word
+from vgpuscope.views.reclaim.words import CHINESE_BRAKES, ENDS, named, word
 from vgpuscope.views.table import TableColumn, table
-from vgpuscope.views.text import clean, span
+from vgpuscope.views.text import clean
 
 _FIGURES = (
     ("f_actions", "actions"),
@@ -57,7 +58,7 @@ def _changes(found: Backtest, language: Language) -> Iterator[Text]:
 
 
 def _figures(found: Backtest, width: int | None, language: Language) -> RenderableType:
-    soon = span(found.busy_within)
+    soon = lasting(found.busy_within, language)
     proposed = [TableColumn(("PROPOSED", "新策略"), right=True)] if found.proposed else []
     columns = (TableColumn(("CURRENT", "当前策略"), right=True), *proposed, TableColumn(("", ""), form="text"))
     rows = [
@@ -117,7 +118,8 @@ def _notes(found: Backtest, best: Outcome, language: Language) -> Iterator[Text]
     if not found.complete:
         yield Text(word("cut", language, until=moment(found.replayed_until)), "bold yellow")
     if best.held_back:
-        brakes = ", ".join(f"{brake} {count}" for brake, count in sorted(best.held_back.items()))
+        counts = (f"{named(brake, CHINESE_BRAKES, language)} {n}" for brake, n in sorted(best.held_back.items()))
+        brakes = ("，" if language == "zh" else ", ").join(counts)
         yield Text(word("brakes", language, brakes=brakes), "dim")
     for code in found.not_applied_codes:
         yield Text(UNAPPLIED[code][language == "zh"], "dim")
