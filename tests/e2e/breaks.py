@@ -160,7 +160,7 @@ BREAKS = {
                 "for one in shown if one.value < 0}",
             ),
         ),
-        "tests/e2e/test_6_doctor.py::test_doctor_names_a_fault_while_it_lasts[PLUGIN_LIBRARY_MISSING]",
+        "tests/e2e/test_6_doctor.py::test_doctor_names_faults_of_different_services_at_the_same_time",
         "PLUGIN_LIBRARY_MISSING: not within",
     ),
     "budgets ignored": Break(
