@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -64,11 +65,15 @@ def _made_and_mended(product: Product, codes: list[str]) -> None:
         for code in codes:
             FAULTS[code].make(product)
         for code in codes:
-            product.wait(code, lambda code=code: code in _codes(product))
+            product.wait(code, partial(_names, product, code))
     finally:
         for code in codes:
             FAULTS[code].mend(product)
     product.wait(f"no {codes} any more", lambda: not _codes(product).intersection(codes))
+
+
+def _names(product: Product, code: str) -> bool:
+    return code in _codes(product)
 
 
 def _codes(product: Product) -> set[str]:
