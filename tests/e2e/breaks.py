@@ -288,7 +288,8 @@ def made(product: Product, item: Break, place: Path, *, tag: str) -> str:
                 f"{change.file} has {change.text!r} {text.count(change.text)} times: this break is out of date"
             )
         files[change.file] = text.replace(change.text, change.instead)
-    whole = image.product(revision=tag)
+    whole = product.cluster.image
+    assert whole is not None
     version = whole.name.rpartition(":")[2]
     site = f"opt/vgpuscope/lib/{image.python_name()}/site-packages"
     top, chart = place / "files", place / "chart"
