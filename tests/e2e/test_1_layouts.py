@@ -56,9 +56,8 @@ def usage(product: Product) -> Iterator[dict[str, Path]]:
 @pytest.mark.parametrize("name", [*PATHS, UNIFIED])
 @pytest.mark.usefixtures("usage")
 def test_the_memory_of_a_process_is_its_containers(product: Product, name: str) -> None:
-    labels = {"namespace": "ml", "pod": POD, "container": name}
-    (used,) = product.wait("the container's memory", lambda: product.samples(*AGENT, MEMORY, **labels))
-    assert (used.value, used.labels["gpu_uuid"]) == (GIB, gpu_uuid(SLOT))
+    (used,) = product.wait("the container's memory", lambda: product.samples(*AGENT, MEMORY, pod=POD, container=name))
+    assert (used.value, used.labels["namespace"], used.labels["gpu_uuid"]) == (GIB, "ml", gpu_uuid(SLOT))
 
 
 @pytest.mark.parametrize("name", PATHS)

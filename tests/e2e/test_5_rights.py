@@ -12,7 +12,6 @@ pytestmark = pytest.mark.e2e
 ELSEWHERE = {
     *{("agent", "resourceclaims", "get"), ("agent", "resourceslices", "list")},  # a container with a ResourceClaim
     *{("extender", "nodes", "get")},  # a node that somebody else patched at the same moment
-    *{("plugin", "pods", "get")},  # a lock that a pod has left behind
     *{("cluster", kind, "get") for kind in ("statefulsets", "jobs", "jobsets", "leaderworkersets", "rayclusters")},
     *{("cluster", kind, "get") for kind in ("configurations", "revisions", "services")},  # Knative's
 }
@@ -22,13 +21,15 @@ def test_every_right_is_used(scheduling: Product) -> None:
     roles = scheduling.cluster.get(
         *("clusterroles,roles,clusterrolebindings,rolebindings", "-A", "-l", "app.kubernetes.io/name=vgpuscope")
     )
-    unused = set()
+    unused, all_rights = set(), set()
     for service in ("agent", "cluster", "extender", "plugin"):
         asked = requests(layout.AUDIT, f"vgpuscope-{service}", NAMESPACE)
         rights = granted(roles, f"vgpuscope-{service}")
         assert rights, service
+        all_rights |= {(service, right.resource, right.verb) for right in rights}
         unused |= {(service, right.resource, right.verb) for right in rights if not used(right, asked)}
     assert sorted(unused - ELSEWHERE) == []
+    assert sorted(ELSEWHERE - all_rights) == [], "rights that the chart does not grant"
 
 
 def test_no_request_was_forbidden(scheduling: Product) -> None:

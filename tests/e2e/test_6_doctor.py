@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -45,17 +46,34 @@ FAULTS = {
         _labelled("gpu-", "vgpuscope.io/plugin-"), _labelled("gpu=on", "vgpuscope.io/plugin=on")
     ),
 }
+ALONE = ("DRIVER_FAILED", "PLUGIN_NOT_REGISTERED", "ANALYZER_SOURCE_DOWN")  # they hide others
 
 
-@pytest.mark.parametrize("code", FAULTS)
+@pytest.mark.parametrize("code", ALONE)
 def test_doctor_names_a_fault_while_it_lasts(scheduling: Product, code: str) -> None:
-    scheduling.wait(f"no {code}", lambda: code not in _codes(scheduling))
-    FAULTS[code].make(scheduling)
+    _made_and_mended(scheduling, [code])
+
+
+def test_doctor_names_faults_of_different_services_at_the_same_time(scheduling: Product) -> None:
+    _made_and_mended(scheduling, [code for code in FAULTS if code not in ALONE])
+
+
+def _made_and_mended(product: Product, codes: list[str]) -> None:
+    """Doctor names none of the codes, then all of them, then none."""
+    product.wait(f"no {codes}", lambda: not _codes(product).intersection(codes))
     try:
-        scheduling.wait(code, lambda: code in _codes(scheduling))
+        for code in codes:
+            FAULTS[code].make(product)
+        for code in codes:
+            product.wait(code, partial(_names, product, code))
     finally:
-        FAULTS[code].mend(scheduling)
-    scheduling.wait(f"no {code} any more", lambda: code not in _codes(scheduling))
+        for code in codes:
+            FAULTS[code].mend(product)
+    product.wait(f"no {codes} any more", lambda: not _codes(product).intersection(codes))
+
+
+def _names(product: Product, code: str) -> bool:
+    return code in _codes(product)
 
 
 def _codes(product: Product) -> set[str]:

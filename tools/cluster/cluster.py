@@ -31,6 +31,7 @@ class Cluster:
         self.helm_program = _built("helm")
         self.node_programs = _built("cluster")
         self.version = self._run([self.control_plane / "kube-apiserver", "--version"]).split()[-1].lstrip("v")
+        self.image: archive.Image | None = None  # the product's, if the cluster was started here
         self._warden: subprocess.Popen[bytes] | None = None
 
     # --- up and down --------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ class Cluster:
             layout.CONTAINERD.parent,
         ):
             path.mkdir(parents=True, exist_ok=True)
-        product = image.product(revision=_revision())
+        self.image = product = image.product(revision=_revision())
         say(f"image {product.name} is made")
         pki.write()
         self._write_configuration()
