@@ -253,7 +253,7 @@ timeoutSeconds: 5
 {{- end -}}
 {{- end -}}
 {{- define "vgpuscope.seals" -}}
-{{- if has .component (list "extender" "plugin" "cluster") }}{{ include "vgpuscope.sealSecret" .root }}{{ end -}}
+{{- if has .component (list "extender" "plugin" "cluster" "agent") }}{{ include "vgpuscope.sealSecret" .root }}{{ end -}}
 {{- end -}}
 
 {{/* Settings: what the values say, and what the chart decides. Returns YAML ------------------------------------------ */}}
@@ -384,6 +384,7 @@ automountServiceAccountToken: false # the pods that talk to the API server ask f
 {{- fail "analyzer.httpRoute: at least one gateway is needed in analyzer.httpRoute.parentRefs." -}}
 {{- end -}}
 {{- include "vgpuscope.check.extender" . -}}
+{{- include "vgpuscope.check.releases" . -}}
 {{- end -}}
 
 {{- define "vgpuscope.check.extender" -}}
