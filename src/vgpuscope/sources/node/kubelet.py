@@ -14,10 +14,9 @@ from vgpuscope.model.service import KUBELET_PORT, local
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
-    from vgpuscope.formats.hami.seal import Seals
-
-if TYPE_CHECKING:
     import httpx2
+
+    from vgpuscope.formats.hami.seal import Seals
 
 _LARGEST = 128 * 1024 * 1024  # bytes; a node has some hundred pods
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
