@@ -246,7 +246,8 @@ timeoutSeconds: 5
      auto: if helm talks to the cluster, so that it finds the keys of the last time. New ones would break running pods. */}}
 {{- define "vgpuscope.sealSecret" -}}
 {{- $seal := .Values.extender.seal -}}
-{{- if and .Values.extender.enabled (ne (toString $seal.enabled) "false") -}}
+{{- $elsewhere := and (eq (toString $seal.enabled) "true") $seal.secret -}}
+{{- if and (or .Values.extender.enabled $elsewhere) (ne (toString $seal.enabled) "false") -}}
 {{- if $seal.secret }}{{ $seal.secret }}
 {{- else if or (eq (toString $seal.enabled) "true") (lookup "v1" "Namespace" "" "kube-system") }}{{ include "vgpuscope.fullname" . }}-seal-keys
 {{- end -}}
