@@ -810,9 +810,9 @@ def device_plugin_does_not_register(world: World) -> None:
 
 @problem("FORGED_ASSIGNMENT", "docs/reconciliation.md: forged-assignment")
 def a_tenant_writes_that_it_has_a_gpu(world: World) -> None:
-    forged = {"kind": "forged-assignment", "node": "node-a", "reason": "unsealed", "namespace": "ml", "pod": "greedy"}
-    forged |= {"claimed_gpus": 4, "claimed_memory": 2**36, "writer": "kubectl-patch"}
-    world.cluster["nodes"][0]["findings"] = [forged]
+    about = {"kind": "forged-assignment", "node": "node-a", "reason": "unsealed", "namespace": "ml", "pod": "greedy"}
+    claim = {"claimed_gpus": 4, "claimed_memory": 2**36, "writer": "kubectl-patch"}
+    world.cluster["nodes"][0]["findings"] = [about | claim]
 
 
 @problem("COMPONENT_NOT_RUNNING", "HAMi handbook, monitoring chapter: component status")
