@@ -26,8 +26,12 @@ def rendered(values: Mapping[str, Any]) -> list[Object]:
 
 @contextmanager
 def policies(cluster: ControlPlane, values: Mapping[str, Any] = BOTH) -> Iterator[None]:
-    """They are in force when this returns, and out of force when the block ends."""
-    made = rendered(values)
+    """They are in force when this returns, and out of force when the block ends.
+
+    The API server learns of policies, and of bindings, in the order of their changes. The probe tests those that are
+    made and removed last.
+    """
+    made = sorted(rendered(values), key=lambda one: (one["kind"], "assignments" in one["metadata"]["name"]))
     assert made, "the chart has no policy"
     probe = tenant(cluster, "probe", {"pods": ["create", "delete"]})
     try:

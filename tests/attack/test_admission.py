@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attack.policies import BOTH, EXTENDER, FORGED, PLUGIN, Caller, policies, refused, rendered, tenant
-from tests.controlplane import ApiError, ControlPlane, Object, node, pod
+from tests.controlplane import ApiError, ControlPlane, Object, node, pod, until
+from vgpuscope.knowledge.holder_keys import LABELS
 from vgpuscope.knowledge.vendors import BY_ALLOCATED, BY_TO_ALLOCATE, NVIDIA
 
 pytestmark = [pytest.mark.attack, pytest.mark.real]
@@ -33,9 +34,15 @@ KEYS = sorted(
     | {"hami.io/vgpu-mig-allocations", "4pd.io/vgpu-node", "4pd.io/vgpu-time", "4pd.io/bind-phase"}
     | {"vgpuscope.io/assignment-seal", "vgpuscope.io/scheduler-epoch", "vgpuscope.io/retry"}
     # of a vendor that HAMi may get, and of a release that nobody remembers
-    | {"hami.io/newchip-devices-allocated", "hami.io/newchip-devices-to-allocate", "4pd.io/anything"}
+    | {
+        "hami.io/kunlun-allocated",
+        "hami.io/newchip-devices-allocated",
+        "hami.io/newchip-devices-to-allocate",
+        "4pd.io/anything",
+    }
 )
-NODE_KEYS = [*NVIDIA.registers, "hami.io/mutex.lock", "hami.io/node-handshake", "vgpuscope.io/gpu-faults"]
+NODE_KEYS = [*NVIDIA.registers, "hami.io/node-nvidia-score", "hami.io/mutex.lock", "hami.io/node-handshake"]
+NODE_KEYS += ["4pd.io/node-handshake", "vgpuscope.io/gpu-faults"]
 POD = "namespaces/ml/pods"
 
 
@@ -51,7 +58,13 @@ def guarded(empty_cluster: ControlPlane) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def stranger(guarded: ControlPlane) -> Caller:
-    return tenant(guarded, "stranger", WRITES | {"pods/binding": ["create"], "nodes": ["patch"]})
+    rights = {
+        "pods/binding": ["create"],
+        "bindings": ["create"],
+        "nodes": ["patch", "create"],
+        "nodes/status": ["patch"],
+    }
+    return tenant(guarded, "stranger", WRITES | rights)
 
 
 def denied(request: object, *said: str) -> str:
@@ -69,9 +82,10 @@ def test_no_key_of_an_assignment_is_written_by_who_creates_pods(stranger):
     for number, key in enumerate(KEYS):
         item = pod(f"forged-{number}", annotations={key: "n1"})
         denied(lambda item=item: stranger.create(item), "stranger", key)
-    labelled = pod("labelled", node="n1")
-    labelled["metadata"]["labels"] = {"hami.io/vgpu-node": "n2"}
-    denied(lambda: stranger.create(labelled), "hami.io/vgpu-node")
+    for key in sorted(LABELS):
+        labelled = pod("labelled", node="n1")
+        labelled["metadata"]["labels"] = {key: "n2"}
+        denied(lambda labelled=labelled: stranger.create(labelled), key)
     assert not refused(stranger, pod("honest", annotations={"hami.io/gpu-scheduler-policy": "spread"}))
 
 
@@ -81,7 +95,13 @@ def test_neither_a_patch_nor_the_status_nor_a_binding_writes_one(stranger, guard
         denied(lambda key=key: stranger.annotate(f"{POD}/mine", **{key: "n1"}), key)
     denied(lambda: stranger.annotate(f"{POD}/mine/status", **FORGED), "hami.io/vgpu")
     denied(lambda: stranger.bind("mine", "n1", FORGED), "hami.io/vgpu")
-    extender.annotate(f"{POD}/mine", **ASSIGNMENT)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    meta = {"name": "mine", "namespace": "ml", "annotations": FORGED}
+    old = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+    path = "/api/v1/namespaces/ml/bindings"  # the older way to say it
+    denied(lambda: guarded.call("POST", path, old, token=stranger.token), "hami.io/vgpu")
+    extender.patch(f"{POD}/mine", {"metadata": {"annotations": ASSIGNMENT, "labels": {"hami.io/vgpu-node": "n1"}}})
+    denied(lambda: stranger.patch(f"{POD}/mine", {"metadata": {"labels": {"hami.io/vgpu-node": None}}}), "vgpu-node")
     for change in ("GPU-b,NVIDIA,9,9:;", None):  # rewritten, and emptied so that its GPU is given twice
         notes = {"hami.io/vgpu-devices-allocated": change}
         denied(lambda notes=notes: stranger.annotate(f"{POD}/mine", **notes), "vgpu-devices-allocated")
@@ -102,6 +122,9 @@ def test_an_assigned_pod_is_its_tenants_in_all_other_respects(stranger, guarded)
 def test_what_schedulers_and_device_plugins_write_of_nodes_is_written_by_nobody_else(stranger, guarded):
     for key in NODE_KEYS:
         denied(lambda key=key: stranger.annotate("nodes/n1", **{key: "[]"}), key)
+    denied(lambda: stranger.annotate("nodes/n1/status", **{NODE_KEYS[0]: "[]"}), NODE_KEYS[0])
+    new = {"apiVersion": "v1", **node("n3", annotations={NODE_KEYS[0]: "[]"})}
+    denied(lambda: guarded.call("POST", "/api/v1/nodes", new, token=stranger.token), NODE_KEYS[0])
     stranger.annotate("nodes/n1", note="hello")
     tenant(guarded, PLUGIN, OURS).annotate("nodes/n1", **dict.fromkeys(NODE_KEYS, "[]"))
     guarded.patch(
@@ -131,6 +154,8 @@ def test_a_stolen_token_of_ours_changes_nothing_but_our_annotations(guarded, acc
     denied(lambda: thief.patch(f"{POD}/mine", {"metadata": {"labels": {"app": "web"}}}), "label")
     denied(lambda: thief.annotate(f"{POD}/mine", note="x"), "note")
     denied(lambda: thief.patch(f"{POD}/mine", {"metadata": {"finalizers": ["a.b/c"]}}), "finalizers")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+    denied(lambda: thief.patch(f"{POD}/mine", {"metadata": {"ownerReferences": [owner]}}), "owners")
     denied(lambda: thief.annotate(f"{POD}/mine/status", note="x"), "note")
     denied(lambda: thief.patch("nodes/n1", {"spec": {"unschedulable": True}}), "spec")
     denied(lambda: thief.patch("nodes/n1", {"metadata": {"labels": {"zone": "x"}}}), "label")
@@ -170,11 +195,36 @@ def _bound_token(cluster: ControlPlane, account: str, name: str) -> str:
 def test_with_hamis_scheduler_its_accounts_are_named_in_the_values(empty_cluster):
     hami = tenant(empty_cluster, "hami-scheduler", WRITES)
     stranger = tenant(empty_cluster, "stranger", WRITES)
-    with policies(empty_cluster, {"admission": {"enabled": True, "accounts": ["default/hami-scheduler"]}}):
-        assert refused(stranger, pod("forged", annotations=FORGED))
-        assert not refused(hami, pod("assigned", annotations=FORGED))
+    user = "system:serviceaccount:default:hami-scheduler"
+    for number, named in enumerate(({"accounts": ["default/hami-scheduler"]}, {"users": [user]})):
+        with policies(empty_cluster, {"admission": {"enabled": True, **named}}):
+            assert refused(stranger, pod("forged", annotations=FORGED))
+            assert not refused(hami, pod(f"assigned-{number}", annotations=FORGED))
+    elsewhere = Caller(empty_cluster, token_of(empty_cluster, "restore", "backup"))
+    with policies(empty_cluster, {"admission": {"enabled": True, "groups": ["system:serviceaccounts:backup"]}}):
+        assert not refused(elsewhere, pod("restored", annotations=FORGED))
     with policies(empty_cluster):
         assert refused(hami, pod("again", annotations=FORGED))
+
+
+def token_of(cluster: ControlPlane, account: str, namespace: str) -> str:
+    """The token of a service account of another namespace; everybody there may create pods."""
+    cluster.create({"kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}})
+    tenant(cluster, "pods-of-all", {"pods": ["create"]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods-of-all"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"system:serviceaccounts:{namespace}"}
+    cluster.create(
+        {"kind": "ClusterRoleBinding", "metadata": {"name": account}, "roleRef": role, "subjects": [subject]}
+    )
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    token: str = cluster.call("POST", path, asked)["status"]["token"]
+    probe = {"verb": "create", "resource": "pods", "namespace": "ml"}
+    review: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    review["spec"] = {"resourceAttributes": probe}
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    until(lambda: cluster.call("POST", reviews, review, token=token)["status"]["allowed"])
+    return token
 
 
 def test_the_policies_are_there_where_vgpuscope_schedules_and_nowhere_else():

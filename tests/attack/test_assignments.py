@@ -7,10 +7,13 @@ import json
 
 import pytest
 
+from vgpuscope.catalog.cluster import CLAIMED_GPUS, CLAIMED_MEMORY
+from vgpuscope.catalog.label_sets import FindingLabels
 from vgpuscope.formats.hami.seal import SEAL, SealKey, Seals
 from vgpuscope.formats.kube.objects import decode_cluster_pods, decode_nodes
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.logic.scheduler.state import SchedulerState
+from vgpuscope.views.cluster.metrics import node_samples
 
 pytestmark = pytest.mark.attack
 GPUS = ("GPU-a", "GPU-b")
@@ -85,6 +88,23 @@ def test_a_pod_that_requests_nothing_holds_nothing(key, seals, node):
     assert world.held() == {}
     reason = "unsealed" if seals else "unrequested"
     assert world.forged() == [("forged", reason, 2, "kubectl-patch")]
+
+
+def test_a_series_says_how_much_is_claimed_and_not_held():
+    """The program that wrote it is no label: its name is free text, and each change would be a new series."""
+    world = World(KEYS)
+    world.see(pod("honest", sealed("honest", claim("GPU-a,NVIDIA,3000,30:;")), node="n1"))
+    world.see(pod("forged", claim(), node="n1"))
+    found = {
+        one.metric.name: (FindingLabels(*one.row).pod, FindingLabels(*one.row).reason, one.value)
+        for one in node_samples(world.ledger.node("n1"))
+        if one.metric in {CLAIMED_GPUS, CLAIMED_MEMORY}
+    }
+    assert found == {
+        "vgpuscope_cluster_claimed_gpus": ("forged", "unsealed", 2),
+        "vgpuscope_cluster_claimed_memory_bytes": ("forged", "unsealed", 20000 * 2**20),
+    }
+    assert "kubectl-patch" not in str(found)
 
 
 def test_what_it_claims_is_shown_apart_from_what_is_held():

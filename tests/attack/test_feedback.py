@@ -57,3 +57,22 @@ async def test_the_gpus_of_a_container_are_those_that_the_scheduler_gave_it_firs
         assert given.of("uid-p", "main") == frozenset()
         await cluster.close()
     assert counters.errors == {}
+
+
+async def test_without_seals_the_gpus_of_a_container_are_those_that_it_had_first_on_this_node(tmp_path, counters):  # noqa: F811
+    notes = {"hami.io/vgpu-node": "n1", "hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1,0:;"}
+    wanted = {("uid-p", "main"), ("uid-elsewhere", "main")}
+    with small_api(tmp_path) as api:
+        api.node("n1")
+        api.pod("p", notes, phase="Running")
+        api.pod("elsewhere", notes | {"hami.io/vgpu-node": "n2"}, phase="Running")
+        cluster = ClusterSide("n1", api.kubeconfig)
+        now = [0.0]
+        given = GivenGpus(cluster, count=counters.count, clock=lambda: now[0])
+        await given.look(wanted)
+        assert given.of("uid-elsewhere", "main") == frozenset()
+        api.annotate("pods", "p", **{"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1,0:GPU-b,NVIDIA,1,0:;"})
+        now[0] = 1000.0
+        await given.look(wanted)
+        assert given.of("uid-p", "main") == {"GPU-a"}
+        await cluster.close()

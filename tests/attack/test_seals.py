@@ -7,6 +7,9 @@ import pytest
 from vgpuscope.formats.hami.seal import SEAL, SealKey, Seals
 from vgpuscope.formats.kube.allocating import decode_allocating
 from vgpuscope.formats.kube.objects import decode_cluster_pods
+from vgpuscope.formats.kube.pods import decode_event, decode_pods
+from vgpuscope.logic.node.holdings import PodIndex, holdings
+from vgpuscope.model.region import ContainerRegion
 
 pytestmark = pytest.mark.attack
 
@@ -95,3 +98,29 @@ def test_a_forged_instance_is_not_held_either():
     assert (forged.assignments, forged.instances, len(forged.claimed)) == ((), (), 1)
     sealed, _ = read(INSTANCE | {SEAL: KEYS.seal("uid-p", INSTANCE, bound=True)}, created=NEW)
     assert (len(sealed.assignments), len(sealed.instances), sealed.claimed) == (1, 1, ())
+
+
+@pytest.mark.parametrize("read_one", [False, True], ids=["list", "watch"])
+def test_the_agent_gives_no_gpu_to_who_only_says_that_it_has_one(read_one):
+    """With the API server's pods or the kubelet's: both have annotations that the pod's author can write."""
+
+    def seen(notes, *, created=NEW):
+        meta = {"name": "p", "namespace": "ml", "uid": "uid-p", "annotations": notes, "creationTimestamp": created}
+        asking = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        item = {"metadata": meta, "spec": {"nodeName": "n1", "containers": [asking]}, "status": {"phase": "Running"}}
+        if read_one:
+            pod = decode_event(json.dumps({"type": "ADDED", "object": item}).encode(), seals=KEYS).item
+        else:
+            (pod,) = decode_pods(json.dumps({"kind": "PodList", "items": [item]}).encode(), seals=KEYS).items
+        index = PodIndex([pod])
+        region = ContainerRegion(pod_uid="uid-p", container="main", region=None)
+        held = holdings(gpus=[], devices=frozenset({"GPU-a", "GPU-b"}), pod_index=index, grants=(), regions=[region])
+        return [one.gpu for one in held.allocations], [(one.key.pod, one.devices, one.example) for one in held.forged]
+
+    sealed = PLACED | {SEAL: KEYS.seal("uid-p", PLACED, bound=True)}
+    assert seen(sealed) == (["GPU-a"], [])
+    assert seen(PLACED, created=OLD) == (["GPU-a"], [])
+    assert seen(PLACED) == ([], [("p", 1, "GPU-a")])
+    more = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,3000,30:GPU-b,NVIDIA,9000,0:;"}
+    assert seen(sealed | more) == ([], [("p", 2, "GPU-a")])
+    assert seen(mig() | PLACED) == ([], [("p", 1, "GPU-a")])

@@ -808,6 +808,13 @@ def device_plugin_does_not_register(world: World) -> None:
     world.kube["nodes"][1]["metadata"]["annotations"] = {}
 
 
+@problem("FORGED_ASSIGNMENT", "docs/reconciliation.md: forged-assignment")
+def a_tenant_writes_that_it_has_a_gpu(world: World) -> None:
+    about = {"kind": "forged-assignment", "node": "node-a", "reason": "unsealed", "namespace": "ml", "pod": "greedy"}
+    claim = {"claimed_gpus": 4, "claimed_memory": 2**36, "writer": "kubectl-patch"}
+    world.cluster["nodes"][0]["findings"] = [about | claim]
+
+
 @problem("COMPONENT_NOT_RUNNING", "HAMi handbook, monitoring chapter: component status")
 def scheduler_crashes(world: World) -> None:
     world.kube["pods"][0]["status"]["containerStatuses"][0] |= {

@@ -255,14 +255,15 @@ timeoutSeconds: 5
      auto: if helm talks to the cluster, so that it finds the keys of the last time. New ones would break running pods. */}}
 {{- define "vgpuscope.sealSecret" -}}
 {{- $seal := .Values.extender.seal -}}
-{{- if and .Values.extender.enabled (ne (toString $seal.enabled) "false") -}}
+{{- $elsewhere := and (eq (toString $seal.enabled) "true") $seal.secret -}}
+{{- if and (or .Values.extender.enabled $elsewhere) (ne (toString $seal.enabled) "false") -}}
 {{- if $seal.secret }}{{ $seal.secret }}
 {{- else if or (eq (toString $seal.enabled) "true") (lookup "v1" "Namespace" "" "kube-system") }}{{ include "vgpuscope.fullname" . }}-seal-keys
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- define "vgpuscope.seals" -}}
-{{- if has .component (list "extender" "plugin" "cluster") }}{{ include "vgpuscope.sealSecret" .root }}{{ end -}}
+{{- if has .component (list "extender" "plugin" "cluster" "agent") }}{{ include "vgpuscope.sealSecret" .root }}{{ end -}}
 {{- end -}}
 
 {{/* Settings: what the values say, and what the chart decides. Returns YAML ------------------------------------------ */}}
@@ -393,6 +394,7 @@ automountServiceAccountToken: false # the pods that talk to the API server ask f
 {{- fail "analyzer.httpRoute: at least one gateway is needed in analyzer.httpRoute.parentRefs." -}}
 {{- end -}}
 {{- include "vgpuscope.check.extender" . -}}
+{{- include "vgpuscope.check.releases" . -}}
 {{- end -}}
 
 {{- define "vgpuscope.check.extender" -}}

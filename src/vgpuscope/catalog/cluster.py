@@ -425,13 +425,30 @@ FINDINGS = _native(
     extra=("kind", "reason"),
     each=None,
 )
+FINDING_LABELS = same("node", "kind", "reason", "gpu_uuid", "namespace", "pod", "pod_uid", "resource")
 FINDING = _native(
     "finding",
-    same("node", "kind", "reason", "gpu_uuid", "namespace", "pod", "pod_uid", "resource"),
+    FINDING_LABELS,
     "finding_info",
     "One finding with the objects it is about; always 1. At most a few for each node. gpu_uuid is a registered device; "
     "/api/v1/nodes also names devices that are not registered.",
     "",
+)
+
+CLAIMED_GPUS = _native(
+    "finding",
+    FINDING_LABELS,
+    "claimed_gpus",
+    "GPUs that the annotations of a pod name and the pod does not hold, because the scheduler did not give them to it; "
+    "for findings of kind forged-assignment. /api/v1/nodes also names the program that wrote them.",
+    "",
+)
+CLAIMED_MEMORY = _native(
+    "finding",
+    FINDING_LABELS,
+    "claimed_memory_bytes",
+    "Memory that the annotations of a pod name and the pod does not hold; for findings of kind forged-assignment.",
+    "bytes",
 )
 
 UNPLACED = _native(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
-from vgpuscope.config.shared import Families, Hosts, WebConfigFile, metrics_address
+from vgpuscope.config.shared import Families, Hosts, SealKeys, WebConfigFile, metrics_address
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, KUBELET_PORT, everywhere
@@ -165,3 +165,4 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             extra={"form": "duration", "flag": None, "aliases": ("HAMI_RESYNC_INTERVAL",)},
         ),
     ] = 300.0
+    seal_keys: SealKeys = "none"

@@ -61,6 +61,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     shares: tuple[HamiShare, ...] = ()
     migs: tuple[MigAllocation, ...] = ()
+    claimed: tuple[HamiShare, ...] = ()  # what its annotations say, and the scheduler has not sealed
     assigned: bool = False  # annotations of HAMi's scheduler assign devices to it, readable or not
     dcgm: str | None = None  # HOST:PORT of the dcgm-exporter that runs in it
 

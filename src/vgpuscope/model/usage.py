@@ -201,6 +201,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     regions_refused: dict[str, int] = {}  # now, by reason
     disputes: tuple[Dispute, ...] = ()
     unknown_devices: tuple[Dispute, ...] = ()  # in annotations: devices that the node does not have
+    forged_assignments: tuple[Dispute, ...] = ()  # in annotations: devices that the scheduler did not assign
     regions_orphaned: int = 0  # directories whose pod is gone: HAMi's monitor removes them, we never do
     sources: tuple[SourceState, ...] = ()
     tally: Tally = Tally()

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from vgpuscope.formats.kube.api_groups import decode_group_versions
@@ -26,6 +27,8 @@ from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
     import httpx2
+
+    from vgpuscope.formats.hami.seal import Seals
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -58,6 +61,7 @@ class KubePods:
         resync: Seconds = 300.0,
         grace: Seconds = _GRACE,
         shortest: Seconds = _SHORTEST,
+        seals: "Seals | None" = None,
     ) -> None:
         """A given kubeconfig must be valid (ConfigInvalid); the default one may appear later."""
         check_kubeconfig(kubeconfig)
@@ -66,8 +70,8 @@ class KubePods:
         self._watch = Watch(
             path="/api/v1/pods",
             params={"fieldSelector": f"spec.nodeName={node}"},
-            decode_page=lambda data: decode_pods(data, origin="list of pods"),
-            decode_event=decode_event,
+            decode_page=lambda data: decode_pods(data, origin="list of pods", seals=seals),
+            decode_event=partial(decode_event, seals=seals),
             key=lambda pod: pod.uid,
             hold=hold,
             resync=resync,

@@ -1254,7 +1254,7 @@ export interface components {
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holder_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -2027,7 +2027,7 @@ export interface components {
          */
         HeldBy: {
             /** @enum {unknown} */
-            brake: "activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours";
+            brake: "activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "approval" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "dry_run" | "exempted" | "gpu_in_use" | "gpu_unknown" | "holder_unknown" | "holds_memory" | "job_untrusted" | "kube_unreachable" | "low_coverage" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "preparing" | "protected_namespace" | "protected_priority" | "snoozed" | "stop" | "store_down" | "unconfirmed" | "working_hours";
             /** @default null */
             setting: string | null;
             /** @default null */

@@ -455,6 +455,16 @@ function Findings({ data }: { data: NodeDetail }) {
                 row={{ namespace: one.namespace || null, pod: one.pod || null, gpu_id: one.device || null, node: null }}
               />
             </span>
+            {one.claimed_gpus !== null && (
+              <span class="muted">
+                {" "}
+                {t("finding.claims", {
+                  n: one.claimed_gpus,
+                  size: bytes(one.claimed_memory),
+                  writer: one.writer || t("finding.nobody"),
+                })}
+              </span>
+            )}
           </span>
         </li>
       ))}

@@ -1147,6 +1147,8 @@ export const en = {
     "Its annotations name GPUs, but it requests none. It holds none of them.",
   "finding_text.forged-assignment.unsealed":
     "Its annotations name GPUs, but the scheduler did not write them. It holds none of them.",
+  "finding.claims": "Named: {n} {n:GPU|GPUs}, {size}. Written by {writer}.",
+  "finding.nobody": "an unknown program",
   "finding_text.kubelet-zero": "The kubelet offers no GPU, although the node has registered GPUs.",
   "xid.13": "graphics engine exception",
   "xid.31": "MMU fault",

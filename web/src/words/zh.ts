@@ -1124,6 +1124,8 @@ export const zh: typeof en = {
   "finding_text.forged-assignment": "其注解写有 GPU，但调度器并未分配。它不占有任何 GPU。",
   "finding_text.forged-assignment.unrequested": "其注解写有 GPU，但它并未申请。它不占有这些 GPU。",
   "finding_text.forged-assignment.unsealed": "其注解写有 GPU，但不是调度器写入的。它不占有这些 GPU。",
+  "finding.claims": "所写：{n} 块 GPU，{size}。由 {writer} 写入。",
+  "finding.nobody": "未知程序",
   "finding_text.kubelet-zero": "kubelet 未提供 GPU，而节点已注册 GPU。",
   "xid.13": "图形引擎异常",
   "xid.31": "MMU 错误",

@@ -6,16 +6,21 @@ fault.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from vgpuscope.formats.hami.annotation import is_assigned, mig_allocations, pod_shares
 from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
+from vgpuscope.formats.times import from_rfc3339
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.pod import ClaimUse, Container, Pod
+from vgpuscope.model.pod import ClaimUse, Container, HamiShare, Pod
 from vgpuscope.model.service import DCGM_EXPORTER_PORT
+
+if TYPE_CHECKING:
+    from vgpuscope.formats.hami.seal import Seals  # its hashes cost memory that most agents do not need
 
 T = TypeVar("T")
 
@@ -23,14 +28,17 @@ PodPage = ObjectPage[Pod]
 PodEvent = WatchEvent[Pod]
 
 
-def decode_pods(data: bytes, *, origin: str = "pods", node: str | None = None) -> PodPage:
-    """The pods of a list, of one node if `node` is given; raises KubeUnreadable for anything but a list of pods."""
-    return decode_page(_PODS if node is None else _pods_of(node), data, origin=origin)
+def decode_pods(data: bytes, *, origin: str = "pods", node: str | None = None, seals: "Seals | None" = None) -> PodPage:
+    """The pods of a list, of one node if `node` is given; raises KubeUnreadable for anything but a list of pods.
+
+    With `seals`, a pod was assigned only what the scheduler has sealed.
+    """
+    return decode_page(_pods_of(node, seals), data, origin=origin)
 
 
-def decode_event(line: bytes) -> PodEvent:
+def decode_event(line: bytes, *, seals: "Seals | None" = None) -> PodEvent:
     """The event in one line of a watch of pods; raises KubeUnreadable if the line is not an event."""
-    return decode_line(_PODS, line)
+    return decode_line(_pods_of(None, seals), line)
 
 
 # --- the shape of the JSON: unknown fields are skipped, null is treated as absent -------------------------------------
@@ -117,6 +125,7 @@ class _PodMeta(Struct, rename="camel"):
     name: str
     namespace: str | None = None
     resource_version: str | None = None
+    creation_timestamp: str | None = None
     annotations: dict[str, str | None] | None = None
     owner_references: list[_OwnerReference] | None = None
 
@@ -131,20 +140,29 @@ class _Pod(Struct):
 # --- from that shape to the model -------------------------------------------------------------------------------------
 
 
-def _pods_of(node: str) -> ObjectKind[Pod]:
-    """Reads pods, and skips pods of other nodes."""
+def _pods_of(node: str | None, seals: "Seals | None") -> ObjectKind[Pod]:
+    """Reads pods; with `node`, skips pods of other nodes."""
+    if node is None:
+        return _PODS if seals is None else ObjectKind("Pod", _PODS.decoder, partial(_pod, seals=seals))
 
     def read(found: _Pod, wrong: list[str]) -> Pod | None:
         elsewhere = found.spec is not None and found.spec.node_name not in {None, "", node}
-        return None if elsewhere else _pod(found, wrong)
+        return None if elsewhere else _pod(found, wrong, seals=seals)
 
     return ObjectKind("Pod", _PODS.decoder, read)
 
 
-def _pod(found: _Pod, wrong: list[str]) -> Pod:
+def _pod(found: _Pod, wrong: list[str], *, seals: "Seals | None" = None) -> Pod:
     spec, status, meta = found.spec or _Spec(), found.status or _Status(), found.metadata
     annotations = {key: text for key, text in (meta.annotations or {}).items() if text}
     containers = tuple(_containers(spec, status))
+    shares = _unless_malformed(lambda: pod_shares(annotations, containers), wrong)
+    migs = _unless_malformed(lambda: mig_allocations(annotations), wrong)
+    claimed: tuple[HamiShare, ...] = ()
+    if seals is not None and (shares or migs):
+        created = from_rfc3339(meta.creation_timestamp)
+        if not seals.believes(meta.uid, annotations, bound=bool(spec.node_name), created=created):
+            shares, migs, claimed = (), (), shares
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace or "default",
@@ -152,8 +170,9 @@ def _pod(found: _Pod, wrong: list[str]) -> Pod:
         phase=status.phase or "Unknown",
         config_hash=_config_hash(meta, annotations),
         containers=containers,
-        shares=_unless_malformed(lambda: pod_shares(annotations, containers), wrong),
-        migs=_unless_malformed(lambda: mig_allocations(annotations), wrong),
+        shares=shares,
+        migs=migs,
+        claimed=claimed,
         assigned=is_assigned(annotations),
         dcgm=_exporter(spec, status),
     )

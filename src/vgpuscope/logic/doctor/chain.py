@@ -100,6 +100,7 @@ CHAIN: Final = (
     DoctorCheck("CREDENTIALS_REFUSED", "rights", rights.credentials_refused),
     DoctorCheck("CLUSTER_EXPORTER_MISSING", "rights", rights.cluster_exporter_missing),
     DoctorCheck("DEVICES_NOT_REGISTERED", "rights", rights.not_registered),
+    DoctorCheck("FORGED_ASSIGNMENT", "rights", rights.forged_assignment),
     DoctorCheck("EXTENDER_DOWN", "scheduler", scheduler.extender_down),
     DoctorCheck("EXTENDER_NOT_READY", "scheduler", scheduler.extender_not_ready),
     DoctorCheck("EXTENDER_NO_LEADER", "scheduler", scheduler.no_leader),

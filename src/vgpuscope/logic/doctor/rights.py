@@ -88,6 +88,14 @@ def _first_missing(facts: DoctorFacts) -> Missing:
     return facts.analyzer
 
 
+def forged_assignment(facts: DoctorFacts) -> CheckOutcome:
+    """Pods whose annotations name GPUs that the scheduler did not give them, with the program that wrote them."""
+    forged = [one for node in known(facts.cluster).nodes for one in node.findings if one.kind == "forged-assignment"]
+    shown = [f"{one.node}: {one.namespace}/{one.pod} ({one.reason}, {one.writer or '-'})" for one in forged]
+    gpus = sum(one.claimed_gpus or 0 for one in forged)
+    return warned(shown, count=len(forged), gpus=gpus) if forged else passed()
+
+
 def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """GPU nodes that do not register their GPUs with HAMi, or whose kubelet offers none."""
     found = []

@@ -55,6 +55,7 @@ class PodIndex:
         self.claim_uses = {
             (pod.namespace, pod.name, c.name): c.claims for pod in living for c in pod.containers if c.claims
         }
+        self.forged = tuple(_forged(self))
         self.named = frozenset(uuid for _, gpu, mig in self.annotated for uuid in (gpu, mig) if uuid)
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
@@ -125,6 +126,7 @@ class Holdings(NamedTuple):
     regions: tuple[ContainerRegion, ...]
     disputes: tuple[Dispute, ...]  # of regions
     unknown: tuple[Dispute, ...]  # of annotations: devices that the node does not have
+    forged: tuple[Dispute, ...]  # of annotations: devices that the scheduler did not assign
 
 
 def holdings(
@@ -150,7 +152,7 @@ def holdings(
     believed, disputes = _believed(regions, assigned, pod_index, free=free)
     for allocation in _from_regions(gpus, pod_index, believed, found):
         found[allocation.key, allocation.gpu, allocation.mig] = allocation
-    return Holdings(tuple(found.values()), believed, disputes, unknown)
+    return Holdings(tuple(found.values()), believed, disputes, unknown, pod_index.forged)
 
 
 def named_devices(pod_index: PodIndex, regions: Iterable[ContainerRegion]) -> Iterator[DeviceUUID]:
@@ -263,6 +265,14 @@ def _from_annotations(pod_index: PodIndex) -> Iterator[ContainerAllocation]:
             if mig.mig and mig.container_index < len(names) and names[mig.container_index] not in ended:
                 key = pod_index.key(pod.uid, names[mig.container_index])
                 yield ContainerAllocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
+
+
+def _forged(pod_index: PodIndex) -> Iterator[Dispute]:
+    """Containers whose annotations name devices that the scheduler did not assign to them."""
+    for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
+        for name in dict.fromkeys(share.container for share in pod.claimed):
+            named = [share.gpu for share in pod.claimed if share.container == name]
+            yield Dispute(key=pod_index.key(pod.uid, name), devices=len(named), example=named[0])
 
 
 def _granted(

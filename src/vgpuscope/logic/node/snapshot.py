@@ -106,6 +106,7 @@ class NodeTracker:
             regions_refused=_by_reason(readings.regions),
             disputes=held.disputes,
             unknown_devices=held.unknown,
+            forged_assignments=held.forged,
             regions_orphaned=sum(1 for r in regions if pod_index.known and r.pod_uid not in pod_index.by_uid),
             sources=readings.sources,
             tally=Tally(

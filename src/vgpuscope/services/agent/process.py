@@ -381,13 +381,17 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
 
 def _pod_source(config: AgentConfig) -> PodSource | None:
     """The configured source of pods. Its module is imported only when needed: an HTTP client costs memory."""
-    kind = pods_source(config, environ=os.environ)
+    kind, keys = pods_source(config, environ=os.environ), None
     if kind == "none":
         return None
+    if config.seal_keys != "none":
+        from vgpuscope.sources.seal_keys import seals
+
+        keys = seals(config.seal_keys)
     if kind.startswith("file:"):
         from vgpuscope.sources.node.podfile import PodFile
 
-        return PodFile(kind.removeprefix("file:"), node=config.node_name)
+        return PodFile(kind.removeprefix("file:"), node=config.node_name, seals=keys)
     if kind == "kubelet":
         from vgpuscope.sources.node.kubelet import KubeletPods
 
@@ -395,10 +399,11 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
             url=config.kubelet_url or f"https://{config.node_name}:{KUBELET_PORT}",
             ca_file=config.kubelet_ca,
             insecure=config.kubelet_insecure,
+            seals=keys,
         )
     from vgpuscope.sources.kube import KubePods
 
-    return KubePods(node=config.node_name, kubeconfig=config.kubeconfig, resync=config.resync_interval)
+    return KubePods(node=config.node_name, kubeconfig=config.kubeconfig, resync=config.resync_interval, seals=keys)
 
 
 def _claim_source(config: AgentConfig) -> Callable[[], ClaimSource] | None:

@@ -327,11 +327,14 @@ class Sampler:
             self._tell_dispute("dispute", dispute, "region claims devices that were not assigned to its container")
         for unknown in snapshot.unknown_devices:
             self._tell_dispute("unknown", unknown, "annotation names devices that the node does not have")
+        for forged in snapshot.forged_assignments:
+            self._tell_dispute("forged", forged, "annotation names devices that the scheduler did not assign")
         alive: set[tuple[str, object]] = {("source", s.source) for s in snapshot.sources}
         alive |= {("gpu", c.gpu.uuid) for c in snapshot.gpus}
         alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
         alive |= {("dispute", dispute.key) for dispute in snapshot.disputes}
         alive |= {("unknown", unknown.key) for unknown in snapshot.unknown_devices}
+        alive |= {("forged", forged.key) for forged in snapshot.forged_assignments}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
         self._tell_summary(snapshot)

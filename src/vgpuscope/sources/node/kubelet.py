@@ -16,6 +16,8 @@ from vgpuscope.sources.bodies import BodyRefused, plain_body
 if TYPE_CHECKING:
     import httpx2
 
+    from vgpuscope.formats.hami.seal import Seals
+
 _LARGEST = 128 * 1024 * 1024  # bytes; a node has some hundred pods
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -32,6 +34,7 @@ class KubeletPods:
         insecure: bool = False,
         poll: Seconds = 10.0,
         timeout: Seconds = 5.0,
+        seals: "Seals | None" = None,
     ) -> None:
         self._url = f"{url.rstrip('/')}/pods"
         self._token_file = token_file
@@ -39,6 +42,7 @@ class KubeletPods:
         self._insecure = insecure
         self._poll = poll
         self._timeout = timeout
+        self._seals = seals
         self._page = PodPage()
 
     @property
@@ -53,7 +57,7 @@ class KubeletPods:
         verify = self._tls()
         async with httpx2.AsyncClient(verify=verify, timeout=self._timeout, trust_env=False) as client:
             while True:
-                self._page = decode_pods(await self._get(client), origin=self._url)
+                self._page = decode_pods(await self._get(client), origin=self._url, seals=self._seals)
                 yield self._page.items
                 await asyncio.sleep(self._poll)
 

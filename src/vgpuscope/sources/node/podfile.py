@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from vgpuscope.formats.kube.lists import ObjectFault
 from vgpuscope.formats.kube.pods import PodPage, decode_pods
@@ -11,13 +12,18 @@ from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
 
+if TYPE_CHECKING:
+    from vgpuscope.formats.hami.seal import Seals
+
 
 class PodFile:
     """Reads the file again whenever it was replaced or written to."""
 
-    def __init__(self, path: str, *, node: str | None = None, poll: Seconds = 1.0) -> None:
+    def __init__(
+        self, path: str, *, node: str | None = None, poll: Seconds = 1.0, seals: "Seals | None" = None
+    ) -> None:
         self._path = path
-        self._node = node
+        self._node, self._seals = node, seals
         self._poll = poll
         self._stamp: tuple[int, ...] | None = None  # of the file whose content _page holds
         self._page = PodPage()
@@ -47,5 +53,5 @@ class PodFile:
                 data = file.read()
         except OSError as e:
             raise KubeUnreadable(f"{self._path}: {e.strerror or e}") from e
-        self._page = decode_pods(data, origin=self._path, node=self._node)
+        self._page = decode_pods(data, origin=self._path, node=self._node, seals=self._seals)
         self._stamp = stamp  # only now, so that a bad file is read again at the next try

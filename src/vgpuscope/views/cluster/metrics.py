@@ -311,6 +311,15 @@ def _place(node: NodeLedger) -> Iterator[Sample]:
     registered = registered_devices(node)
     for about in dict.fromkeys(_finding_row(finding, registered) for finding in node.findings):
         yield Sample(m.FINDING, about, 1)
+    for finding in node.findings:
+        yield from _claimed(finding, _finding_row(finding, registered))
+
+
+def _claimed(finding: Finding, about: FindingLabels) -> Iterator[Sample]:
+    """What annotations claim and nobody holds; each pod has one such finding."""
+    if finding.claimed_gpus is not None:
+        yield Sample(m.CLAIMED_GPUS, about, finding.claimed_gpus)
+        yield Sample(m.CLAIMED_MEMORY, about, finding.claimed_memory)
 
 
 def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: bool = True) -> FindingLabels:
@@ -330,14 +339,15 @@ def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: 
 def assumed_node_samples(nodes: Iterable[NodeLedger]) -> Iterator[Sample]:
     """Findings on nodes that only annotations or claims name: counted together, without the names of the nodes."""
     counts = Counter[tuple[str, str]]()
-    findings: dict[FindingLabels, None] = {}
+    findings: dict[FindingLabels, Finding] = {}
     for node in nodes:
         counts.update({(one.kind, one.reason): one.count for one in node.finding_counts})
-        findings.update(dict.fromkeys(_finding_row(one, (), named=False) for one in node.findings))
+        findings.update({_finding_row(one, (), named=False): one for one in node.findings})
     for extra, count in sorted(counts.items()):
         yield Sample(m.FINDINGS, ClusterNodeLabels(node=""), count, extra)
     for about in sorted(findings)[: NODE_FINDINGS.most]:
         yield Sample(m.FINDING, about, 1)
+        yield from _claimed(findings[about], about)
 
 
 def _capacity(of: CapacityMetrics, row: tuple[str, ...], capacity: Capacity) -> Iterator[Sample]:

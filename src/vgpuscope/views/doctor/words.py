@@ -1001,6 +1001,20 @@ CHECK_WORDS: Final[dict[str, CheckWords]] = {
             "kubectl get node NODE -o jsonpath='{.status.allocatable}'",
         ),
     ),
+    "FORGED_ASSIGNMENT": CheckWords(
+        _W("Only the scheduler says who has a GPU", "只有调度器说明谁持有 GPU"),
+        _W(
+            "The annotations of {count:pod|pods} name {gpus:GPU|GPUs} that the scheduler did not give them. They hold "
+            "none of them. Each line ends with the reason and the program that wrote the annotations.",
+            "有 {count} 个 Pod 的注解写有调度器并未分配给它们的 {gpus} 块 GPU。它们不占有这些 GPU。"
+            "每行末尾是原因和写入注解的程序。",
+        ),
+        _W(
+            "Find out who wrote them. With the admission policies of the chart, no one else can (docs/security.md).",
+            "查明是谁写入的。启用 chart 的准入策略后，其他人无法写入（docs/security.md）。",
+        ),
+        ("kubectl -n NAMESPACE get pod POD -o yaml --show-managed-fields",),
+    ),
     # ── scheduler ───────────────────────────────────────────────────────────────────────────────────────────────
     "EXTENDER_DOWN": CheckWords(
         _W("The scheduler extender answers", "调度器扩展有应答"),

@@ -167,3 +167,6 @@ def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     for one in snapshot.unknown_devices:
         named = f"{_count(one.devices, 'device')} that this node does not have ({one.example[:40]})"
         yield "!", "yellow", f"{label(one.key)}: an annotation names {named}; ignored"
+    for one in snapshot.forged_assignments:
+        named = f"{_count(one.devices, 'device')} that the scheduler did not assign ({one.example[:40]})"
+        yield "!", "yellow", f"{label(one.key)}: an annotation names {named}; ignored"
