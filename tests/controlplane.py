@@ -17,7 +17,6 @@ import secrets
 import shutil
 import ssl
 import subprocess
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ import pytest
 import trustme
 
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 BUILD = Path(__file__).parents[1] / "tools" / "controlplane" / "build"
 WITHIN = 120.0  # seconds: how long a start may take on a busy machine
@@ -152,12 +152,14 @@ class ControlPlane:
             return subprocess.Popen(command, stdout=log, stderr=log, process_group=self._group.pid)
 
     def _until(self, process: subprocess.Popen, ready: Callable[[], object], program: str) -> None:
-        end = time.monotonic() + WITHIN
-        while not _succeeds(ready):
-            log = (self.path / f"{program}.log").read_text()[-4000:]
-            assert process.poll() is None, f"{program} ended:\n{log}"
-            assert time.monotonic() < end, f"{program} is not ready after {WITHIN:g} s\n{log}"
-            time.sleep(0.05)  # between two looks, not in place of one
+        def log() -> str:
+            return f"{program}:\n{(self.path / f'{program}.log').read_text()[-4000:]}"
+
+        def is_ready() -> bool:
+            assert process.poll() is None, log()
+            return _succeeds(ready)
+
+        wait_until(is_ready, within=WITHIN, every=0.05, why=log)
 
     def _etcd_flags(self) -> list[str]:
         peer = f"http://127.0.0.1:{free_port()}"
@@ -403,10 +405,7 @@ def node(
 
 def until(condition: Callable[[], object], *, within: float = WITHIN) -> None:
     """Returns as soon as the condition holds."""
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"did not come true in {within:g} s"
-        time.sleep(0.02)  # between two looks, not in place of one
+    wait_until(condition, within=within)
 
 
 # --- for pytest -------------------------------------------------------------------------------------------------------

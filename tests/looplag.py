@@ -24,7 +24,7 @@ class LoopLag:
     async def watch(self) -> None:
         while True:
             before = time.thread_time()
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_LOOK_EVERY)  # what it measures: how late the loop comes back
             self.longest = max(self.longest, time.thread_time() - before)
 
 

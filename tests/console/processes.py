@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 PATIENCE = 400.0  # seconds that anything may take on a busy machine; a demo has 300 s for its start
 
@@ -125,10 +125,7 @@ def cluster_exporter(kubeconfig: Path, listen: str) -> Iterator[str]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not happen within {PATIENCE:.0f} s"
-        threading.Event().wait(0.1)
+    wait_until(holds, within=PATIENCE, every=0.1)
 
 
 def answer(url: str) -> dict[str, Any] | None:

@@ -175,7 +175,7 @@ class Proxy:
         if form.get("query") != "vector(1)":
             self.asked.append(form)
         await self._open.wait()
-        await asyncio.sleep(self.slow)
+        await asyncio.sleep(self.slow)  # an engine that is as slow as the test wants
         form = {name: text.replace(*self.renamed) if self.renamed[0] else text for name, text in form.items()}
         send = self._client.get(path, params=form) if "values" in path else self._client.post(path, data=form)
         answer = await send

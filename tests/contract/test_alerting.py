@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.paths import REPOSITORY
 from tests.ports import free_port
 from tests.sim.demorun import END, Running
 from tests.store import fleets
+from tests.waiting import wait_until
 from tools.alerting.tables import by_name
 from tools.alerting.workload import RULES
 from vgpuscope.views.fleet.metrics import gpus_page
@@ -25,10 +25,7 @@ pytestmark = pytest.mark.real
 
 
 def until(condition: Callable[[], object], seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"did not come true in {seconds:g} s"
-        time.sleep(0.1)  # between two looks, not in place of one
+    wait_until(condition, within=seconds, every=0.1)
 
 
 # --- one alert, all the way ------------------------------------------------------------------------------------------

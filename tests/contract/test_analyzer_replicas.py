@@ -14,6 +14,7 @@ from tests.environment import bare
 from tests.services.analyzer.analyzing import uuid
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
 WITHIN = 60
@@ -57,14 +58,6 @@ async def replica(*, store, prometheus):
         async with asyncio.timeout(WITHIN):
             await process.wait()
             await listening
-
-
-async def until(condition):
-    async with asyncio.timeout(WITHIN):
-        while True:
-            if found := await condition():
-                return found
-            await asyncio.sleep(0.05)
 
 
 async def leaders(*replicas):

@@ -10,6 +10,7 @@ import pytest
 from tests.controlplane import node, pod
 from tests.native.scenario import GIB
 from tests.services.agent.noderoot import NodeRoot, container_id
+from tests.waiting import until
 from vgpuscope.catalog import agent as m
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
@@ -74,12 +75,6 @@ async def settled(pods, cluster):
     raise AssertionError("the pods ended")
 
 
-async def condition(true):
-    async with asyncio.timeout(DEADLINE):
-        while not true():  # noqa: ASYNC110 - what happens is in other processes
-            await asyncio.sleep(0.02)
-
-
 def say(cluster, name, **status):
     cluster.patch("pods", name, {"status": status}, namespace="ml", subresource="status")
 
@@ -113,7 +108,7 @@ async def test_a_pod_is_seen_from_the_moment_a_scheduler_binds_it(cluster):
         assert await settled(pods, cluster) == {}
         cluster.create(node(NODE))
         with cluster.scheduler():
-            await condition(lambda: fresh(cluster))
+            await until(lambda: fresh(cluster))
         assert await settled(pods, cluster) == {"waiting": "Pending"}
 
 
@@ -179,7 +174,7 @@ async def test_bookmarks_tell_a_quiet_node_how_far_the_cluster_is(cluster, lists
         for number in range(5):
             cluster.create(pod(f"elsewhere-{number}", node=OTHER))
         now = version(cluster)
-        await condition(lambda: int(source._watch._version) >= now)  # though nothing happened on our node
+        await until(lambda: int(source._watch._version) >= now)  # though nothing happened on our node
     cluster.create(pod("q", node=NODE))
     async with following(source) as pods:
         assert await settled(pods, cluster) == {"p": "Pending", "q": "Pending"}
@@ -247,19 +242,19 @@ async def test_a_restart_of_the_api_server_is_survived(cluster):
                     known.append(pods)
             except KubeUnreadable as e:
                 failures.append(str(e))
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # between two tries: the API server is down
 
     cluster.create(pod("p", node=NODE))
     follower = asyncio.create_task(follow_for_ever())
     try:
-        await condition(lambda: set(known[-1]) == fresh(cluster))
+        await until(lambda: set(known[-1]) == fresh(cluster))
         await asyncio.to_thread(cluster.stop_apiserver)
-        await condition(lambda: failures)
+        await until(lambda: failures)
         assert {p.name for p in known[-1]} == {"p"}
         await asyncio.to_thread(cluster.start_apiserver)
         cluster.create(pod("q", node=NODE))
         cluster.delete("pods", "p", namespace="ml")
-        await condition(lambda: set(known[-1]) == fresh(cluster))
+        await until(lambda: set(known[-1]) == fresh(cluster))
     finally:
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)

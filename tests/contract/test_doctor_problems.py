@@ -23,6 +23,7 @@ from tests.contract.doctorworld import (
 )
 from tests.contract.promworld import prometheus, write
 from tests.ports import free_port
+from tests.waiting import wait_until
 from vgpuscope.logic.doctor.chain import CHAIN, judged
 from vgpuscope.model.doctor import Check, Missing
 from vgpuscope.services.doctor.asked import ServiceAddress
@@ -64,13 +65,11 @@ def wait_for_targets(url: str) -> None:
     import json
     import urllib.request
 
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def scraped() -> object:
         with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=60) as answer:
-            if json.load(answer)["data"]["result"]:
-                return
-        time.sleep(0.1)
-    raise AssertionError("Prometheus has scraped nothing")
+            return json.load(answer)["data"]["result"]
+
+    wait_until(scraped, every=0.1)
 
 
 def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stack: ExitStack) -> DoctorTargets:

@@ -27,6 +27,7 @@ from tests.contract.extenderrun import (
 from tests.contract.service import service
 from tests.controlplane import until
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -88,10 +89,7 @@ def all_bound(cluster, number, within):
         ]
         return len(pods) == number and all(one["spec"].get("nodeName") for one in pods)
 
-    end = began + within
-    while not done():
-        assert time.monotonic() < end, waiting(cluster)
-        time.sleep(0.5)  # between two looks, not in place of one
+    wait_until(done, within=within, every=0.5, why=lambda: waiting(cluster))
     return time.monotonic() - began
 
 

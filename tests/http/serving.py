@@ -7,12 +7,16 @@ from typing import Any
 
 import httpx2
 
+from tests.waiting import (
+    WITHIN,
+    until,  # noqa: F401 - tests of servers wait by it
+)
 from vgpuscope.http import address
 from vgpuscope.http.app import App, Readiness
 from vgpuscope.http.connection import ConnectionLimits
 from vgpuscope.http.server import HttpServer
 
-SOON = 60.0  # seconds: how long a condition may take on a busy machine
+SOON = WITHIN
 
 
 class Numbers:
@@ -50,15 +54,3 @@ async def client_of(app, guard=None):
     """A client of an application that is served."""
     async with served(app=app, guard=guard) as server, httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
         yield client
-
-
-async def until(condition):
-    """Wait for a condition, sync or async, with a deadline."""
-    async with asyncio.timeout(SOON):
-        while True:
-            value = condition()
-            if asyncio.iscoroutine(value):
-                value = await value
-            if value:
-                return value
-            await asyncio.sleep(0.01)

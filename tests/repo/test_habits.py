@@ -115,8 +115,10 @@ SKIPPING = {  # a program or a right that a developer's machine may lack; CI fai
 
 def leaves_out(source: str) -> bool:
     """Whether a module may leave a test out: a mark or a call of pytest, not a text about one."""
-    names = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     words = "skip", "skipif", "xfail", "flaky", "importorskip"
+    if not any(word in source for word in words):
+        return False
+    names = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     return any(name in names for word in words for name in (f"pytest.{word}", f"pytest.mark.{word}"))
 
 
@@ -129,3 +131,36 @@ def test_no_test_is_in_quarantine():
     }
     assert found == SKIPPING
     assert leaves_out("import pytest\n@pytest.mark.xfail\ndef test_a(): pass\n")
+
+
+def unexplained_pauses(source: str) -> list[str]:
+    """Lines that pause for some time, and say not why; texts of programs that a test starts do not count."""
+    if "sleep(" not in source and "Event().wait(" not in source:
+        return []
+    calls = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) in {"asyncio.sleep", "time.sleep", "threading.Event().wait"}
+        and node.args
+        and ast.unparse(node.args[0]) != "0"
+    ]
+    lines = source.splitlines()
+    return [line for call in calls if "  # " not in (line := lines[call.lineno - 1])]
+
+
+def test_a_test_waits_for_a_state_and_not_for_a_time():
+    """tests/waiting.py looks again until the state is there. A pause of another kind has its reason beside it."""
+    found = {
+        path.relative_to(REPOSITORY).as_posix(): lines
+        for path in (REPOSITORY / "tests").rglob("*.py")
+        if path.name != "waiting.py" and (lines := unexplained_pauses(path.read_text()))
+    }
+    assert found == {}
+
+
+def test_a_pause_is_noticed():
+    assert unexplained_pauses("import time\ntime.sleep(1)\n") == ["time.sleep(1)"]
+    assert unexplained_pauses("import time\ntime.sleep(1)  # the pace of a slow client\n") == []
+    assert unexplained_pauses("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n") == []

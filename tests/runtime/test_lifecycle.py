@@ -23,7 +23,7 @@ FOREVER = 3600
 
 
 async def forever():
-    await asyncio.sleep(FOREVER)
+    await asyncio.sleep(FOREVER)  # a loop that only a cancellation ends
 
 
 def make_server():

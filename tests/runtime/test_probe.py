@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
 from vgpuscope.model.errors import DriverHung, SourceDown
 from vgpuscope.runtime.probe import Probe
 
@@ -29,13 +30,6 @@ def hanging():
     call = Hanging()
     yield call
     call.let_go.set()
-
-
-def wait_until(condition):
-    end = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_a_read_gives_what_the_function_returns():

@@ -58,7 +58,7 @@ class Hosting:
                 with contextlib.suppress(httpx2.TransportError):
                     if found := await condition():
                         return found
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # between two looks, of which each also looks at the process
 
     async def end(self, number=signal.SIGTERM):
         """The exit code, and the seconds that it took."""

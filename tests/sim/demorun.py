@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 END = "Ctrl-C ends everything."
 
@@ -126,10 +126,7 @@ def page(url: str) -> str:
 
 
 def eventually(holds, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.05)
+    wait_until(holds, within=seconds, every=0.05)
 
 
 def alive(pid: int) -> bool:

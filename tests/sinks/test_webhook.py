@@ -39,7 +39,7 @@ async def dripping(head: str, piece: bytes, *, pause: float = TIMEOUT / 5) -> As
                 writer.write(piece)
                 sent.append(len(piece))
                 await writer.drain()
-                await asyncio.sleep(pause)
+                await asyncio.sleep(pause)  # the pace of a receiver that answers slowly
         writer.close()
         served.set()
 

@@ -10,6 +10,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import waiting
 from tests.loopclock import forward
 from tests.ports import free_port
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
@@ -214,12 +215,6 @@ async def turns():
         await asyncio.sleep(0)
 
 
-async def condition(true):
-    async with asyncio.timeout(DEADLINE):
-        while not true():  # noqa: ASYNC110 - what happens is inside the server's sockets
-            await asyncio.sleep(0.005)
-
-
 # --- list and watch ---------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +274,7 @@ async def test_a_burst_is_told_in_few_words_and_its_end_is_never_lost(server):
         listener, began = asyncio.create_task(listen(pods)), time.monotonic()
         for number in range(20):
             server.put(f"p{number}")
-            await condition(lambda number=number: len(source._watch.objects) > number)
+            await waiting.until(lambda number=number: len(source._watch.objects) > number)
         await listener
     assert len(told) <= 2 + (time.monotonic() - began) / 0.2
 
@@ -288,11 +283,11 @@ async def test_a_bookmark_is_a_sign_of_life_and_moves_the_version(server):
     server.put("p")
     async with following(pods_of(server)) as pods:
         first = await until(pods, "p")
-        await condition(lambda: server.asked(watch=True))
+        await waiting.until(lambda: server.asked(watch=True))
         server.bookmark()
         assert await anext(pods) == first
         server.end_watches()
-        await condition(lambda: len(server.asked(watch=True)) > 1)
+        await waiting.until(lambda: len(server.asked(watch=True)) > 1)
     assert server.asked(watch=True)[1]["resourceVersion"] == str(server.version)
 
 
@@ -301,7 +296,7 @@ async def test_a_watch_that_ends_is_followed_by_one_from_where_it_was(server):
     async with following(pods_of(server)) as pods:
         await until(pods, "p")
         server.end_watches()
-        await condition(lambda: len(server.asked(watch=True)) > 1)
+        await waiting.until(lambda: len(server.asked(watch=True)) > 1)
         server.ends = False
         server.put("q")
         await until(pods, "p", "q")
@@ -312,7 +307,7 @@ async def test_a_list_that_is_old_is_taken_anew_when_a_watch_ends(server):
     server.put("p")
     async with following(pods_of(server, resync=0.0)) as pods:
         await until(pods, "p")
-        await condition(lambda: len(server.asked(watch=False)) > 2)
+        await waiting.until(lambda: len(server.asked(watch=False)) > 2)
 
 
 @pytest.mark.parametrize("by_event", [True, False])
@@ -358,7 +353,7 @@ async def test_a_bad_pod_is_named_until_it_is_good(server):
     async with following(source) as pods:
         await anext(pods)
         server.put("p", phase=3)
-        await condition(lambda: source.faults)
+        await waiting.until(lambda: source.faults)
         assert [fault.object for fault in source.faults] == ["Pod/ml/p"]
         server.put("p")
         await until(pods, "p")
@@ -401,7 +396,7 @@ async def test_a_server_that_hangs_is_noticed_and_holds_nobody(server):
     server.hangs = True
     async with following(pods_of(server, timeout=4.0)) as pods:
         asking = asyncio.ensure_future(anext(pods))
-        await condition(lambda: server.requests or asking.done())  # this loop goes on meanwhile
+        await waiting.until(lambda: server.requests or asking.done())  # this loop goes on meanwhile
         forward(4.0)
         await turns()
         assert asking.done()
@@ -415,7 +410,7 @@ async def test_a_watch_that_falls_silent_is_noticed(server):
         await anext(pods)
         await anext(pods)  # the watch is open
         server.hangs = True
-        await condition(lambda: len(server.asked(watch=True)) > 1)
+        await waiting.until(lambda: len(server.asked(watch=True)) > 1)
         forward(30.0)
         with pytest.raises(KubeUnreadable, match="no answer"):
             await until(pods, "never")
@@ -458,7 +453,7 @@ async def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path):
             served.tokens = {"new"}
             served.put("p")
             served.end_watches()
-            await condition(lambda: len(served.asked(watch=True)) > 2)
+            await waiting.until(lambda: len(served.asked(watch=True)) > 2)
             served.ends = False
             served.put("q")
             await until(pods, "p", "q")

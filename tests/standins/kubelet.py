@@ -14,7 +14,6 @@ import os
 import stat
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any
 
 import grpc
 
+from tests.waiting import wait_until
 from vgpuscope.model.plugin import KubeletView
 from vgpuscope.sources.plugin.v1beta1 import api_pb2 as pb
 
@@ -105,10 +105,7 @@ class Kubelet:
         return {device.ID: device.health for device in self.lists[-1]} if self.lists else {}
 
     def until(self, condition: Callable[[], object], *, within: float = WITHIN) -> None:
-        end = time.monotonic() + within
-        while not condition():
-            assert time.monotonic() < end, "it did not happen"
-            time.sleep(0.02)  # between two looks, not in place of one
+        wait_until(condition, within=within)
 
     # --- what it asks -------------------------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.environment import uncovered
 from tests.paths import REPOSITORY
+from tests.waiting import wait_until
 from tools.testing import flaky
 
 # only the plugins that matter here: a process of pytest starts in half of the time
@@ -222,11 +222,7 @@ def test_an_interrupted_run_fails_and_runs_nothing_again(suite):
         "def test_long():\n  pathlib.Path('waits').touch()\n  threading.Event().wait(400)\n",
     )
     process = suite.start()
-    end = time.monotonic() + 300
-    while not (suite.path / "waits").exists():
-        assert time.monotonic() < end
-        assert process.poll() is None
-        time.sleep(0.05)  # between two looks, not in place of one
+    wait_until((suite.path / "waits").exists, within=300)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 2

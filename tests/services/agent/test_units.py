@@ -10,6 +10,7 @@ from tests.fuzz import survives
 from tests.logic.node.builders import GIB, A, grant, make_gpu, owner, pod, process, sample, share
 from tests.paths import TESTS
 from tests.services.agent.sampling import bare_sampler
+from tests.waiting import until
 from vgpuscope.catalog import agent as catalog
 from vgpuscope.config import AgentConfig
 from vgpuscope.formats.hami.region import decode, identify
@@ -139,12 +140,6 @@ def test_a_sample_that_takes_long_shortens_the_pause_after_it(root, monkeypatch,
     monkeypatch.setattr(made, "_stop", Stop())
     made._beat()
     assert pauses == [0.0, pause, pause]
-
-
-async def until(condition):
-    async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 - anything may be waited for
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

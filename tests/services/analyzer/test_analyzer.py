@@ -75,7 +75,7 @@ async def test_a_shorter_interval_takes_effect_at_once():
 async def test_an_analysis_says_how_long_it_took_until_its_result_was_shown(monkeypatch):
     def slowly(self, *args, **kwargs):
         board = made(self, *args, **kwargs)
-        never.wait(0.3)
+        never.wait(0.3)  # the time that is to be reported
         return board
 
     made, never = AnalysisCycle._make_board, threading.Event()

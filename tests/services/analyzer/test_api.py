@@ -466,7 +466,7 @@ async def test_settings_are_changed_by_one_at_a_time(fleet, monkeypatch):
     def slow(self, changes):
         inside.append(1)
         most.append(len(inside))
-        never.wait(0.03)
+        never.wait(0.03)  # time for another change to come in, if it could
         inside.pop()
         return change(self, changes)
 

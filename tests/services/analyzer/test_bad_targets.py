@@ -13,7 +13,8 @@ from tests.fuzz import survives
 from tests.loopclock import forward
 from tests.looplag import loop_lag
 from tests.paths import TESTS
-from tests.services.analyzer.test_own_scrapes import exporters, page, reading_when, source, until
+from tests.services.analyzer.test_own_scrapes import exporters, page, reading_when, source
+from tests.waiting import until
 from vgpuscope.catalog import agent as m
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.fleet import scrape_window
@@ -182,7 +183,7 @@ async def dripping(writer):
     while True:
         writer.write(b"#")
         await writer.drain()
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # the pace of a target that sends byte by byte
 
 
 async def endless_head(writer):

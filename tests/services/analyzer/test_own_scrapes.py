@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.loopclock import forward
+from tests.waiting import until
 from vgpuscope.catalog import agent as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
@@ -111,22 +112,15 @@ async def source(*urls, targets=None, **options):
             await made.close()
 
 
-async def until(condition):
-    async with asyncio.timeout(2 * DEADLINE):
-        while not (found := condition()):  # noqa: ASYNC110 - anything may be waited for
-            await asyncio.sleep(0.005)
-        return found
-
-
 async def reading_when(made, condition, *, seconds=60.0, ahead=0.0):
     """The first reading of which the condition is true."""
-    async with asyncio.timeout(2 * DEADLINE):
-        while True:
-            with contextlib.suppress(SourceDown):
-                reading = await made.read(end=time.time() + ahead, seconds=seconds)
-                if condition(reading):
-                    return reading
-            await asyncio.sleep(0.01)
+
+    async def read():
+        with contextlib.suppress(SourceDown):
+            reading = await made.read(end=time.time() + ahead, seconds=seconds)
+            return reading if condition(reading) else None
+
+    return await until(read)
 
 
 def at_once(_):

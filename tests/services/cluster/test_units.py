@@ -10,6 +10,7 @@ from tests.formats.test_strangers import CLAIMS, EVENT, KINDS, NODE, POD, QUOTA,
 from tests.fuzz import survives
 from tests.services.cluster.badapi import bad_api
 from tests.services.cluster.test_kept import feed
+from tests.waiting import until
 from vgpuscope.catalog import cluster as m
 from vgpuscope.config import ClusterConfig
 from vgpuscope.formats.kube import objects
@@ -41,12 +42,6 @@ def exporter():
 async def page(exporter):
     await exporter._settle_all()
     return exporter._page.text().decode()
-
-
-async def until(condition):
-    async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 - anything may be waited for
-            await asyncio.sleep(0.01)
 
 
 def errors(caplog):

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import time
 from types import SimpleNamespace
 
 import grpc
@@ -12,6 +11,7 @@ import pytest
 from tests.services.plugin.pluginrun import ALLOCATED, LOCK, PHASE, TO_ALLOCATE, assigned, lock
 from tests.standins.kubelet import Kubelet, plugin_directory
 from tests.standins.smallapi import small_api
+from tests.waiting import until, wait_until
 from vgpuscope.logic.plugin.devices import offered
 from vgpuscope.logic.plugin.injection import HamiCore
 from vgpuscope.model.plugin import GpuState, KubeletView, PluginGpu, StaticInstance
@@ -67,8 +67,7 @@ async def world(tmp_path, request):
         side.offer(offered(states.values(), split=2))
         await side.listen()
         await side.register()
-        while not kubelet.devices:  # noqa: ASYNC110 - another thread fills it
-            await asyncio.sleep(0.01)
+        await until(lambda: kubelet.devices)
         yield SimpleNamespace(
             api=api,
             kubelet=kubelet,
@@ -507,16 +506,12 @@ async def hung_up(world, text=f"{A},NVIDIA,1,0:;", spec=None):
 
     def hang_up(_):
         world.kubelet.forget()
-        end = time.monotonic() + 60
-        while world.side.followers and time.monotonic() < end:  # until the plugin has noticed
-            time.sleep(0.01)
+        wait_until(lambda: not world.side.followers)  # the plugin has noticed
 
     world.api.before_patch.append(hang_up)
     with contextlib.suppress(grpc.RpcError, ValueError):
         await allocate(world, [f"{A}-0"])
-    async with asyncio.timeout(60):
-        while world.allocator.allocations == allocations:  # noqa: ASYNC110 - the last thing that is done
-            await asyncio.sleep(0.01)
+    await until(lambda: world.allocator.allocations != allocations)  # the last thing that is done
     await world.allocator.close()
 
 
@@ -528,9 +523,7 @@ async def test_a_kubelet_that_hangs_up_leaves_no_pod_half_served(world):
 
 async def registered_again(world):
     await world.side.register()
-    async with asyncio.timeout(60):
-        while not world.side.followers:  # noqa: ASYNC110 - another thread does it
-            await asyncio.sleep(0.01)
+    await until(lambda: world.side.followers)
 
 
 async def test_a_kubelet_that_restarted_gets_the_answer_that_it_has_missed_once(world):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.services.plugin.pluginrun import REGISTER
 from tests.standins.smallapi import small_api
+from tests.waiting import until
 from vgpuscope.config import PluginConfig
 from vgpuscope.logic.plugin.health import HealthTracker
 from vgpuscope.model.device import DeviceReading, Gpu, Memory, XidCount
@@ -205,17 +206,13 @@ async def test_the_loop_writes_at_once_when_health_changes_and_outlives_an_api_s
     see(tracker)
     world.api.fail["GET", "/nodes"] = 500
     running = asyncio.create_task(node.run())
-    async with asyncio.timeout(60):
-        while not world.counters.errors:  # noqa: ASYNC110 - the loop counts it
-            await asyncio.sleep(0.01)
-        world.api.fail.clear()
-        node.changed()
-        while node.patches < 1:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        see(tracker, health="lost")
-        node.changed()
-        while node.patches < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: world.counters.errors)
+    world.api.fail.clear()
+    node.changed()
+    await until(lambda: node.patches >= 1)
+    see(tracker, health="lost")
+    node.changed()
+    await until(lambda: node.patches >= 2)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert world.counters.errors == {"KUBE_UNREADABLE": 1}

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.standins.kubelet import Kubelet, plugin_directory
+from tests.waiting import until
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.services.plugin import registration
 from vgpuscope.services.plugin.registration import Registration
@@ -22,12 +23,6 @@ async def world():
         made = Registration(side, str(path), ready=ready, count=Counters().count, clock=lambda: now.seconds)
         yield SimpleNamespace(registration=made, side=side, kubelet=kubelet, now=now, ready=ready)
         await side.close()
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - another thread does it
-            await asyncio.sleep(0.01)
 
 
 async def test_nothing_is_registered_before_the_devices_are_known(world):

@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.native.scenario import FUNCTION_NOT_FOUND, GIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Scenario, gpu_uuid
 from tests.sources.node.wall import WallClock
+from tests.waiting import wait_until
 from vgpuscope.model.activity import Activity, ActivityReading
 from vgpuscope.sources.node.nvml.driver import Nvml
 
@@ -310,10 +310,7 @@ def test_a_call_that_hangs_keeps_only_its_own_thread(node, nvml):
     gpus = nvml.read().gpus
     thread = threading.Thread(target=lambda: nvml.profile(gpus), daemon=True)
     thread.start()
-    end = time.monotonic() + 60
-    while "nvmlGpmSampleGet" not in nvml.profiling:
-        assert time.monotonic() < end
-        threading.Event().wait(0.005)
+    wait_until(lambda: "nvmlGpmSampleGet" in nvml.profiling)
     assert nvml.profiling == f"nvmlGpmSampleGet {A}"
     assert nvml.read().gpus[0].power is not None
     node.heal().write()

@@ -55,7 +55,7 @@ class Kubelet:
                 for part in [body] if not self.trickles else body:
                     writer.write(part.encode())
                     await writer.drain()
-                    await asyncio.sleep(0.05 if self.trickles else 0)
+                    await asyncio.sleep(0.05 if self.trickles else 0)  # the pace of a slow kubelet
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +29,7 @@ from tests.native.scenario import (
     mig_uuid,
 )
 from tests.sources.node.wall import NOW, WallClock
+from tests.waiting import wait_until
 from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung
 from vgpuscope.sources.node.nvml.calls import Counter, Garbage
@@ -50,13 +50,6 @@ def node(lib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
 def calls(lib) -> Callable[[str], int]:
     """How often a call reached the driver so far."""
     return lambda name: lib.fakenvml_calls(name.encode())
-
-
-def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        threading.Event().wait(0.005)
 
 
 def by_pid(gpu: Gpu) -> dict[int, GpuProcess]:
@@ -648,7 +641,7 @@ def test_a_hanging_call_can_be_named_and_the_read_goes_on_when_it_returns(node, 
     thread = threading.Thread(target=lambda: result.append(nvml.read()))
     thread.start()
     try:
-        until(lambda: nvml.doing == f"nvmlDeviceGetPowerUsage {gpu_uuid(1)}")
+        wait_until(lambda: nvml.doing == f"nvmlDeviceGetPowerUsage {gpu_uuid(1)}")
         assert [(gpu.uuid, gpu.health) for gpu in nvml.identities()] == [
             (gpu_uuid(0), "unresponsive"),
             (gpu_uuid(1), "unresponsive"),
@@ -673,7 +666,7 @@ def test_a_gpu_in_which_a_call_hangs_is_left_behind_and_comes_back(node, nvml):
 
     thread = threading.Thread(target=stuck)
     thread.start()
-    until(lambda: nvml.doing == f"nvmlDeviceGetPowerUsage {gpu_uuid(1)}")
+    wait_until(lambda: nvml.doing == f"nvmlDeviceGetPowerUsage {gpu_uuid(1)}")
     assert nvml.leave_behind() == gpu_uuid(1)
     reading = nvml.read()
     assert [(gpu.health, gpu.power) for gpu in reading.gpus] == [("ok", 250.0), ("unresponsive", None)]
@@ -690,7 +683,7 @@ def test_a_hang_that_is_not_one_gpus_leaves_nobody_behind(node, nvml):
     node.hang("nvmlDeviceGetCount_v2").write()
     thread = threading.Thread(target=nvml.read)
     thread.start()
-    until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetCount"))
+    wait_until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetCount"))
     assert nvml.leave_behind() is None
     node.heal().write()
     thread.join(timeout=60)
@@ -701,7 +694,7 @@ def test_close_does_not_pull_the_library_from_under_a_call_that_hangs(node, nvml
     node.hang("nvmlDeviceGetPowerUsage").write()
     thread = threading.Thread(target=nvml.read)
     thread.start()
-    until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetPowerUsage"))
+    wait_until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetPowerUsage"))
     nvml.close()
     assert lib.fakenvml_references() == 1
     assert thread.is_alive()
@@ -866,9 +859,9 @@ def test_xids_are_counted_per_gpu(node, nvml, calls, listener):
     before = calls("nvmlDeviceRegisterEvents")
     node.xid(0, 13).write()  # before anyone listened: not ours
     assert nvml.read().xids == ()
-    until(registered(calls, before, 2))
+    wait_until(registered(calls, before, 2))
     node.xid(1, 79).xid(0, 31).xid(1, 79).xid(0, 99, event_type=1).write()
-    until(lambda: sum(xids(nvml.read()).values()) == 3)
+    wait_until(lambda: sum(xids(nvml.read()).values()) == 3)
     reading = nvml.read()
     assert xids(reading) == {(gpu_uuid(1), 79): 2, (gpu_uuid(0), 31): 1}
     assert dict(reading.last_xid) == {gpu_uuid(1): 79, gpu_uuid(0): 31}
@@ -878,15 +871,15 @@ def test_xids_are_heard_after_a_reload_and_add_up(node, nvml, calls, listener, c
     before = calls("nvmlDeviceRegisterEvents")
     node.write()
     nvml.read()
-    until(registered(calls, before, 2))
+    wait_until(registered(calls, before, 2))
     node.xid(0, 48).write()
-    until(lambda: xids(nvml.read()))
+    wait_until(lambda: xids(nvml.read()))
     node.reload().write()
     clock.forward(1)
     nvml.read()
-    until(registered(calls, before, 4))
+    wait_until(registered(calls, before, 4))
     node.xid(0, 48).write()
-    until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 48): 2})
+    wait_until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 48): 2})
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
@@ -894,10 +887,10 @@ def test_a_gpu_that_reports_no_events_leaves_the_others_audible(node, nvml, call
     node.fail("nvmlDeviceRegisterEvents", code, slot=0).write()
     before = calls("nvmlDeviceRegisterEvents")
     nvml.read()
-    until(registered(calls, before, 2))
-    until(lambda: calls("nvmlEventSetWait_v2") > 0)
+    wait_until(registered(calls, before, 2))
+    wait_until(lambda: calls("nvmlEventSetWait_v2") > 0)
     node.xid(1, 74).write()
-    until(lambda: xids(nvml.read()) == {(gpu_uuid(1), 74): 1})
+    wait_until(lambda: xids(nvml.read()) == {(gpu_uuid(1), 74): 1})
 
 
 def test_a_gpu_that_came_back_is_heard_again(node, nvml, calls, listener, clock):
@@ -906,13 +899,13 @@ def test_a_gpu_that_came_back_is_heard_again(node, nvml, calls, listener, clock)
     before = calls("nvmlDeviceRegisterEvents")
     node.lost(0).reload().write()
     nvml.read()
-    until(registered(calls, before, 1))
+    wait_until(registered(calls, before, 1))
     node.heal().write()
     clock.forward(5)
     nvml.read()
-    until(registered(calls, before, 3))
+    wait_until(registered(calls, before, 3))
     node.xid(0, 62).write()
-    until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 62): 1})
+    wait_until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 62): 1})
 
 
 def test_xids_that_are_queued_when_the_gpus_change_are_counted(node, nvml, monkeypatch):
@@ -940,7 +933,7 @@ def test_a_listener_that_waits_is_not_a_call_that_hangs(node, nvml, calls, liste
     waits = calls("nvmlEventSetWait_v2")
     node.write()
     nvml.read()
-    until(lambda: calls("nvmlEventSetWait_v2") > waits)
+    wait_until(lambda: calls("nvmlEventSetWait_v2") > waits)
     assert nvml.doing is None
 
 
@@ -948,7 +941,7 @@ def test_the_library_is_not_shut_down_under_a_listener(node, nvml, calls, listen
     waits, pulled = calls("nvmlEventSetWait_v2"), lib.fakenvml_pulled()
     node.write()
     nvml.read()
-    until(lambda: calls("nvmlEventSetWait_v2") > waits)
+    wait_until(lambda: calls("nvmlEventSetWait_v2") > waits)
     nvml.close()
     assert (lib.fakenvml_references(), lib.fakenvml_pulled()) == (0, pulled)
 

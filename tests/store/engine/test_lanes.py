@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.store.engine.engines import opened
 from tests.store.engine.notes import Notes
 from tests.store.fleets import DAY, NOON, analysis, gpu
+from tests.waiting import until
 from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.lane import Lane
 from vgpuscope.store.engine.sqlite import SqliteDatabase
@@ -98,10 +98,7 @@ async def test_the_database_itself_ends_a_read_that_nobody_waits_for(tmp_path):
         with pytest.raises(HistoryDown):
             await engine.read(endless)
         [reader] = engine._lanes["read"]
-        end = time.monotonic() + SOON
-        while reader.load:  # an endless read would keep this thread for ever
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
+        await until(lambda: not reader.load)  # an endless read would keep this thread for ever
         assert await engine.read(lambda tx: tx.all("SELECT 1")) == [(1,)]
 
 
