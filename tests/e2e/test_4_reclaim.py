@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
 TOKEN = "a-token-of-this-test"
 GRACE = 10
-FAST = {
+FAST: dict[str, Any] = {
     "prometheus": {"time_window_min": 1},
     "scheduler": {"interval": 15},
     "analyzer": {"scrape_interval": 5},
