@@ -7,7 +7,7 @@ from tests.audit.plan import rich
 from tests.audit.stage import Caller, World, audited, world
 from tests.audit.test_worlds import differences
 
-PARTS = 3  # each with a fleet of its own
+PARTS = 4  # each with a fleet of its own
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -50,7 +50,7 @@ vgpuscope doctor --bundle report.tar.gz                         # an archive for
 | pass | looked at, and in order |
 | warn | it works, but numbers can mislead |
 | FAIL | something is broken |
-| skip | it could not be looked at, and the reason is given; skipped is never passed. A part of the chain is marked ✓ only if at least half of its checks were made |
+| skip | it could not be looked at, and the reason is given; skipped is never passed. A part of the chain is marked ✓ only if more than three quarters of its checks were made; else it reads `~ partly checked: 3 of 7`, with the reasons |
 
 | exit code | meaning |
 |---|---|
@@ -129,7 +129,7 @@ vgpuscope doctor --bundle report.tar.gz                         # 用于报告�
 | 通过 | 已检查，正常 |
 | 警告 | 能够工作，但数字可能误导 |
 | 失败 | 有故障 |
-| 跳过 | 无法检查，并说明原因；跳过绝不等于通过。链路中的一环只有至少一半的检查得以进行时才标记 ✓ |
+| 跳过 | 无法检查，并说明原因；跳过绝不等于通过。链路中的一环只有超过四分之三的检查得以进行时才标记 ✓；否则显示 `~ 部分检查：7 项中的 3 项` 及原因 |
 
 | 退出码 | 含义 |
 |---|---|

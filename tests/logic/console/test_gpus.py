@@ -9,7 +9,7 @@ from tests.store import fleets
 from vgpuscope.catalog import agent as m
 from vgpuscope.logic.console.facts import folded
 from vgpuscope.logic.console.gpus import gpu_rows, ledgers
-from vgpuscope.model.analysis import Score, Stat
+from vgpuscope.model.analysis import Evidence, Score, Stat
 from vgpuscope.model.console.facts import LabelledValues
 from vgpuscope.model.console.gpus import GpuRow
 
@@ -115,6 +115,20 @@ def test_a_tenant_that_has_the_gpu_alone_is_as_busy_as_the_gpu_and_one_of_severa
     assert (row.tenants[0].memory_used, row.tenants[0].memory_max, row.tenants[0].score) == (5, 7, 50.0)
     (row,) = rows(fleets.gpu(0, tenants=(lone, other), terms=terms, score=Score(value=50.0), **verdict))
     assert {(one.memory_used, one.score) for one in row.tenants} == {(None, None)}
+
+
+def test_a_tenant_alone_has_the_time_in_which_kernels_ran_and_not_the_activity_of_sms():
+    verdict = {"verdict": "in_use", "use_class": "busy"}
+    few = Evidence(signal="sm_active", signal_mean=0.1, signal_max=0.2)
+
+    def use(**terms):
+        measured = {name: Stat(mean=value, max=value) for name, value in terms.items()}
+        gpu = fleets.gpu(0, tenants=(fleets.tenant("a", **verdict),), terms=measured, evidence=few, **verdict)
+        return rows(gpu)[0].tenants[0].use.mean
+
+    assert use(sm_active=0.1, gpu_util=0.9, engine_active=0.8) == 0.9
+    assert use(sm_active=0.1, engine_active=0.8) == 0.8  # of a MIG instance
+    assert use(sm_active=0.1) is None
 
 
 @given(fleets.analyses(), st.booleans())

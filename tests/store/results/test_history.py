@@ -91,7 +91,7 @@ async def test_a_gpu_keeps_its_numbers(path):
         status="normal",
         verdict="in_use",
         use_class="busy",
-        terms={"gpu_util": Stat(mean=0.4, max=0.9), "mem_used": Stat(mean=7.0 * GIB)},
+        terms={"gpu_util": Stat(mean=0.4, max=0.9), "mem_used": Stat(mean=7.0 * GIB, max=9.0 * GIB)},
         evidence=Evidence(coverage=0.95, signal="sm_active", signal_mean=0.3, signal_max=0.7),
     )
     async with history(path) as store:
@@ -99,7 +99,27 @@ async def test_a_gpu_keeps_its_numbers(path):
         [point] = await points(store, step="analysis", **ALL)
     assert (point.time, point.gpu_id, point.hostname, point.model) == (NOON, use.gpu_id, "node-0", "NVIDIA A100")
     assert (point.score, point.status, point.verdict, point.use_class) == (41.25, "normal", "in_use", "busy")
-    assert (point.util, point.util_max, point.memory_used, point.coverage) == (0.3, 0.7, 7 * GIB, 0.95)
+    assert (point.util, point.util_max, point.coverage) == (0.3, 0.7, 0.95)
+    assert (point.memory_used, point.memory_max) == (7 * GIB, 9 * GIB)
+
+
+async def test_a_pod_is_never_above_its_peak_and_has_the_time_in_which_kernels_ran(path):
+    """When each of two containers has its peak is not known: together they reach at least their mean."""
+    parts = [
+        {"process_sm": Stat(mean=0.3, max=0.4), "mem_used": Stat(mean=5.0 * GIB, max=6.0 * GIB)},
+        {"process_sm": Stat(mean=0.2, max=0.3), "mem_used": Stat(mean=4.0 * GIB, max=4.0 * GIB)},
+    ]
+    uses = tuple(tenant("a", container=str(number), own=True, terms=terms) for number, terms in enumerate(parts))
+    few = Evidence(signal="sm_active", signal_mean=0.1, signal_max=0.2)
+    measured = {"sm_active": Stat(mean=0.1, max=0.2), "gpu_util": Stat(mean=0.8, max=1.0)}
+    async with history(path) as store:
+        await store.save(
+            analysis(NOON, gpu(tenants=uses), gpu(1, tenants=(tenant("alone"),), terms=measured, evidence=few))
+        )
+        pods = {one.pod: one for one in await points(store, step="analysis", **ALL, namespace="ml")}
+    assert (pods["a"].util, pods["a"].util_max) == (0.5, 0.5)
+    assert (pods["a"].memory_used, pods["a"].memory_max) == (9 * GIB, 9 * GIB)
+    assert (pods["alone"].util, pods["alone"].util_max) == (0.8, 1.0)
 
 
 ALLOCATED = Allocated(20 * GIB, 30)

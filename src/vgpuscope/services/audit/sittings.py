@@ -204,7 +204,8 @@ async def _charts(analyzer: AuditedService) -> Surfaces:
 
 async def _stored(analyzer: AuditedService) -> Surfaces:
     """Of some GPUs: what the last analysis showed, its stored points and those of the hours and days, and charts."""
-    rows = _some((await analyzer.json("/api/v1/gpus"))["rows"], _STORED_GPUS)
+    every = sorted((await analyzer.json("/api/v1/gpus"))["rows"], key=lambda row: -(row["use"]["mean"] or 0.0))
+    rows = _some(every, _STORED_GPUS)  # the busiest, and others
     chart = await analyzer.json("/api/v1/history/classes", {"range": "1h"})
     now = int(datetime.fromisoformat(chart["end"]).timestamp())
     hour, day = now // _HOUR * _HOUR, now // _DAY * _DAY
