@@ -135,6 +135,13 @@ def test_the_help_of_a_command_ends_with_its_exit_codes(name):
 
 
 @each_command
+def test_a_help_says_that_ctrl_c_ends_watch_with_success(name):
+    parser = PARSERS[name]
+    watches = "--watch" in parser._option_string_actions
+    assert ("0    success, or --watch ended by Ctrl-C\n" in parser.format_help()) == watches
+
+
+@each_command
 def test_help_with_a_command_prints_what_its_own_help_prints(name, capsys):
     printed = []
     for words in (["help", *name.split()], [*name.split(), "--help"]):

@@ -16,6 +16,7 @@ EXITS: Mapping[int, str] = {
     130: "interrupted by Ctrl-C",
 }
 
+WATCH_EXITS: Mapping[int, str] = {**EXITS, 0: "success, or --watch ended by Ctrl-C"}
 
 SERVICE_EXITS: Mapping[int, str] = {
     0: "ended by Ctrl-C or SIGTERM",

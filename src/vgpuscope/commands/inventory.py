@@ -4,7 +4,7 @@ import argparse
 from typing import Literal
 
 from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form, url
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import WATCH_EXITS, Command
 from vgpuscope.model.service import CLUSTER_PORT
 
 
@@ -44,4 +44,5 @@ def inventory_command(name: Literal["nodes", "gpus"], *, summary: str, descripti
         ),
         arguments=arguments,
         run=run,
+        exits=WATCH_EXITS,
     )

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form
-from vgpuscope.commands.command import Command, Parser, epilog
+from vgpuscope.commands.command import WATCH_EXITS, Command, Parser, epilog
 from vgpuscope.model.service import ANALYZER_PORT, default_url
 
 _CHANGES = (
@@ -46,7 +46,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(verb="list", url=default_url(ANALYZER_PORT), limit=_ROWS)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Verb)
     listed = verbs.add_parser(
-        "list", help="list all cases", description="List all cases with their states.", epilog=epilog(_LIST)
+        "list",
+        help="list all cases",
+        description="List all cases with their states.",
+        epilog=epilog(_LIST, exits=WATCH_EXITS),
     )
     _list_arguments(listed)
     listed.set_defaults(verb="list", command=_run)
@@ -144,4 +147,5 @@ COMMAND = Command(
     examples=(*_LIST, *((example, text) for _, text, example in _CHANGES), *_AUDIT),
     arguments=_arguments,
     run=_run,
+    exits=WATCH_EXITS,
 )

@@ -3,7 +3,7 @@
 import argparse
 
 from vgpuscope.commands.arguments import add_forms, add_language, add_namespace, add_url, add_wide, form, url
-from vgpuscope.commands.command import Command
+from vgpuscope.commands.command import WATCH_EXITS, Command
 from vgpuscope.model.service import ANALYZER_PORT
 
 
@@ -55,4 +55,5 @@ COMMAND = Command(
     ),
     arguments=_arguments,
     run=_run,
+    exits=WATCH_EXITS,
 )

@@ -139,7 +139,7 @@ def _offer_cells(node: NodeLedger, language: Language) -> list[Text]:
 
 
 def _number(node: NodeLedger, language: Language) -> Text:
-    """`4`, `3 of 4`; with MIG instances `5 (3 instances)`, or at least `≥3 (2 instances)`; unknown GPUs: `16 shares`."""
+    """`4`, `3 of 4`; with MIG instances `5 (3 instances)`, or at least `≥3 (2 instances)`; else `16 shares`."""
     gpus = node.gpus
     number = ("" if gpus.exact else "≥") + _of(gpus.usable, gpus.number, language)
     shares = [word("shares", language, n=one.offer.capacity) for one in node.offers if one.gpus is None]

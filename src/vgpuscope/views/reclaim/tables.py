@@ -47,7 +47,7 @@ _AUDIT = (  # who did what to which workload
     TableColumn(("TIME", "时间")),
     TableColumn(("WHO", "谁"), form="name", least=10, hide=2),
     TableColumn(("WHAT", "步骤")),
-    TableColumn(("AFTER", "之后"), form="text", least=14),
+    TableColumn(("AFTER", "之后"), form="text", least=19),
     TableColumn(("WHY", "原因"), form="text", least=14, hide=1),
     TableColumn(("POD", "POD"), form="name", least=32),
 )

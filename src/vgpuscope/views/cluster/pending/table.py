@@ -28,7 +28,7 @@ _COLUMNS = (  # the reason is what the command is for
     TableColumn(("SCHEDULER", "调度器"), hide=2),
     TableColumn(("ASKS FOR", "申请"), hide=4),
     TableColumn(("ATTEMPTS", "尝试"), right=True, hide=3),
-    TableColumn(("REASON", "原因"), form="text", least=30),
+    TableColumn(("REASON", "原因"), form="text", least=36),
     TableColumn(("EVENT", "事件"), form="text", hide=1),
 )
 
