@@ -219,5 +219,6 @@ def _evictions(product: Product, pod: str) -> list[dict[str, Any]]:
 
 def _takes(event: dict[str, Any], name: str) -> bool:
     """The analyzer changes this workload, or evicts this pod."""
-    changes = event["verb"] == "patch" or event["objectRef"].get("subresource") == "eviction"
-    return bool(changes and event["objectRef"].get("name") == name and event["responseStatus"]["code"] < 300)
+    what = event.get("objectRef", {})
+    changes = event["verb"] == "patch" or what.get("subresource") == "eviction"
+    return bool(changes and what.get("name") == name and event["responseStatus"]["code"] < 300)
