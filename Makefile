@@ -102,7 +102,7 @@ cluster-programs: $(STAMP)
 e2e: cluster-programs  ## a real one-node Kubernetes with the chart in it, and its tests; needs root. KEEP=1 leaves it up
 	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(ONLY)
 
-e2e-breaks: cluster-programs  ## break the product in a dozen places: each time a test of `make e2e` must fail. BREAKS="'wrong mount'" for one
+e2e-breaks: cluster-programs  ## break the product in a dozen places: each time a test of `make e2e` must fail. BREAKS=wrong-mount for one
 	@$(BIN)/python -m tests.e2e.breaks $(BREAKS)
 
 e2e-soak: cluster-programs  ## pods come and go in that Kubernetes for MINUTES=60, PODS=300, and nothing may be left of them

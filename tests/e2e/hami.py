@@ -141,7 +141,7 @@ def _deployment() -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": SCHEDULER, "namespace": NAMESPACE},
+        "metadata": {"name": SCHEDULER, "namespace": NAMESPACE, "labels": labels},
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},

@@ -219,8 +219,13 @@ class Product:
 
     def events(self, pod: str) -> dict[str, str]:
         """The last message of each reason."""
-        items = self.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.name={pod}")
-        return {item["reason"]: item["message"] for item in items}
+        return {item["reason"]: item["message"] for item in self.all_events(pod)}
+
+    def all_events(self, pod: str) -> list[Any]:
+        """Those of this pod, and not of an earlier one of the same name."""
+        uid = self.pod(pod)["metadata"]["uid"]
+        items: list[Any] = self.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.uid={uid}")
+        return items
 
     def wait(self, what: str, condition: Callable[[], Any], *, within: float = WITHIN) -> Any:
         return self.cluster.wait(what, condition, within=within)

@@ -32,8 +32,7 @@ def test_the_agent_sees_the_gpus_of_the_driver_and_no_others(product: Product) -
 
 def test_a_process_belongs_to_the_container_that_it_runs_in(product: Product) -> None:
     """Of two pods with two containers each, the driver lists the process of one: its memory is that container's."""
-    for name in ("first", "second"):
-        product.run(_plain_pod(name))
+    _two_pods(product)
     target = product.container("second", "b")
     product.driver.gpu(0, memory_used=3 * GIB).process(0, target.pid, memory=3 * GIB).write()
     used = product.wait(
@@ -60,9 +59,12 @@ def test_a_process_of_the_host_is_no_containers(product: Product) -> None:
 
 
 def test_a_container_that_ended_has_no_series_any_more(product: Product) -> None:
+    _two_pods(product)
+    target, name = product.container("second", "b"), "vgpuscope_container_memory_used_bytes"
+    product.driver.gpu(0, memory_used=3 * GIB).process(0, target.pid, memory=3 * GIB).write()
+    product.wait("its series", lambda: product.samples(*AGENT, name, pod="second"))
     product.remove("second")
     product.driver.empty(0).gpu(0, memory_used=0).write()
-    name = "vgpuscope_container_memory_used_bytes"
     product.wait("no series", lambda: not product.samples(*AGENT, name, pod="second"))
     product.remove("first")
 
@@ -91,6 +93,11 @@ def test_doctor_in_the_cluster_finds_nothing_broken(product: Product) -> None:
     report = json.loads(product.cluster.kubectl(*words, check=False).stdout)
     assert report["counts"]["fail"] == 0, [f for f in report["findings"] if f["status"] == "fail"]
     assert report["counts"]["pass"] > 30
+
+
+def _two_pods(product: Product) -> None:
+    for name in ("first", "second"):
+        product.run(_plain_pod(name))
 
 
 def _plain_pod(name: str) -> dict:

@@ -137,8 +137,8 @@ def test_twelve_pods_at_once_get_what_each_asked_for(scheduling: Product) -> Non
 
 def _placed(product: Product, pod: str) -> str:
     """The extender's `Scheduled`, beside that of kube-scheduler."""
-    items = product.cluster.get("events", "-n", "ml", "--field-selector", f"involvedObject.name={pod},reason=Scheduled")
-    return next((item["message"] for item in items if "GPU" in item["message"]), "")
+    notes = (item["message"] for item in product.all_events(pod) if item["reason"] == "Scheduled")
+    return next((note for note in notes if "GPU" in note), "")
 
 
 def _limits(values: dict[str, str]) -> list[Any]:

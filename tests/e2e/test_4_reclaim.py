@@ -100,7 +100,7 @@ def idle(scheduling: Product, inbox: Inbox) -> Iterator[Product]:
         ML,
         deployment("notebook", **limits),
         stateful_set("database", **limits),
-        stateful_set("mixed", replicas=2, podManagementPolicy="Parallel", **limits),
+        stateful_set("mixed", replicas=2, **limits),
         job("training", **limits),
         gpu_pod("bare", **limits),
         kept,
