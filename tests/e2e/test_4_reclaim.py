@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("reclaiming", "no_pods_le
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
 TOKEN = "a-token-of-this-test"
-FAST = {
+FAST: dict[str, Any] = {
     "prometheus": {"time_window_min": 1},
     "scheduler": {"interval": 15},
     "analyzer": {"scrape_interval": 5},
