@@ -112,6 +112,14 @@ def test_a_plugin_changes_only_its_own_node_and_the_pods_on_it(installed):
     assert allowed(installed, "extender", OTHER, note("hami.io/vgpu-time"))
 
 
+def test_the_label_of_the_leader_is_written_only_in_the_namespace_of_the_release(installed):
+    """Elsewhere a Service of somebody's could select by it."""
+    installed.plane.create(pod("theirs", node="policies-a", namespace="policies-elsewhere"))
+    theirs = "/api/v1/namespaces/policies-elsewhere/pods/theirs"
+    assert not allowed(installed, "extender", theirs, label("vgpuscope.io/role"))
+    assert allowed(installed, "extender", theirs, label("hami.io/vgpu-node"))
+
+
 def test_other_accounts_are_not_concerned(installed):
     installed.call("PATCH", POD, label("team", "vision"))
     assert installed.call("GET", POD)["metadata"]["labels"] == {

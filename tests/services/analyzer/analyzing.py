@@ -264,7 +264,7 @@ def kubernetes(source: StubSource) -> Iterator[dict[str, Any]]:
     """Settings for an API server that shows each pod of the source on the node of its GPU, asking for a GPU."""
     asking = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 
-    def answer(method: str, path: str, *_: object) -> tuple[int, Any]:
+    def answer(method: str, path: str, query: dict[str, list[str]], body: bytes) -> tuple[int, Any]:
         place, name = path.rpartition("/")[::2]
         if place == "/api/v1/namespaces":
             return 200, {"kind": "Namespace", "metadata": {"name": name, "uid": f"uid-{name}"}}
