@@ -136,8 +136,8 @@ test: programs $(CONSOLE)  ## everything that proves the product, but for the lo
 	tools/console/run test
 	@$(BIN)/python -m tools.testing.run --all $(IMAGE_PYTHON) --part $(LOWEST_PYTHON) -n $(WORKERS)
 
-test-fast: $(STAMP)  ## the part without other programs; a few minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
+test-fast: $(STAMP)  ## what needs no other program, no demo and no build; a few minutes
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak and not whole" -q
 
 coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
 	$(BIN)/coverage erase

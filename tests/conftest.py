@@ -6,7 +6,10 @@ import ssl
 from functools import lru_cache
 
 import httpcore2
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.paths import REPOSITORY
 
 pytest_plugins = ["tests.controlplane"]
 
@@ -34,6 +37,31 @@ def _kept_context(*, _trust_env: bool = True) -> ssl.SSLContext:
 
 
 httpcore2.default_ssl_context = _kept_context
+
+
+# They start a whole demo or fleet, or build what is released: minutes of CPU, and `make test` runs them.
+WHOLE = frozenset(
+    {
+        "tests/audit/test_breaks.py",
+        "tests/audit/test_worlds.py",
+        "tests/release/test_image.py",
+        "tests/release/test_release.py",
+        "tests/repo/test_extending.py",
+        "tests/repo/test_site.py",
+        "tests/sim/test_console_demo.py",
+        "tests/sim/test_doc_outputs.py",
+        "tests/sim/test_sim_demo.py",
+        "tests/sim/test_usual_demo.py",
+    }
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test-fast` leaves them out."""
+    for item in items:
+        if item.path.relative_to(REPOSITORY).as_posix() in WHOLE:
+            item.add_marker(pytest.mark.whole)
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,7 @@ import tomllib
 import msgspec
 import pytest
 
+from tests.conftest import WHOLE
 from tests.paths import REPOSITORY
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
@@ -164,3 +165,8 @@ def test_a_pause_is_noticed():
     assert unexplained_pauses("import time\ntime.sleep(1)\n") == ["time.sleep(1)"]
     assert unexplained_pauses("import time\ntime.sleep(1)  # the pace of a slow client\n") == []
     assert unexplained_pauses("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n") == []
+
+
+def test_the_fast_tests_leave_out_what_is_whole():
+    assert "not whole" in recipe("test-fast")
+    assert [name for name in sorted(WHOLE) if not (REPOSITORY / name).exists()] == []
