@@ -80,7 +80,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     """One row of the table of settings."""
 
     path: str  # agent.sample_interval
-    flag: str | None  # --sample-interval; None: only by file and environment
+    flag: str | None  # --sample-interval, as the field names it; None: only by file and environment
     short: str | None  # -v
     env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
     aliases: tuple[str, ...]  # names that HAMi and others use for the same setting
@@ -259,7 +259,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     unset = extra.get("unset") or _text(default)
     return Setting(
         path=f"{section}.{field.name}",
-        flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
+        flag=extra.get("flag"),
         short=extra.get("short"),
         env=f"{PREFIX}{section}_{field.name}".upper(),
         aliases=extra.get("aliases", ()),
