@@ -13,48 +13,46 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Opinion of a language model. It can explain a verdict, or hold reclaim back; it never makes a GPU idle."""
 
     enabled: Annotated[
-        bool, Meta(description="Ask a language model for an opinion.", extra={"flag": None, "aliases": ("AI_ENABLED",)})
+        bool, Meta(description="Ask a language model for an opinion.", extra={"aliases": ("AI_ENABLED",)})
     ] = False
     provider: Annotated[
         Provider | None,
         Meta(
             description="Protocol of the language model. compatible: any server with OpenAI's chat completions, such "
             "as vLLM or Ollama.",
-            extra={"flag": None, "unset": "derived from ai.api_url; without a URL, from ai.model (claude-…, gpt-…)"},
+            extra={"unset": "derived from ai.api_url; without a URL, from ai.model (claude-…, gpt-…)"},
         ),
     ] = None
     api_url: Annotated[
         str,
         Meta(
             description="URL of the language model: its base, or the full address as in gpu-oour.",
-            extra={"form": "url_if_any", "flag": None, "aliases": ("AI_API_URL",), "unset": "that of the provider"},
+            extra={"form": "url_if_any", "aliases": ("AI_API_URL",), "unset": "that of the provider"},
         ),
     ] = ""
     api_key: Annotated[
         str,
         Meta(
             description="API key of the language model.",
-            extra={"flag": None, "aliases": ("AI_API_KEY",), "secret": True, "unset": "none"},
+            extra={"aliases": ("AI_API_KEY",), "secret": True, "unset": "none"},
         ),
     ] = ""
     api_key_file: Annotated[
         str | None,
         Meta(
             description="File with the API key; read before every round of questions. ai.api_key takes precedence.",
-            extra={"flag": None, "unset": "none"},
+            extra={"unset": "none"},
         ),
     ] = None
     api_version: Annotated[
         str,
-        Meta(
-            description="API version of Azure OpenAI. A version in ai.api_url takes precedence.", extra={"flag": None}
-        ),
+        Meta(description="API version of Azure OpenAI. A version in ai.api_url takes precedence."),
     ] = "2024-10-21"
     model: Annotated[
         str,
         Meta(
             description="Name of the language model; the deployment in Azure OpenAI.",
-            extra={"flag": None, "aliases": ("AI_MODEL",)},
+            extra={"aliases": ("AI_MODEL",)},
         ),
     ] = "gpt-4"
     threshold: Annotated[
@@ -64,7 +62,6 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             le=1,
             description="Minimum confidence of an opinion that holds reclaim back, 0-1. Below it, an opinion is only "
             "shown.",
-            extra={"flag": None},
         ),
     ] = 0.7
     required: Annotated[
@@ -72,7 +69,6 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Take no GPU back without an opinion. If false, the numbers decide when the model does not "
             "answer, and the audit log records it.",
-            extra={"flag": None},
         ),
     ] = False
     language: Annotated[
@@ -80,7 +76,6 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Language of reasons and recommendations where a field has one language only: `/results` and "
             "control calls. The console and notices use their reader's language.",
-            extra={"flag": None},
         ),
     ] = "zh"
     send_names: Annotated[
@@ -88,7 +83,6 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Send the names of namespaces, pods, containers and owners. They help the model; numbers are "
             "sent in any case.",
-            extra={"flag": None},
         ),
     ] = True
     max_tokens: Annotated[
@@ -97,7 +91,7 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=1,
             le=10**6,
             description="Maximum length of an answer, in tokens.",
-            extra={"flag": None, "aliases": ("AI_MAX_TOKENS",)},
+            extra={"aliases": ("AI_MAX_TOKENS",)},
         ),
     ] = 2000
     timeout: Annotated[
@@ -106,7 +100,7 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=1,
             le=600,
             description="Time within which an answer must be complete.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 30.0
     retry_times: Annotated[
@@ -115,7 +109,7 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=0,
             le=100,
             description="Maximum number of requests for one question.",
-            extra={"flag": None, "aliases": ("AI_RETRY_TIMES",)},
+            extra={"aliases": ("AI_RETRY_TIMES",)},
         ),
     ] = 3
     retry_delay: Annotated[
@@ -124,12 +118,10 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=0,
             le=600,
             description="Time before the second request for a question; doubled before each further one.",
-            extra={"form": "duration", "flag": None, "aliases": ("AI_RETRY_DELAY",)},
+            extra={"form": "duration", "aliases": ("AI_RETRY_DELAY",)},
         ),
     ] = 2.0
-    concurrency: Annotated[
-        int, Meta(ge=1, le=64, description="Requests that run at the same time.", extra={"flag": None})
-    ] = 4
+    concurrency: Annotated[int, Meta(ge=1, le=64, description="Requests that run at the same time.")] = 4
     max_per_cycle: Annotated[
         int,
         Meta(
@@ -137,23 +129,20 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             le=10**6,
             description="Maximum number of questions after one analysis. /analyze?use_ai=true asks about every GPU, "
             "up to ai.max_per_day.",
-            extra={"flag": None},
         ),
     ] = 20
-    max_per_day: Annotated[
-        int, Meta(ge=0, le=10**7, description="Maximum number of requests in any 24 hours.", extra={"flag": None})
-    ] = 1000
+    max_per_day: Annotated[int, Meta(ge=0, le=10**7, description="Maximum number of requests in any 24 hours.")] = 1000
     price_input: Annotated[
         Annotated[float, Meta(ge=0, le=1e9)] | None,
         Meta(
             description="Price of a million input tokens, for the cost metric.",
-            extra={"flag": None, "unset": "not known: no cost is reported"},
+            extra={"unset": "not known: no cost is reported"},
         ),
     ] = None
     price_output: Annotated[
         Annotated[float, Meta(ge=0, le=1e9)] | None,
         Meta(
             description="Price of a million output tokens, for the cost metric.",
-            extra={"flag": None, "unset": "not known: no cost is reported"},
+            extra={"unset": "not known: no cost is reported"},
         ),
     ] = None

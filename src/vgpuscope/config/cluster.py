@@ -29,7 +29,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         tuple[str, ...],
         Meta(
             description="Namespaces whose pods and quotas are watched, separated by commas.",
-            extra={"form": "list", "placeholder": "LIST", "unset": "all"},
+            extra={"flag": "--namespaces", "form": "list", "placeholder": "LIST", "unset": "all"},
         ),
     ] = ()
     scheduler_metrics: Annotated[
@@ -37,6 +37,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Whether to publish hami_scheduler_*, which are estimates. auto: only if no vgpuscope extender "
             f"runs in the cluster, that is, the lease {EXTENDER_LEASE} was not renewed in the last minute.",
+            extra={"flag": "--scheduler-metrics"},
         ),
     ] = "auto"
     lease_namespace: Annotated[
@@ -44,7 +45,11 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             max_length=63,
             description=f"Namespace of the extender's lease {EXTENDER_LEASE}; a lease in another one is ignored.",
-            extra={"placeholder": "NAME", "unset": "the namespace of the service account, or kube-system"},
+            extra={
+                "flag": "--lease-namespace",
+                "placeholder": "NAME",
+                "unset": "the namespace of the service account, or kube-system",
+            },
         ),
     ] = ""
     seal_keys: SealKeys = "none"
@@ -55,7 +60,6 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1000,
             description="Largest number of series of the page. A further node gets no series; the log names it.",
-            extra={"flag": None},
         ),
     ] = CLUSTER_SERIES.most
     resync_interval: ResyncInterval = RESYNC_INTERVAL

@@ -19,7 +19,6 @@ class KubeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Read pods, their owners and namespaces from the Kubernetes API before GPUs are taken back: "
             "annotations, priority classes, age. reclaim.action scale does so in any case. The kubeconfig is "
             "analyzer.kubeconfig.",
-            extra={"flag": None},
         ),
     ] = False
     kinds: Annotated[
@@ -27,7 +26,7 @@ class KubeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Kinds of objects that reclaim.action scale may change, separated by commas; Pod: pods without "
             "an owner are evicted. Workloads of other kinds are held back by the brake no_action.",
-            extra={"form": "list", "flag": None, "unset": "none"},
+            extra={"form": "list", "unset": "none"},
         ),
     ] = STOPPED_KINDS
 
@@ -42,7 +41,7 @@ class ActivityConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             le=30 * 86400,
             description="A notebook whose last activity is not older than this is in use, and so is a workload that "
             "was restored within this time.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 3600.0
     queries: Annotated[
@@ -51,6 +50,6 @@ class ActivityConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="PromQL expressions with a name. A pod is in use if its value is above 0. `by` is pod (labels "
             "namespace and pod) or queue (label queue; the annotation vgpuscope.io/queue names the queues of a pod). "
             "Read only if Prometheus is the source. In a variable it is JSON.",
-            extra={"form": "json", "flag": None, "unset": "none"},
+            extra={"form": "json", "unset": "none"},
         ),
     ] = INFERENCE_SERVERS

@@ -83,7 +83,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     """One row of the table of settings."""
 
     path: str  # agent.sample_interval
-    flag: str | None  # --sample-interval; None: only by file and environment
+    flag: str | None  # --sample-interval, as the field names it; None: only by file and environment
     short: str | None  # -v
     env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
     aliases: tuple[str, ...]  # names that HAMi and others use for the same setting
@@ -272,7 +272,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     row = deprecated_setting(path)
     return Setting(
         path=path,
-        flag=extra.get("flag", flag(path)),
+        flag=extra.get("flag"),
         short=extra.get("short"),
         env=variable(path),
         aliases=extra.get("aliases", ()),

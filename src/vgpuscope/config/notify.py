@@ -43,7 +43,7 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Channels for notices: a list with name and url, and optionally secret, service, language, "
             "namespaces, owners, operators, kinds and templates (docs/notices.md). In a variable it is JSON.",
-            extra={"form": "json", "flag": None, "secret": True, "unset": "none: no notices are sent"},
+            extra={"form": "json", "secret": True, "unset": "none: no notices are sent"},
         ),
     ] = ()
     low_gpus: Annotated[
@@ -52,7 +52,6 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             description="Messages that list low GPUs, as in gpu-oour; they take nothing. change: when a GPU or tenant "
             "becomes low or idle. digest: all of them, every notify.low_gpus_every. schedule: all of them, "
             "at the times of notify.low_gpus_at.",
-            extra={"flag": None},
         ),
     ] = "none"
     low_gpus_every: Annotated[
@@ -61,14 +60,14 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ge=60,
             le=30 * 86400,
             description="Time between two lists of low GPUs.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 86400.0
     low_gpus_at: Annotated[
         tuple[str, ...],
         Meta(
             description="Times of day, in notify.timezone, at which low GPUs are listed: 09:00,17:30.",
-            extra={"form": "list", "flag": None},
+            extra={"form": "list"},
         ),
     ] = ("09:00",)
     digest: Annotated[
@@ -77,18 +76,18 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ge=0,
             le=86400,
             description="Minimum time between two messages of a channel; notices in between share one message.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 300.0
     timeout: Annotated[
         Seconds,
-        Meta(ge=0.1, le=120, description="Timeout of sending one message.", extra={"form": "duration", "flag": None}),
+        Meta(ge=0.1, le=120, description="Timeout of sending one message.", extra={"form": "duration"}),
     ] = 10.0
     console_url: Annotated[
         str | None,
         Meta(
             description="URL of the analyzer as owners reach it, for the links in notices.",
-            extra={"form": "url", "flag": None, "unset": "none: notices have no links"},
+            extra={"form": "url", "unset": "none: notices have no links"},
         ),
     ] = None
     link_secret: Annotated[
@@ -96,7 +95,6 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Secret that signs the links of owners; the same for all replicas.",
             extra={
-                "flag": None,
                 "secret": True,
                 "unset": "made from analyzer.session_key or the API token; without both, notices have no such links",
             },
@@ -108,12 +106,10 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ge=60,
             le=30 * 86400,
             description="How long a link of an owner is valid.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 3 * 86400.0
-    timezone: Annotated[
-        str, Meta(description="Time zone of the times in notices, for example Asia/Shanghai.", extra={"flag": None})
-    ] = "UTC"
+    timezone: Annotated[str, Meta(description="Time zone of the times in notices, for example Asia/Shanghai.")] = "UTC"
 
 
 def check_notify(config: NotifyConfig) -> None:

@@ -18,7 +18,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str,
         Meta(
             description="Name of this node in Kubernetes.",
-            extra={"placeholder": "NAME", "aliases": ("NODE_NAME",), "unset": "the host name"},
+            extra={"flag": "--node-name", "placeholder": "NAME", "aliases": ("NODE_NAME",), "unset": "the host name"},
         ),
     ] = ""
     kubelet_dir: Annotated[
@@ -26,7 +26,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             min_length=1,
             description="The kubelet's directory of device plugins, in which its kubelet.sock is.",
-            extra={"placeholder": "DIR"},
+            extra={"flag": "--kubelet-dir", "placeholder": "DIR"},
         ),
     ] = "/var/lib/kubelet/device-plugins"
     hook_path: Annotated[
@@ -35,7 +35,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             pattern="^/",
             description="HAMi's directory on the host, mounted here at the same path; regions of containers are in its "
             "subdirectory containers.",
-            extra={"placeholder": "DIR"},
+            extra={"flag": "--hook-path", "placeholder": "DIR"},
         ),
     ] = "/usr/local/vgpu"
     library: Annotated[
@@ -43,7 +43,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="HAMi's libvgpu.so on the host, which enforces limits. If the file does not exist, containers "
             "share GPUs by time only and get no limits.",
-            extra={"flag": None, "unset": "libvgpu.so in the hook path"},
+            extra={"unset": "libvgpu.so in the hook path"},
         ),
     ] = None
     split_count: Annotated[
@@ -53,7 +53,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             le=1000,
             description=f"Number of containers that can share a GPU: units of {RESOURCE} that one GPU counts as. With "
             "1, pods that no HAMi scheduler placed get whole GPUs.",
-            extra={"placeholder": "N"},
+            extra={"flag": "--split-count", "placeholder": "N"},
         ),
     ] = 10
     memory_scaling: Annotated[
@@ -63,7 +63,6 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             le=100,
             description="Memory that is registered, as a multiple of the GPU's own. Above 1, HAMi's library moves "
             "memory to the host when the GPU is full.",
-            extra={"flag": None},
         ),
     ] = 1.0
     core_scaling: Annotated[
@@ -72,25 +71,24 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             gt=0,
             le=100,
             description="Compute that is registered, as a multiple of the GPU's own.",
-            extra={"flag": None},
         ),
     ] = 1.0
     core_limits: Annotated[
         bool,
-        Meta(description="Let HAMi's library enforce the limit of SM use.", extra={"flag": None}),
+        Meta(description="Let HAMi's library enforce the limit of SM use."),
     ] = True
     memory_if_unknown: Annotated[
         Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
         Meta(
             description="MiB of memory to register for a GPU whose driver does not report it.",
-            extra={"flag": None, "unset": "such a GPU is not registered"},
+            extra={"unset": "such a GPU is not registered"},
         ),
     ] = None
     library_log_level: Annotated[
         Annotated[int, Meta(ge=0, le=4)] | None,
         Meta(
             description="Log level of HAMi's library in containers.",
-            extra={"flag": None, "unset": "the library's own default"},
+            extra={"unset": "the library's own default"},
         ),
     ] = None
     handshake: Annotated[
@@ -98,7 +96,6 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Write the handshake annotation every 30 s, for HAMi schedulers of v2.8 and v2.9. Older ones "
             "cannot read the registration, with or without it.",
-            extra={"flag": None},
         ),
     ] = False
     read_interval: Annotated[
@@ -108,7 +105,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             le=5,
             description="Time between two reads of the driver. A change of health reaches the kubelet within 15 s with "
             "any of the allowed values.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 3.0
     clear_faults_after: Annotated[
@@ -118,7 +115,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             le=30 * 86400,
             description="Age at which an XID no longer makes a GPU unhealthy, once the driver reports the GPU. 0: only "
             "an operator clears it, by removing it from the node's annotation vgpuscope.io/gpu-faults.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 0.0
     forget_gpus_after: Annotated[
@@ -128,7 +125,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             le=30 * 86400,
             description="Time after which a lost GPU is no longer registered, if the driver reports the node's other "
             "GPUs without it all the time: then it was taken out. 0: it stays registered as unhealthy.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 86400.0
     feedback: Annotated[
@@ -136,7 +133,6 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Run HAMi's priority feedback: containers of a low priority wait while one of a higher "
             "priority computes on their GPU. Only one program of a node may do this; HAMi's monitor does.",
-            extra={"flag": None},
         ),
     ] = False
     seal_keys: SealKeys = "none"
@@ -146,7 +142,7 @@ class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             min_length=1,
             description="The kubelet's PodResources socket, which says which pods the kubelet knows, or none. Without "
             "it an allocation may have to be refused that could have been told from another.",
-            extra={"placeholder": "PATH|none"},
+            extra={"flag": "--podresources-socket", "placeholder": "PATH|none"},
         ),
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubeconfig: Kubeconfig = None

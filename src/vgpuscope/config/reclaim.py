@@ -37,7 +37,7 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Call the control service at control.api_url for low GPUs, and let reclaim work: a dry run, "
             "unless control.dry_run is false.",
-            extra={"flag": None, "aliases": ("CONTROL_API_ENABLED",)},
+            extra={"aliases": ("CONTROL_API_ENABLED",)},
         ),
     ] = False
     dry_run: Annotated[
@@ -45,7 +45,7 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="true: only record in the log, the API and the metrics what would have been done; nothing is "
             "sent. false: reclaim takes GPUs back.",
-            extra={"flag": None, "unset": "callbacks are sent, and reclaim takes nothing"},
+            extra={"unset": "callbacks are sent, and reclaim takes nothing"},
         ),
     ] = None
     when: Annotated[  # not `on`: YAML 1.1 reads that key as true
@@ -53,7 +53,7 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Which GPUs and tenants are reported to the control service. low: those of /results/low. "
             "idle: those with the verdict idle. An unknown verdict is never reported.",
-            extra={"flag": None, "unset": "low; none if control.dry_run is set"},
+            extra={"unset": "low; none if control.dry_run is set"},
         ),
     ] = None
     repeat: Annotated[
@@ -63,14 +63,14 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             le=30 * 86400,
             description="Minimum time until a GPU or tenant that stays low or idle is reported again. 0: after each "
             "analysis, as in gpu-oour.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 3600.0
     api_url: Annotated[
         str,
         Meta(
             description="URL of the control service.",
-            extra={"form": "url_if_any", "flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
+            extra={"form": "url_if_any", "aliases": ("CONTROL_API",), "unset": "none"},
         ),
     ] = ""
     timeout: Annotated[
@@ -79,14 +79,14 @@ class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ge=0.1,
             le=10,  # with a margin, the lease of the leader covers it: 15 s, renewed before a call if need be
             description="Timeout of a call to the control service; at most 10 s, so that the leader's lease covers it.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 5.0
     secret: Annotated[
         str,
         Meta(
             description="Secret of the calls' signature (Standard Webhooks), in base64, with or without whsec_.",
-            extra={"form": "webhook_secret", "flag": None, "secret": True, "unset": "calls are not signed"},
+            extra={"form": "webhook_secret", "secret": True, "unset": "calls are not signed"},
         ),
     ] = ""
 
@@ -99,7 +99,6 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="control: call the control service for each GPU. scale: scale the owner of the pod to zero, "
             "stop its notebook, suspend its job, or evict the pod. notify: only notify the owner.",
-            extra={"flag": None},
         ),
     ] = "control"
     confirmations: Annotated[
@@ -108,11 +107,10 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ge=1,
             le=1000,
             description="Idle analyses in a row that are needed; analyses with overlapping windows count once.",
-            extra={"flag": None},
         ),
     ] = 3
     min_coverage: Annotated[
-        Ratio, Meta(ge=0.5, le=1, description="Minimum coverage of each of these analyses, 0-1.", extra={"flag": None})
+        Ratio, Meta(ge=0.5, le=1, description="Minimum coverage of each of these analyses, 0-1.")
     ] = 0.95
     grace: Annotated[
         Seconds,
@@ -120,7 +118,7 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ge=0,
             le=30 * 86400,
             description="Time between the notice and the action.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 1800.0
     min_pod_age: Annotated[
@@ -129,38 +127,36 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ge=0,
             le=30 * 86400,
             description="Pods younger than this are left alone.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 1800.0
-    approval: Annotated[bool, Meta(description="An operator has to approve each action.", extra={"flag": None})] = False
-    notify_first: Annotated[bool, Meta(description="Notify the owner before acting.", extra={"flag": None})] = True
+    approval: Annotated[bool, Meta(description="An operator has to approve each action.")] = False
+    notify_first: Annotated[bool, Meta(description="Notify the owner before acting.")] = True
     include_held: Annotated[
         bool,
         Meta(
             description="Include workloads of the class idle-held, whose processes hold GPU memory. If false, their "
             "cases are held back by the brake holds_memory.",
-            extra={"flag": None},
         ),
     ] = False
     include_preparing: Annotated[
         bool,
         Meta(
             description="Include workloads of the class idle-preparing, whose CPUs prepare data while GPUs are idle.",
-            extra={"flag": None},
         ),
     ] = False
     protected_namespaces: Annotated[
         tuple[str, ...],
         Meta(
             description="Namespaces whose workloads are left alone, separated by commas.",
-            extra={"form": "list", "flag": None, "unset": "none"},
+            extra={"form": "list", "unset": "none"},
         ),
     ] = ("kube-system", "kube-public", "kube-node-lease")
     protected_priorities: Annotated[
         tuple[str, ...],
         Meta(
             description="Priority classes whose workloads are left alone, separated by commas. Needs kube.enabled.",
-            extra={"form": "list", "flag": None, "unset": "none"},
+            extra={"form": "list", "unset": "none"},
         ),
     ] = ("system-cluster-critical", "system-node-critical")
     evidence_jobs: Annotated[
@@ -169,18 +165,17 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="Scrape jobs of Prometheus by whose series GPUs may be taken back, as patterns (*dcgm*), "
             "separated by commas. A workload on a GPU that another job reports is left alone. GPUs that the analyzer "
             "scrapes itself need no job.",
-            extra={"form": "list", "flag": None, "unset": "none"},
+            extra={"form": "list", "unset": "none"},
         ),
     ] = ("vgpuscope*", "hami-vgpu-monitor", "*dcgm*", "*gpu*")
     max_per_hour: Annotated[
-        int, Meta(ge=0, description="Maximum number of workloads that are acted on in any hour.", extra={"flag": None})
+        int, Meta(ge=0, description="Maximum number of workloads that are acted on in any hour.")
     ] = 10
     max_per_namespace: Annotated[
         int,
         Meta(
             ge=0,
             description="Maximum number of workloads of one namespace that are acted on in any hour.",
-            extra={"flag": None},
         ),
     ] = 5
     max_fleet_share: Annotated[
@@ -189,7 +184,6 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ge=0,
             le=1,
             description="Maximum share of all GPUs that are taken back in any hour, 0-1.",
-            extra={"flag": None},
         ),
     ] = 0.1
     working_hours: Annotated[
@@ -197,7 +191,7 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Times at which acting is allowed: a list of days (mon-fri), from, to and tz. In a variable it "
             "is JSON.",
-            extra={"form": "json", "flag": None, "unset": "at any time"},
+            extra={"form": "json", "unset": "at any time"},
         ),
     ] = ()
     breaker: Annotated[
@@ -205,19 +199,17 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description="Circuit breaker: if more than `share` of all workloads, and at least `least`, turn idle from "
             "one analysis to the next, no action is taken for `calm` analyses. In an environment variable it is JSON.",
-            extra={"form": "json", "flag": None},
+            extra={"form": "json"},
         ),
     ] = BreakerConfig()
-    stop: Annotated[
-        bool, Meta(description="Stop switch: no action is taken, and no notice is sent.", extra={"flag": None})
-    ] = False
+    stop: Annotated[bool, Meta(description="Stop switch: no action is taken, and no notice is sent.")] = False
     keep_history: Annotated[
         Seconds,
         Meta(
             ge=3600,
             le=366 * 86400,
             description="Retention of what back-tests replay. All of it together is at most 512 MiB.",
-            extra={"form": "duration", "flag": None},
+            extra={"form": "duration"},
         ),
     ] = 14 * 86400.0
 

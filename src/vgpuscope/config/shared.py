@@ -12,7 +12,7 @@ Families = Annotated[
     Meta(
         description=f"Metric families to publish, separated by commas; all: every family but dcgm-pods. "
         f"Allowed: {', '.join(FAMILIES)}.",
-        extra={"form": "families", "placeholder": "LIST"},
+        extra={"flag": "--families", "form": "families", "placeholder": "LIST"},
     ),
 ]
 WebConfigFile = Annotated[
@@ -31,7 +31,6 @@ Hosts = Annotated[
         "answered with 421, because a page can point a name of its own at this machine.",
         extra={
             "form": "list",
-            "flag": None,
             "unset": "on a loopback address only localhost and addresses, otherwise every name",
         },
     ),
@@ -40,7 +39,7 @@ Kubeconfig = Annotated[
     str | None,
     Meta(
         description="Kubeconfig of the cluster.",
-        extra={"placeholder": "FILE", "unset": "the service account of the pod"},
+        extra={"flag": "--kubeconfig", "placeholder": "FILE", "unset": "the service account of the pod"},
     ),
 ]
 SealKeys = Annotated[
@@ -49,7 +48,7 @@ SealKeys = Annotated[
         min_length=1,
         description="File of the keys that seal assignments, or none: then HAMi's scheduler may be the one that "
         "assigns, and what pods' annotations say is believed. docs/security.md has its format.",
-        extra={"placeholder": "FILE|none", "flag": None},
+        extra={"placeholder": "FILE|none"},
     ),
 ]
 ResyncInterval = Annotated[
@@ -58,7 +57,7 @@ ResyncInterval = Annotated[
         ge=1,
         le=86400,
         description="Time between two full lists of the objects. Watches deliver the changes.",
-        extra={"form": "duration", "flag": None},
+        extra={"form": "duration"},
     ),
 ]
 RESYNC_INTERVAL: Seconds = 1800.0
@@ -68,7 +67,7 @@ def metrics_address(port: int) -> Meta:
     """The description of the address of a service that serves little else than its metrics."""
     return Meta(
         description=f"Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:{port}.",
-        extra={"form": "address", "placeholder": "HOST:PORT"},
+        extra={"flag": "--listen", "form": "address", "placeholder": "HOST:PORT"},
     )
 
 

@@ -417,3 +417,16 @@ def test_an_over_allocated_gpu_takes_nothing_and_shows_nothing_as_available():
     made = state([node("n", gpu("G", memory=4000 * MIB))], [holder("p", "n", share("G", 9000, 150))])
     verdict = only(made, request(ask(1)))
     assert verdict.message == "GPU memory insufficient (requested 1MB, available 0MB)"
+
+
+def test_a_container_without_cores_does_not_fit_beside_one_that_takes_the_last_cores():
+    made = state([node("n", gpu("G"))], [holder("h", "n", share("G", 1000, 50))])
+    found = place(made, request(ask(1000, cores=50), ask(1000, index=1)), ["n"])
+    assert [one.reason for one in found.nodes] == ["1/1 CardComputeUnitsExhausted"]
+    assert place(made, request(ask(1000, cores=49), ask(1000, index=1)), ["n"]).node == "n"
+
+
+def test_a_mig_instance_counts_against_the_quota_with_the_cores_of_its_profile():
+    made = state([node("n", mig("G"), mig("H", 1))], quotas=[quota(gpucores=20)])
+    wanted = request(ask(8000, count=2), ask(8000, index=1))
+    assert [one.reason for one in place(made, wanted, ["n"]).nodes] == ["2/2 ResourceQuotaNotFit"]

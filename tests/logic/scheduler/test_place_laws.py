@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings
 
-from tests.logic.scheduler import worlds
-from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod
+from tests.logic.scheduler import plain_fit, worlds
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal, PodFit
 from vgpuscope.logic.scheduler.place import place
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.verdicts import refused, unregistered
@@ -17,34 +17,52 @@ def cluster(random):
 
 
 def plain(state, request, names):
-    """The verdict on every node by the full check, without any shortcut."""
+    """The verdict on every node by the plain checks."""
     rules, room = Rules(request.selection, Policies()), state.room(request.namespace)
     for name in names:
         node_info = state.node_info(name)
         if node_info is None or not node_info.usable:
             yield unregistered(name, node_info)
             continue
-        found = fit_pod(node_info, request, rules, room)
-        if isinstance(found, NodeRefusal):
-            yield refused(node_info, found, rules=rules, room=room, namespace=request.namespace)
+        refusal = plain_fit.refusal(node_info, request, rules, room)
+        if refusal is not None:
+            yield refused(node_info, refusal, rules=rules, room=room, namespace=request.namespace)
         else:
             yield NodeVerdict(node=name, score=node_info.score)
 
 
 @settings(max_examples=500)
 @given(worlds.seeds)
-def test_the_quick_check_gives_the_verdicts_of_the_full_check(random):
+def test_the_verdicts_are_those_of_the_plain_checks(random):
     state, names, request = cluster(random)
     assert place(state, request, names).nodes == tuple(plain(state, request, names))
 
 
 @settings(max_examples=500)
 @given(worlds.seeds)
-def test_on_nodes_with_equal_gpus_the_bounds_give_the_verdicts_of_the_full_check(random):
+def test_on_nodes_with_equal_gpus_the_verdicts_are_those_of_the_plain_checks(random):
     state, names = worlds.equal_state(random)
     for _ in range(5):
         request = worlds.several_containers(random)
         assert place(state, request, names).nodes == tuple(plain(state, request, names))
+
+
+@settings(max_examples=500)
+@given(worlds.seeds)
+def test_a_node_that_fits_has_gpus_to_choose_and_a_refusal_is_the_same_when_they_are_chosen(random):
+    state, names, request = cluster(random)
+    rules, room = Rules(request.selection, Policies()), state.room(request.namespace)
+    pod_fit = PodFit(request, rules, room)
+    for node_info in filter(None, map(state.node_info, names)):
+        if node_info.usable:
+            chosen, refusal = pod_fit.choose(node_info), pod_fit.refusal(node_info)
+            assert isinstance(chosen, NodeRefusal) == (refusal is not None)
+            if refusal is not None:
+                assert fields(chosen) == fields(refusal)
+
+
+def fields(refusal):
+    return {name: getattr(refusal, name) for name in NodeRefusal.__slots__}
 
 
 @settings(max_examples=500)

@@ -7,9 +7,8 @@ highest first, and then by UUID, the last in alphabetical order first. HAMi brea
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from vgpuscope.logic.scheduler.node_fit import NodeRefusal, fit_pod
+from vgpuscope.logic.scheduler.node_fit import NodeRefusal, PodFit
 from vgpuscope.logic.scheduler.node_info import NodeInfo
-from vgpuscope.logic.scheduler.quick import QuickCheck
 from vgpuscope.logic.scheduler.rules import Rules
 from vgpuscope.logic.scheduler.state import NamespaceQuota, SchedulerState
 from vgpuscope.logic.scheduler.verdicts import refused, unregistered
@@ -80,35 +79,28 @@ def _check(
     room = view.room(request.namespace)
     verdicts: list[NodeVerdict] = []
     fitting: list[NodeInfo] = []
-    quick = QuickCheck(request, rules, room)
+    pod_fit = PodFit(request, rules, room)
     for name in dict.fromkeys(candidates):
         node_info = view.node_info(name)
         if node_info is None or not node_info.usable:
             verdicts.append(unregistered(name, node_info))
             continue
-        found = quick.check(node_info) or fit_pod(node_info, request, rules, room)
-        if isinstance(found, NodeRefusal):
-            verdicts.append(refused(node_info, found, rules=rules, room=room, namespace=request.namespace))
+        refusal = pod_fit.refusal(node_info)
+        if refusal is not None:
+            verdicts.append(refused(node_info, refusal, rules=rules, room=room, namespace=request.namespace))
         else:
             verdicts.append(NodeVerdict(node=name, score=node_info.score))
             fitting.append(node_info)
-    return CheckedCandidates(request, rules, room, fitting=fitting, verdicts=tuple(verdicts))
+    return CheckedCandidates(rules, pod_fit, fitting=fitting, verdicts=tuple(verdicts))
 
 
 class CheckedCandidates:
     """The candidates of one pod after the checks: a verdict on each, and the nodes that fit."""
 
     def __init__(
-        self,
-        request: PlacementRequest,
-        rules: Rules,
-        room: NamespaceQuota,
-        *,
-        fitting: list[NodeInfo],
-        verdicts: tuple[NodeVerdict, ...],
+        self, rules: Rules, pod_fit: PodFit, *, fitting: list[NodeInfo], verdicts: tuple[NodeVerdict, ...]
     ) -> None:
-        self._request, self._rules, self._room = request, rules, room
-        self._fitting, self._verdicts = fitting, verdicts
+        self._rules, self._pod_fit, self._fitting, self._verdicts = rules, pod_fit, fitting, verdicts
 
     def best(self) -> NodeInfo | None:
         """Rank the nodes that fit; the first of them, None if there is none."""
@@ -124,7 +116,7 @@ class CheckedCandidates:
         policy = f"{self._rules.node_policy}/{','.join(self._rules.gpu_policy)}"
         if best is None:
             return Placement(policy=policy, nodes=self._verdicts)
-        gpus = fit_pod(best, self._request, self._rules, self._room)
+        gpus = self._pod_fit.choose(best)
         assert not isinstance(gpus, NodeRefusal), "the node fitted a moment ago"
         slots, cores, memory = best.terms
         return Placement(
@@ -140,12 +132,12 @@ class CheckedCandidates:
 def first_place(view: ClusterView, request: PlacementRequest, names: Sequence[str], *, rules: Rules) -> Placement:
     """The first of the nodes that fits, without verdicts: for a search that tries many placements."""
     room = view.room(request.namespace)
-    quick = QuickCheck(request, rules, room)
+    pod_fit = PodFit(request, rules, room)
     for name in names:
         node_info = view.node_info(name)
-        if node_info is None or not node_info.usable or isinstance(quick.check(node_info), NodeRefusal):
+        if node_info is None or not node_info.usable or pod_fit.refusal(node_info) is not None:
             continue
-        gpus = fit_pod(node_info, request, rules, room)
-        if not isinstance(gpus, NodeRefusal):
-            return Placement(node=name, gpus=gpus)
+        gpus = pod_fit.choose(node_info)
+        assert not isinstance(gpus, NodeRefusal), "the node fitted a moment ago"
+        return Placement(node=name, gpus=gpus)
     return Placement()

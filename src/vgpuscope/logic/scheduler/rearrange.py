@@ -63,7 +63,7 @@ class _Search:
         ask, node_info = self._ask, self._question.view.node_info(node)
         if ask is None or node_info is None or node_info.mig:
             return None
-        return {gpu.id: wanted_memory(ask, gpu) - gpu.memory + gpu.used_memory for gpu in node_info.gpus}
+        return {gpu.id: wanted_memory(ask, gpu.memory) - gpu.memory + gpu.used_memory for gpu in node_info.gpus}
 
     def _enough(self, short: dict[str, int] | None, freed: list[dict[str, int]]) -> bool:
         if short is None or self._ask is None:

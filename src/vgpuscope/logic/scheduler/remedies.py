@@ -267,7 +267,7 @@ def _counted(question: UnplacedPod, found: Placement) -> tuple[int, int]:
     counted = [
         replace(
             gpu,
-            memory=max(gpu.memory, wanted_memory(asks[gpu.container], gpus[gpu.uuid])),
+            memory=max(gpu.memory, wanted_memory(asks[gpu.container], gpus[gpu.uuid].memory)),
             cores=max(gpu.cores, min(asks[gpu.container].cores, 100)),
         )
         for gpu in found.gpus

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from vgpuscope.logic.scheduler.node_info import EVEN, GpuInfo
+from vgpuscope.logic.scheduler.node_info import EVEN, GpuRow, gpu_score
 from vgpuscope.model.placement import GpuPolicy, GpuSelection, NodePolicy, Policies
 
 Key = tuple[float, ...]
@@ -42,7 +42,8 @@ class Rules:
         self._only = kinds
         self._kinds: dict[tuple[str, str], bool] = {}  # type and mode of a GPU → whether the pod allows them
         self._weights = EVEN if selection.weights == EVEN else selection.weights
-        self.order_key = (self.gpu_policy, selection.numa_bind, selection.weights)
+        # A text, because its hash is computed only once for all nodes
+        self.order_key = f"{self.gpu_policy} {selection.numa_bind} {selection.weights}"
         self._order = _order(self.gpu_policy, numa_bind=selection.numa_bind)
 
     def allows_kind(self, kind: tuple[str, str]) -> bool:
@@ -65,39 +66,41 @@ class Rules:
         chosen = self.selection
         return (not chosen.use_uuids or uuid in chosen.use_uuids) and uuid not in chosen.avoid_uuids
 
-    def ordered(self, gpus: Sequence[GpuInfo]) -> list[int]:
+    def ordered(self, rows: Sequence[GpuRow]) -> list[int]:
         """The positions of the GPUs in the order in which they are tried.
 
         Ties are broken by the higher index, then by the UUID that sorts last, which no policy compares.
         """
         weights, key = self._weights, self._order
-        keys = [(*key(gpu, gpu.score(weights)), -gpu.index) for gpu in gpus]
+        keys = [(*key(row[3], row[9], gpu_score(row, weights)), -row[10]) for row in rows]
         if len(set(keys)) == len(keys):
-            return sorted(range(len(gpus)), key=keys.__getitem__)
-        last = sorted(range(len(gpus)), key=lambda at: gpus[at].id, reverse=True)
+            return sorted(range(len(rows)), key=keys.__getitem__)
+        last = sorted(range(len(rows)), key=lambda at: rows[at][2], reverse=True)
         return sorted(last, key=keys.__getitem__)
 
 
-def _order(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[GpuInfo, float], Key]:
-    """HAMi's comparison of GPUs: one policy compares in a fixed way, a chain in the order of its names."""
+def _order(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[int, int, float], Key]:
+    """HAMi's comparison of GPUs by used slots, NUMA node and score: one policy compares in a fixed way, a chain in the
+    order of its names.
+    """
     if len(policy) > 1 or policy == ("numa",):
         return _chained(policy, numa_bind=numa_bind)
     name = policy[0] if policy else "spread"
     if name == "mutex":
-        return lambda gpu, _: (gpu.used, -gpu.numa)
+        return lambda used, numa, _: (used, -numa)
     if name == "binpack":
-        return (lambda gpu, score: (gpu.numa, -score)) if numa_bind else (lambda gpu, score: (-score, -gpu.numa))
-    return (lambda gpu, score: (-gpu.numa, score)) if numa_bind else (lambda gpu, score: (score, -gpu.numa))
+        return (lambda _, numa, score: (numa, -score)) if numa_bind else (lambda _, numa, score: (-score, -numa))
+    return (lambda _, numa, score: (-numa, score)) if numa_bind else (lambda _, numa, score: (score, -numa))
 
 
-def _chained(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[GpuInfo, float], Key]:
+def _chained(policy: tuple[GpuPolicy, ...], *, numa_bind: bool) -> Callable[[int, int, float], Key]:
     """Mutex and topology-aware are no keys of the order; without any key GPUs are spread."""
     names = [name for name in policy if name in {"binpack", "spread", "numa"}] or ["spread"]
     if numa_bind:
         names = ["numa", *(name for name in names if name != "numa")]
 
-    def key(gpu: GpuInfo, score: float) -> Key:
-        values: dict[str, float] = {"binpack": -score, "spread": score, "numa": -gpu.numa}
+    def key(_: int, numa: int, score: float) -> Key:
+        values: dict[str, float] = {"binpack": -score, "spread": score, "numa": -numa}
         return tuple(values[name] for name in names)
 
     return key

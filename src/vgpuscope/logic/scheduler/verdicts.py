@@ -119,11 +119,11 @@ _Said: TypeAlias = tuple[Words, str, str]  # the message, requested and availabl
 def _words(
     reason: str, node_info: NodeInfo, refusal: NodeRefusal, *, rules: Rules, room: NamespaceQuota, namespace: str
 ) -> _Said:
+    if reason == MEMORY_SHORT:  # first, because most nodes are refused for it
+        free, wanted = refusal.memory or (0, 0)
+        return _short("memory", f"{wanted}MB", f"{max(free, 0)}MB")
     ask, of = refusal.ask, (str(refusal.counts[reason]), str(refusal.total))
     match reason:
-        case "CardInsufficientMemory":
-            free, wanted = refusal.memory or (0, 0)
-            return _short("memory", f"{wanted}MB", f"{max(free, 0)}MB")
         case "CardInsufficientCore":
             return _short("cores", f"{min(ask.cores, 100)}%", f"{max(refusal.cores or 0, 0)}%")
         case "CardComputeUnitsExhausted":
