@@ -1,9 +1,10 @@
 """What is in sight, measured in the document: at 1,280 px what a page is about, at 390 px nothing beside the window."""
 
+import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.console.conftest import Opened
 from tests.console.processes import Demo, answer
@@ -58,6 +59,51 @@ def test_what_a_page_is_about_is_in_sight(opened: Opened, names: dict[str, str],
     assert hidden(watched) == []
     watched.page.set_viewport_size({"width": 390, "height": 800})
     assert watched.wider_than_window() == 0
+
+
+# Fields of answers that hold names which users choose, and how long Kubernetes lets them be.
+_LONGEST = {
+    **dict.fromkeys(["node", "nodes", "pod", "pods", "owner", "actor", "by", "model", "models", "scheduler"], 253),
+    **dict.fromkeys(["namespace", "namespaces", "container"], 63),
+}
+
+
+def lengthened(answer: Any, field: str = "") -> Any:
+    """The answer with names as long as they may be, without a place to break them."""
+    match answer:
+        case dict():
+            return {key: lengthened(value, key) for key, value in answer.items()}
+        case list():
+            return [lengthened(value, field) for value in answer]
+        case str() if answer and field in _LONGEST:
+            return answer.ljust(_LONGEST[field], "x")
+    return answer
+
+
+def with_long_names(page: Page) -> None:
+    def lengthen(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=lengthened(response.json()))
+
+    page.route(re.compile(r"/api/v1/(?!session|events)"), lengthen)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_name_is_so_long_that_it_pushes_what_a_page_is_about_out_of_sight(
+    opened: Opened, names: dict[str, str], name: str
+):
+    watched = opened(PAGES[name].format(**names), width=1280, before=with_long_names)
+    assert [text for text in hidden(watched) if text.endswith("out of sight")] == []
+    assert watched.wider_than_window() == 0
+    watched.page.set_viewport_size({"width": 390, "height": 800})
+    assert watched.wider_than_window() == 0
+
+
+def test_a_name_that_is_cut_off_is_whole_on_hover(opened: Opened):
+    watched = opened("gpus", width=1280, before=with_long_names)
+    cell = watched.page.locator("main tbody tr[aria-rowindex]").first.locator("td").nth(1)
+    cell.hover()
+    expect(cell).to_have_attribute("title", re.compile(r"^[a-z]+-[a-z]x{200,}$"))
 
 
 def test_a_wide_table_moves_below_its_first_column(opened: Opened):

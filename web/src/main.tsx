@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { follow } from "./api/live";
 import { App } from "./app";
+import { showWhole } from "./parts/widths";
 import { watchSession } from "./state/session";
 import "./style/base.css";
 import "./style/frame.css";
@@ -9,3 +10,4 @@ import "./style/parts.css";
 render(<App />, document.getElementById("app")!);
 follow();
 watchSession();
+document.addEventListener("mouseover", showWhole);

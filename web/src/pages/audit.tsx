@@ -184,6 +184,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   {
     key: "actor",
     title: "col.actor",
+    long: true,
     value: (row) => row.actor,
     show: (row) => actorName(row.actor),
     filter: actorName,
@@ -198,6 +199,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   {
     key: "pod",
     title: "col.workload",
+    long: true,
     value: (row) => (row.pod ? `${row.namespace}/${row.pod}` : ""),
     show: (row) =>
       row.case_id ? (

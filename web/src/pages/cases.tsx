@@ -102,6 +102,7 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
     {
       key: "pod",
       title: "col.workload",
+      long: true,
       value: (row) => `${row.namespace}/${row.pod}`,
       show: (row) => (
         <Link to={pathOf("idle", row.id)}>

@@ -66,7 +66,13 @@ const COLUMNS: readonly Column<TimelineEvent>[] = [
     wrap: true,
     width: 300,
   },
-  { key: "subject", title: "col.what", value: subjectOf, show: (row) => <Subject row={row} node={false} /> },
+  {
+    key: "subject",
+    title: "col.what",
+    long: true,
+    value: subjectOf,
+    show: (row) => <Subject row={row} node={false} />,
+  },
   {
     key: "node",
     title: "col.node",

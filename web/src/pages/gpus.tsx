@@ -156,6 +156,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   {
     key: "tenants",
     title: "col.pods",
+    long: true,
     about: "about.tenants",
     value: (row) => row.tenants.map((one) => `${one.namespace}/${one.pod}`),
     show: (row) => <Tenants row={row} />,

@@ -288,6 +288,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
   {
     key: "pod",
     title: "col.pod",
+    long: true,
     value: (row) => `${row.tenant.namespace}/${row.tenant.pod}`,
     show: (row) => (
       <Link to={pathOf("workloads", row.tenant.namespace, row.tenant.pod)}>

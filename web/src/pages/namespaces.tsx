@@ -52,9 +52,9 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "name",
     title: "col.namespace",
+    long: true,
     value: (row) => row.name,
     show: (row) => <Link to={pathOf("namespaces", row.name)}>{row.name}</Link>,
-    width: 150,
   },
   { key: "gpus", title: "col.gpus", figure: "namespace.gpus", value: (row) => row.gpus, numeric: true },
   { key: "pods", title: "col.pods", figure: "namespace.pods", value: (row) => row.pods, numeric: true },

@@ -104,6 +104,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   {
     key: "name",
     title: "col.node",
+    long: true,
     value: (row) => row.name,
     show: (row) => <Link to={pathOf("nodes", row.name)}>{row.name}</Link>,
   },

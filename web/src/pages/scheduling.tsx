@@ -162,6 +162,7 @@ const COLUMNS: readonly Column<PendingRow>[] = [
   {
     key: "pod",
     title: "col.pod",
+    long: true,
     value: (row) => `${row.namespace}/${row.pod}`,
     show: (row) => (
       <Link to={pathOf("scheduling", row.namespace, row.pod)}>

@@ -188,7 +188,7 @@ function Lasts({ row }: { row: WorkloadRow }) {
 
 const MAIN = ["name", "use_class", "use", "memory_used", "memory_limit", "idle_since"];
 const ALL: readonly Column<WorkloadRow>[] = [
-  { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} /> },
+  { key: "name", title: "col.workload", long: true, value: nameOf, show: (row) => <Name row={row} /> },
   classColumn(classText, PROMQL.tenant_class, { show: (row) => <Class row={row} />, filter: classNamed }),
   { key: "pods", title: "col.pods", figure: "workload.pods", value: (row) => row.pods, numeric: true },
   {

@@ -45,6 +45,7 @@ export const nodeColumn = <R,>(of: Read<R, string>): Column<R> => ({
     const name = of(row);
     return name ? <Link to={pathOf("nodes", name)}>{name}</Link> : NOTHING;
   },
+  long: true,
   filter: (one) => one || t("value.none"),
 });
 

@@ -15,6 +15,7 @@ import { Covers, explained, tip } from "./figures";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
 import { Icon } from "./icon";
 import { markMore } from "./more";
+import { keepInSight } from "./widths";
 
 // ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -329,9 +330,13 @@ export function Scroll({ all = false, name, rows, children }: ScrollProps) {
       else root.removeAttribute("tabindex");
       markMore(root);
     };
+    keepInSight(root);
     check();
-    const observer = new ResizeObserver(check);
-    observer.observe(root);
+    const observer = new ResizeObserver(() => {
+      requestAnimationFrame(() => keepInSight(root)); // not at once: it changes what is observed
+      check();
+    });
+    for (const box of [root, ...root.querySelectorAll("table")]) observer.observe(box);
     const moved = (): void => markMore(root);
     root.addEventListener("scroll", moved, { passive: true });
     return () => {

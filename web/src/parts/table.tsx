@@ -16,6 +16,7 @@ import { markMore } from "./more";
 import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable, toggled } from "./rows";
 import { reused, type Part as Stretch, visible } from "./visible";
+import { keepInSight } from "./widths";
 
 interface ColumnOf<R> extends Readable<R> {
   readonly title: Key;
@@ -25,6 +26,7 @@ interface ColumnOf<R> extends Readable<R> {
   readonly filter?: (value: string) => string; // makes the column filterable; returns the name of a value
   readonly optional?: boolean; // hidden until it is chosen
   readonly width?: number; // in px
+  readonly long?: boolean; // names of any length, which have two lines before a main column is out of sight
   readonly wrap?: boolean; // long text, shown in two lines, in a tall table in four
   readonly part?: Part["name"]; // where the values come from; greyed while that part is not current
   readonly promql?: string; // the metric behind the values, on hover
@@ -424,6 +426,7 @@ function Body<R>(props: BodyProps<R>) {
   const after = (found.length - end) * size;
   const seen = found.slice(first, end);
   const places = usePlaces(frame, seen.map(props.rowKey));
+  useLayoutEffect(() => keepInSight(frame.current!)); // other rows have other names
   const old = shown.map((column) => (column.part && props.parts && !current(props.parts, column.part) ? " old" : ""));
   return (
     <div
@@ -465,9 +468,13 @@ function Body<R>(props: BodyProps<R>) {
                   <td
                     key={column.key}
                     data-figure={column.figure}
-                    class={`${column.numeric ? "num" : ""}${column.wrap ? " wrap" : ""}${old[place]}`}
+                    class={`${column.numeric ? "num" : ""}${column.wrap ? " wrap" : ""}${column.long ? " long" : ""}${old[place]}`}
                   >
-                    {column.wrap ? <span class="lines">{cellOf(column, row)}</span> : cellOf(column, row)}
+                    {column.wrap || column.long ? (
+                      <span class={column.wrap ? "lines" : "name"}>{cellOf(column, row)}</span>
+                    ) : (
+                      cellOf(column, row)
+                    )}
                   </td>
                 ))}
               </tr>
@@ -517,6 +524,7 @@ function Heading<R>({ column, choice, plain, main }: HeadingProps<R>) {
       data-figure={column.figure}
       data-names={"names" in column ? column.names : undefined}
       data-main={main || undefined}
+      data-long={column.long || undefined}
       style={column.width ? { minWidth: `${column.width}px` } : {}}
       aria-sort={sorted ? (falling ? "descending" : "ascending") : "none"}
     >
@@ -565,7 +573,10 @@ function useVisible(frame: { current: HTMLDivElement | null }, count: number, si
       setSeen((old) => (sameRows(old, now, size) ? old : now));
       markMore(box);
     };
-    const observer = new ResizeObserver(look);
+    const observer = new ResizeObserver(() => {
+      requestAnimationFrame(() => keepInSight(box)); // not at once: it changes what is observed
+      look();
+    });
     observer.observe(box);
     if (box.firstElementChild) observer.observe(box.firstElementChild); // columns come and go
     box.addEventListener("scroll", look, { passive: true });
