@@ -277,7 +277,7 @@ def kubernetes(source: StubSource) -> Iterator[dict[str, Any]]:
         return 404, {"kind": "Status", "message": "not found"}
 
     with TemporaryDirectory() as directory, small_api(Path(directory)) as api:
-        api.answer = answer  # type: ignore[method-assign, assignment]
+        api.answer = answer  # type: ignore[method-assign]
         yield {"kube.enabled": True, "analyzer.kubeconfig": api.kubeconfig}
 
 
