@@ -109,6 +109,7 @@ async def test_a_pod_is_never_above_its_peak_and_has_the_time_in_which_kernels_r
         {"process_sm": Stat(mean=0.3, max=0.4), "mem_used": Stat(mean=5.0 * GIB, max=6.0 * GIB)},
         {"process_sm": Stat(mean=0.2, max=0.3), "mem_used": Stat(mean=4.0 * GIB, max=4.0 * GIB)},
     ]
+    parts = [terms | {"power": Stat(mean=30.0, max=40.0)} for terms in parts]
     uses = tuple(tenant("a", container=str(number), own=True, terms=terms) for number, terms in enumerate(parts))
     few = Evidence(signal="sm_active", signal_mean=0.1, signal_max=0.2)
     measured = {"sm_active": Stat(mean=0.1, max=0.2), "gpu_util": Stat(mean=0.8, max=1.0)}
@@ -119,6 +120,7 @@ async def test_a_pod_is_never_above_its_peak_and_has_the_time_in_which_kernels_r
         pods = {one.pod: one for one in await points(store, step="analysis", **ALL, namespace="ml")}
     assert (pods["a"].util, pods["a"].util_max) == (0.5, 0.5)
     assert (pods["a"].memory_used, pods["a"].memory_max) == (9 * GIB, 9 * GIB)
+    assert (pods["a"].power, pods["a"].power_max) == (60.0, 60.0)
     assert (pods["alone"].util, pods["alone"].util_max) == (0.8, 1.0)
 
 

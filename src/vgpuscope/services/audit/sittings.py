@@ -112,7 +112,7 @@ async def _groups(analyzer: AuditedService) -> Surfaces:
 
 
 async def _namespaces(analyzer: AuditedService) -> Surfaces:
-    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"]]
+    names = [row["name"] for row in (await analyzer.json("/api/v1/namespaces"))["rows"] if row["name"]]
     paths = ("overview", "gpus", "nodes", "scheduling")
     return await _steady(
         analyzer,

@@ -194,7 +194,8 @@ def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> _Draw
         counted = [drawn.counted for drawn in own if drawn.counted is not None]
         tops = [drawn.max for drawn in own if drawn.max is not None]
         mean = sum(drawn.mean or 0.0 for drawn in own)
-        return _Drawn(mean, max(tops, default=None), sum(counted) if len(counted) == len(own) else None)
+        peak = max(mean, *tops) if tops else None  # when each has its peak is not known, as in _together
+        return _Drawn(mean, peak, sum(counted) if len(counted) == len(own) else None)
     return _drawn(gpu.terms) if alone and not gpu.mig else _NOT_MEASURED
 
 
