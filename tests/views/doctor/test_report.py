@@ -1,11 +1,13 @@
 """The report: a part of the chain of which most was not checked is never ticked; counts are those of its findings."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from vgpuscope.logic.doctor.chain import CHAIN
-from vgpuscope.model.doctor import AskedService, Check, CheckOutcome, DoctorReport, Missing, Status
+from vgpuscope.model.doctor import AskedService, Check, CheckOutcome, DoctorReport, Missing, ObjectNames, Status
 from vgpuscope.views.doctor.report import merged, report
 from vgpuscope.views.doctor.terminal import drawn
 
@@ -73,3 +75,26 @@ def test_of_an_older_analyzer_a_fault_that_was_found_here_stays():
     bad = made(["fail"] * len(CHAIN))
     assert {one.status for one in merged(bad, there).findings} == {"fail"}
     assert {one.status for one in merged(there, here).findings} == {"pass"}
+
+
+def commands(code: str, names: ObjectNames) -> tuple[str, ...]:
+    link = next(link for link in CHAIN if link.code == code)
+    check = Check(code=code, stage=link.stage, judgement=CheckOutcome(status="warn", names=names))
+    return report([check], at="", version="", place="outside", seconds=0.0).findings[0].commands
+
+
+def test_commands_have_the_names_that_are_known():
+    assert commands("REGION_NOT_MADE", ObjectNames(namespace="research", pod="dev-0"))[0] == (
+        "kubectl exec -n research dev-0 -- nvidia-smi"
+    )
+    assert (
+        commands("NODES_WITHOUT_AGENT", ObjectNames(node="gpu-7.example"))[0]
+        == "kubectl label node gpu-7.example gpu=on"
+    )
+    assert "NODE" in commands("NODES_WITHOUT_AGENT", ObjectNames())[0]
+
+
+@given(st.text())
+def test_a_label_that_is_no_name_never_gets_into_a_command(label: str):
+    named = commands("REGION_NOT_MADE", ObjectNames(namespace="research", pod=label))[0]
+    assert re.fullmatch(r"kubectl exec -n research (POD|[a-z0-9][a-z0-9.-]*) -- nvidia-smi", named)
