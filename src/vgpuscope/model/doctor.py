@@ -337,6 +337,7 @@ class ObjectNames(Struct, frozen=True, kw_only=True):
     """What commands call an object that a finding names; "" for what is not known."""
 
     node: str = ""
+    gpu: str = ""  # its UUID, by which nvidia-smi knows it too
     namespace: str = ""
     pod: str = ""
 

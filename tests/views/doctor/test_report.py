@@ -92,9 +92,10 @@ def test_commands_have_the_names_that_are_known():
         == "kubectl label node gpu-7.example gpu=on"
     )
     assert "NODE" in commands("NODES_WITHOUT_AGENT", ObjectNames())[0]
+    assert commands("GPU_UNHEALTHY", ObjectNames(node="a", gpu="GPU-1"))[1] == "nvidia-smi --gpu-reset -i GPU-1"
 
 
 @given(st.text())
 def test_a_label_that_is_no_name_never_gets_into_a_command(label: str):
     named = commands("REGION_NOT_MADE", ObjectNames(namespace="research", pod=label))[0]
-    assert re.fullmatch(r"kubectl exec -n research (POD|[a-z0-9][a-z0-9.-]*) -- nvidia-smi", named)
+    assert re.fullmatch(r"kubectl exec -n research (POD|[A-Za-z0-9][A-Za-z0-9.-]*) -- nvidia-smi", named)

@@ -81,7 +81,7 @@ def unhealthy(facts: DoctorFacts) -> CheckOutcome:
             return nothing(facts.series, m.GPU_HEALTH.name)
         found |= {
             f"{gpu_of(one.labels)} ({one.labels.get('node', '?')}): {one.labels.get('health', '?')}": ObjectNames(
-                node=one.labels.get("node", "")
+                node=one.labels.get("node", ""), gpu=gpu_of(one.labels)
             )
             for one in shown
             if one.value == 1 and one.labels.get("health") != "ok"

@@ -26,7 +26,7 @@ from vgpuscope.model.words import Words
 from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE_NAMES
 
 _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")
-_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # of a Kubernetes object or a GPU
 _LONGEST = 300  # characters of an example, which others wrote
 
 
@@ -152,10 +152,10 @@ def _finding(check: Check) -> DoctorFinding:
 
 
 def _named(command: str, names: ObjectNames) -> str:
-    """The command with the names that are known. A label that is no name of Kubernetes never gets into a shell."""
-    known = {"NODE": names.node, "NAMESPACE": names.namespace, "POD": names.pod}
-    known = {word: name for word, name in known.items() if _KUBERNETES_NAME.fullmatch(name)}
-    return re.sub(r"\b(NODE|NAMESPACE|POD)\b", lambda word: known.get(word[0], word[0]), command)
+    """The command with the names that are known. A label that is no name never gets into a shell."""
+    known = {"NODE": names.node, "INDEX": names.gpu, "NAMESPACE": names.namespace, "POD": names.pod}
+    known = {word: name for word, name in known.items() if _NAME.fullmatch(name)}
+    return re.sub(r"\b(NODE|INDEX|NAMESPACE|POD)\b", lambda word: known.get(word[0], word[0]), command)
 
 
 def _filled(words: Words, numbers: dict[str, float | str]) -> Words:
