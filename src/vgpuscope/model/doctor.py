@@ -334,12 +334,22 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
 # ── judgements ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class ObjectNames(Struct, frozen=True, kw_only=True):
+    """What commands call an object that a finding names; "" for what is not known."""
+
+    node: str = ""
+    gpu: str = ""  # its UUID, by which nvidia-smi knows it too
+    namespace: str = ""
+    pod: str = ""
+
+
 class CheckOutcome(Struct, frozen=True, kw_only=True):
     """What one check found."""
 
     status: Status
     numbers: dict[str, float | str] = {}  # that the texts and the evidence name
     examples: tuple[str, ...] = ()
+    names: ObjectNames = ObjectNames()  # of the first example
     missing: Missing | None = None  # why the check was skipped
 
 

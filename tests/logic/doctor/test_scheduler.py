@@ -4,7 +4,15 @@ from typing import Any
 
 from vgpuscope.logic.doctor.chain import CHAIN, judged
 from vgpuscope.model.console.facts import ClusterFacts
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, ExtenderFacts, Missing, SeriesFacts, SeriesValue
+from vgpuscope.model.doctor import (
+    CheckOutcome,
+    DoctorFacts,
+    ExtenderFacts,
+    Missing,
+    ObjectNames,
+    SeriesFacts,
+    SeriesValue,
+)
 from vgpuscope.model.pending import PendingList, PendingPod
 
 CODES = tuple(link.code for link in CHAIN if link.stage == "scheduler")
@@ -75,6 +83,12 @@ def test_an_unhealthy_gpu_is_named_with_its_reason():
     )
     found = judgements(plugins=pages)["PLUGIN_GPU_UNHEALTHY"]
     assert (found.status, found.examples) == ("fail", ("a: GPU-1 xid-79",))
+    assert found.names == ObjectNames(node="a")
+
+
+def test_a_pod_that_waits_for_nobody_is_named_for_commands():
+    found = judgements(extender=extender(filters=0), cluster=waiting(90))["EXTENDER_NOT_ASKED"]
+    assert f"{found.names.namespace}/{found.names.pod}" == found.examples[0].split(":")[0]
 
 
 def test_a_plugin_that_does_not_answer_passes_nothing():

@@ -1,11 +1,13 @@
 """The report: a part of the chain of which most was not checked is never ticked; counts are those of its findings."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from vgpuscope.logic.doctor.chain import CHAIN
-from vgpuscope.model.doctor import AskedService, Check, CheckOutcome, DoctorReport, Missing, Status
+from vgpuscope.model.doctor import AskedService, Check, CheckOutcome, DoctorReport, Missing, ObjectNames, Status
 from vgpuscope.views.doctor.report import merged, report
 from vgpuscope.views.doctor.terminal import drawn
 
@@ -89,3 +91,27 @@ def test_a_missing_fact_reads_well_in_both_languages():
     assert finding.cause is not None
     assert finding.cause.zh == "没有可判断的数据：GPU 序列中没有这类数据。"
     assert finding.cause.en == "Nothing to judge: no such data from GPU series."
+
+
+def commands(code: str, names: ObjectNames) -> tuple[str, ...]:
+    link = next(link for link in CHAIN if link.code == code)
+    check = Check(code=code, stage=link.stage, judgement=CheckOutcome(status="warn", names=names))
+    return report([check], at="", version="", place="outside", seconds=0.0).findings[0].commands
+
+
+def test_commands_have_the_names_that_are_known():
+    assert commands("REGION_NOT_MADE", ObjectNames(namespace="research", pod="dev-0"))[0] == (
+        "kubectl exec -n research dev-0 -- nvidia-smi"
+    )
+    assert (
+        commands("NODES_WITHOUT_AGENT", ObjectNames(node="gpu-7.example"))[0]
+        == "kubectl label node gpu-7.example gpu=on"
+    )
+    assert "NODE" in commands("NODES_WITHOUT_AGENT", ObjectNames())[0]
+    assert commands("GPU_UNHEALTHY", ObjectNames(node="a", gpu="GPU-1"))[1] == "nvidia-smi --gpu-reset -i GPU-1"
+
+
+@given(st.text())
+def test_a_label_that_is_no_name_never_gets_into_a_command(label: str):
+    named = commands("REGION_NOT_MADE", ObjectNames(namespace="research", pod=label))[0]
+    assert re.fullmatch(r"kubectl exec -n research (POD|[A-Za-z0-9][A-Za-z0-9.-]*) -- nvidia-smi", named)

@@ -3,6 +3,7 @@
 from vgpuscope.catalog import agent as m
 from vgpuscope.logic.doctor.judging import (
     Judge,
+    NamedObjects,
     any_agent,
     failed,
     failed_if,
@@ -15,7 +16,7 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     warned_if,
 )
-from vgpuscope.model.doctor import Absent, CheckOutcome, ComponentPod, DoctorFacts, Missing, known
+from vgpuscope.model.doctor import Absent, CheckOutcome, ComponentPod, DoctorFacts, Missing, ObjectNames, known
 from vgpuscope.model.quantity import Seconds
 
 _OLD: Seconds = 60.0  # an agent samples each second
@@ -99,7 +100,14 @@ def _pods(facts: DoctorFacts) -> tuple[ComponentPod, ...]:
 def not_running(facts: DoctorFacts) -> CheckOutcome:
     """Pods of HAMi or vgpuscope that do not run."""
     pods = _pods(facts)
-    found = [f"{pod.namespace}/{pod.name}: {pod.waiting or 'not ready'}" for pod in pods if not pod.ready]
+    found = NamedObjects(
+        (
+            f"{pod.namespace}/{pod.name}: {pod.waiting or 'not ready'}",
+            ObjectNames(namespace=pod.namespace, pod=pod.name),
+        )
+        for pod in pods
+        if not pod.ready
+    )
     return failed_if(found, count=len(pods))
 
 

@@ -8,6 +8,7 @@ from vgpuscope.knowledge.gpu_series import (
     HAMI_HOST_SM,
 )
 from vgpuscope.logic.doctor.judging import (
+    NamedObjects,
     any_agent,
     failed,
     failed_if,
@@ -22,7 +23,7 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     with_code,
 )
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, ObjectNames, known
 
 _BUSY = 0.5
 _BUSY_PERCENT = 50.0
@@ -69,21 +70,23 @@ def no_gpu(facts: DoctorFacts) -> CheckOutcome:
 
 def unhealthy(facts: DoctorFacts) -> CheckOutcome:
     """GPUs that the driver reports as lost, or in need of a reset."""
-    found: list[str] = []
+    found = NamedObjects()
     if not isinstance(facts.driver, Missing):
-        found += facts.driver.unhealthy
+        found |= dict.fromkeys(facts.driver.unhealthy, ObjectNames())
     elif isinstance(facts.series, Missing):
         known(facts.driver)
     if not isinstance(facts.series, Missing):
         shown = named(facts.series, m.GPU_HEALTH.name)
         if not shown and isinstance(facts.driver, Missing):
             return nothing(facts.series, m.GPU_HEALTH.name)
-        found += [
-            f"{gpu_of(one.labels)} ({one.labels.get('node', '?')}): {one.labels.get('health', '?')}"
+        found |= {
+            f"{gpu_of(one.labels)} ({one.labels.get('node', '?')}): {one.labels.get('health', '?')}": ObjectNames(
+                node=one.labels.get("node", ""), gpu=gpu_of(one.labels)
+            )
             for one in shown
             if one.value == 1 and one.labels.get("health") != "ok"
-        ]
-    return failed_if(set(found))
+        }
+    return failed_if(found)
 
 
 def host_pid_missing(facts: DoctorFacts) -> CheckOutcome:

@@ -6,7 +6,17 @@ from typing import TypeVar
 
 from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import DEVICES, UUID_LABELS
-from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, Status, known
+from vgpuscope.model.doctor import (
+    Absent,
+    CheckOutcome,
+    DoctorFacts,
+    Missing,
+    ObjectNames,
+    SeriesFacts,
+    SeriesValue,
+    Status,
+    known,
+)
 from vgpuscope.model.quantity import Seconds
 
 K = TypeVar("K")
@@ -16,6 +26,10 @@ Judge = Callable[[DoctorFacts], CheckOutcome]
 ANSWERS = frozenset({"refused", "wrong-service", "unreadable"})  # something is there: another check says what is wrong
 _EXAMPLES = 5  # objects that a finding names
 _TENANT = (("namespace", "podnamespace"), ("pod", "podname"), ("container", "ctrname"))
+
+
+class NamedObjects(dict[str, ObjectNames]):
+    """Examples, with the names that commands need."""
 
 
 def passed(**numbers: float | str) -> CheckOutcome:
@@ -37,7 +51,8 @@ def _finding(status: Status, examples: Iterable[str], numbers: dict[str, float |
     """`omitted`: how many objects are not named, so that five names below `7 GPUs` are no contradiction."""
     each = sorted(dict.fromkeys(examples))
     omitted = {"omitted": len(each) - _EXAMPLES} if len(each) > _EXAMPLES else {}
-    return CheckOutcome(status=status, numbers={**numbers, **omitted}, examples=tuple(each[:_EXAMPLES]))
+    names = examples[each[0]] if isinstance(examples, NamedObjects) and each else ObjectNames()
+    return CheckOutcome(status=status, numbers={**numbers, **omitted}, examples=tuple(each[:_EXAMPLES]), names=names)
 
 
 def failed_if(found: Collection[str], **numbers: float | str) -> CheckOutcome:

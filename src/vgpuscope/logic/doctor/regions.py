@@ -9,6 +9,7 @@ from vgpuscope.knowledge.gpu_series import (
     HAMI_WHOLE,
 )
 from vgpuscope.logic.doctor.judging import (
+    NamedObjects,
     any_agent,
     failed,
     failed_if,
@@ -21,7 +22,7 @@ from vgpuscope.logic.doctor.judging import (
     warned_if,
     with_code,
 )
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesFacts, SeriesValue, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, ObjectNames, SeriesFacts, SeriesValue, known
 
 _OVER = 1.01  # rounding is not a finding
 _WHOLE = 100.0
@@ -73,19 +74,25 @@ def layout_unknown(facts: DoctorFacts) -> CheckOutcome:
 
 def not_made(facts: DoctorFacts) -> CheckOutcome:
     """Containers that hold a GPU and have not started CUDA: the region file is made by the first call."""
-    found: list[str] = []
+    found = NamedObjects()
     if not isinstance(facts.regions, Missing):
-        found += facts.regions.without_file
+        found |= dict.fromkeys(facts.regions.without_file, ObjectNames())
     if not isinstance(facts.series, Missing):
         states = named(facts.series, m.CONTAINER_STATE.name)
-        found += [_name(one) for one in states if one.value == 1 and one.labels.get("state") == "not-started"]
+        found |= {
+            _name(one): _names(one) for one in states if one.value == 1 and one.labels.get("state") == "not-started"
+        }
         if not states:
             if isinstance(facts.regions, Missing) and not named(facts.series, *HAMI_ALLOCATION):
                 return nothing(facts.series, m.CONTAINER_STATE.name)
-            found += [pod for pod, whole in _unseen(facts.series).items() if not whole]
+            found |= {
+                pod: ObjectNames(namespace=pod.partition("/")[0], pod=pod.partition("/")[2])
+                for pod, whole in _unseen(facts.series).items()
+                if not whole
+            }
     elif isinstance(facts.regions, Missing):
         known(facts.series)
-    return warned_if(set(found))
+    return warned_if(found)
 
 
 def whole_gpu_unseen(facts: DoctorFacts) -> CheckOutcome:
@@ -127,12 +134,12 @@ def over_limit(facts: DoctorFacts) -> CheckOutcome:
     judged = [(one, limits[_vgpu(one)]) for one in used if _vgpu(one) in limits]
     if not judged:
         return nothing(series, m.VGPU_MEMORY_LIMIT.name)
-    over = [
-        f"{_name(one)}: {one.value / 2**20:.0f} MiB > {limit / 2**20:.0f} MiB"
+    over = NamedObjects(
+        (f"{_name(one)}: {one.value / 2**20:.0f} MiB > {limit / 2**20:.0f} MiB", _names(one))
         for one, limit in judged
         if one.value > limit * _OVER
-    ]
-    return warned_if(set(over), count=len(judged))
+    )
+    return warned_if(over, count=len(judged))
 
 
 def orphaned(facts: DoctorFacts) -> CheckOutcome:
@@ -149,6 +156,11 @@ def _vgpu(one: SeriesValue) -> tuple[str, ...]:
     """A container's part of a GPU. HAMi's names have no UID, and old ones no UUID everywhere."""
     index = one.labels.get("vdevice_index") or one.labels.get("vdeviceid", "")
     return (*tenant_of(one.labels), gpu_of(one.labels), index)
+
+
+def _names(one: SeriesValue) -> ObjectNames:
+    namespace, pod, _ = tenant_of(one.labels)
+    return ObjectNames(node=one.labels.get("node", ""), namespace=namespace, pod=pod)
 
 
 def _name(one: SeriesValue) -> str:

@@ -1,8 +1,8 @@
 """Rights: may each part read what it needs?"""
 
 from vgpuscope.catalog import cluster as c
-from vgpuscope.logic.doctor.judging import failed, gpu_nodes, named, passed, skipped, warned
-from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, known
+from vgpuscope.logic.doctor.judging import NamedObjects, failed, gpu_nodes, named, passed, skipped, warned
+from vgpuscope.model.doctor import Absent, CheckOutcome, DoctorFacts, Missing, ObjectNames, known
 
 
 def api_down(facts: DoctorFacts) -> CheckOutcome:
@@ -98,25 +98,27 @@ def forged_assignment(facts: DoctorFacts) -> CheckOutcome:
 
 def not_registered(facts: DoctorFacts) -> CheckOutcome:
     """GPU nodes that do not register their GPUs with HAMi, or whose kubelet offers none."""
-    found = []
+    found = NamedObjects()
     listed = not isinstance(facts.kubernetes, Missing) and facts.kubernetes.nodes is not None
     if not isinstance(facts.kubernetes, Missing):
         nodes = facts.kubernetes.nodes or ()
-        found += [node.name for node in nodes if node.registered is False and node.ready]
-        found += [
-            f"{node.name}: allocatable 0" for node in nodes if node.registered and not node.offered and node.ready
-        ]
+        found |= {node.name: ObjectNames(node=node.name) for node in nodes if node.registered is False and node.ready}
+        found |= {
+            f"{node.name}: allocatable 0": ObjectNames(node=node.name)
+            for node in nodes
+            if node.registered and not node.offered and node.ready
+        }
     if not isinstance(facts.cluster, Missing):
-        found += [
-            f"{one.node}: {one.kind}"
+        found |= {
+            f"{one.node}: {one.kind}": ObjectNames(node=one.node)
             for node in facts.cluster.nodes
             for one in node.findings
             if one.kind == "kubelet-zero" and f"{one.node}: allocatable 0" not in found
-        ]
+        }
     elif not listed:
         known(facts.cluster)
     if found:
-        return failed(found, count=len(set(found)))
+        return failed(found, count=len(found))
     nodes_found = gpu_nodes(facts)
     if not nodes_found:
         return skipped(Missing(fact="cluster", reason="no-data", detail="nodes"))

@@ -4,6 +4,7 @@ from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import extender as x
 from vgpuscope.catalog import plugin as d
 from vgpuscope.logic.doctor.judging import (
+    NamedObjects,
     failed,
     failed_if,
     few,
@@ -14,7 +15,7 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     warned_if,
 )
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, SeriesValue, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, Missing, ObjectNames, SeriesValue, known
 
 _LEASE = "lease:"  # how an extender begins to say that it does not lead
 _WAITED = 60.0  # seconds; kube-scheduler tries a new pod at once
@@ -54,11 +55,11 @@ def not_asked(facts: DoctorFacts) -> CheckOutcome:
     found = known(facts.extender)
     if found.filters:
         return passed(requests=found.filters)
-    waiting = [
-        f"{pod.namespace}/{pod.pod}: {pod.scheduler or '?'}"
+    waiting = NamedObjects(
+        (f"{pod.namespace}/{pod.pod}: {pod.scheduler or '?'}", ObjectNames(namespace=pod.namespace, pod=pod.pod))
         for pod in known(facts.cluster).pending.pending
         if pod.outcome == "waiting" and pod.created is not None and facts.at - pod.created > _WAITED
-    ]
+    )
     if found.filters is None or not waiting:
         return skipped(Missing(fact="extender", reason="no-data", detail="/filter", place=found.url))
     return failed(waiting, count=len(waiting))
@@ -90,12 +91,15 @@ def gpu_unhealthy(facts: DoctorFacts) -> CheckOutcome:
     reasons = {
         one.labels.get("gpu_uuid", ""): one.labels.get("reason", "") for one in _of_plugins(facts, d.UNHEALTHY.name, 0)
     }
-    found = {
-        f"{one.labels.get('node', '?')}: {gpu} {reasons.get(gpu, '')}".rstrip()
+    found = NamedObjects(
+        (
+            f"{one.labels.get('node', '?')}: {gpu} {reasons.get(gpu, '')}".rstrip(),
+            ObjectNames(node=one.labels.get("node", "")),
+        )
         for one in shown
         if one.value == 0
         for gpu in [one.labels.get("device", "?")]
-    }
+    )
     return failed_if(found, gpus=len(shown))
 
 

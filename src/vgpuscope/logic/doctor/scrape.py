@@ -4,6 +4,7 @@ from vgpuscope.catalog import agent as m
 from vgpuscope.knowledge.gpu_series import CLUSTER_LABELS, DCGM_UTILIZATION, DEVICES, HAMI, REPLICA_LABELS
 from vgpuscope.logic.doctor.judging import (
     ANSWERS,
+    NamedObjects,
     failed,
     failed_if,
     few,
@@ -21,7 +22,7 @@ from vgpuscope.logic.doctor.judging import (
     warned,
     warned_if,
 )
-from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, KubeNode, Missing, SeriesValue, known
+from vgpuscope.model.doctor import CheckOutcome, DoctorFacts, KubeNode, Missing, ObjectNames, SeriesValue, known
 from vgpuscope.model.quantity import Seconds
 
 _NONE = frozenset({"not-given", "not-here"})  # there is no Prometheus
@@ -103,7 +104,9 @@ def nodes_without_agent(facts: DoctorFacts) -> CheckOutcome:
     ready = {node for node in with_gpus if _ready(facts, node)}
     blind = sorted(ready - nodes_with_series(series))
     kube = {} if isinstance(facts.kubernetes, Missing) else {node.name: node for node in facts.kubernetes.nodes or ()}
-    shown = [f"{node}{_why(kube[node]) if node in kube else ''}" for node in blind]
+    shown = NamedObjects(
+        (f"{node}{_why(kube[node]) if node in kube else ''}", ObjectNames(node=node)) for node in blind
+    )
     return failed(shown, count=len(blind), all=len(ready)) if blind else passed(count=len(ready))
 
 

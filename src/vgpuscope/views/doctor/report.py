@@ -1,5 +1,6 @@
 """Judgements → the report, with its words in both languages."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from vgpuscope.model.doctor import (
     DoctorStage,
     Missing,
     NotChecked,
+    ObjectNames,
     Place,
     Stage,
     StageStatus,
@@ -26,6 +28,7 @@ from vgpuscope.views.doctor.words import CHECK_WORDS, FACT_NAMES, REASONS, STAGE
 
 _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")
 _CONSIDERABLE = 0.25  # of the checks of a link: if so many were skipped, it is not in order
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # of a Kubernetes object or a GPU
 _LONGEST = 300  # characters of an example, which others wrote
 
 
@@ -143,11 +146,18 @@ def _finding(check: Check) -> DoctorFinding:
         title=said.title,
         cause=cause,
         fix=_filled(said.fix, judgement.numbers) if found else None,
-        commands=said.commands if found else (),
+        commands=tuple(_named(command, judgement.names) for command in said.commands) if found else (),
         numbers=judgement.numbers,
         examples=tuple(_short(example) for example in judgement.examples if example) or _detail(judgement.missing),
         docs=f"docs/doctor.md#{check.stage}",
     )
+
+
+def _named(command: str, names: ObjectNames) -> str:
+    """The command with the names that are known. A label that is no name never gets into a shell."""
+    known = {"NODE": names.node, "INDEX": names.gpu, "NAMESPACE": names.namespace, "POD": names.pod}
+    known = {word: name for word, name in known.items() if _NAME.fullmatch(name)}
+    return re.sub(r"\b(NODE|INDEX|NAMESPACE|POD)\b", lambda word: known.get(word[0], word[0]), command)
 
 
 def _filled(words: Words, numbers: dict[str, float | str]) -> Words:
