@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # what mypy knows of unchanged modules serves every clone
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
-.PHONY: cluster-programs e2e-soak environments site licences audit audit-worlds sbom dist release image sign outputs recording console check-types attack e2e e2e-breaks e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: cluster-programs e2e-more e2e-soak environments site licences audit audit-worlds sbom dist release image sign outputs recording console check-types attack e2e e2e-breaks e2e-down help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -105,8 +105,11 @@ e2e: cluster-programs  ## a real one-node Kubernetes with the chart in it, and i
 e2e-breaks: cluster-programs  ## break the product in a dozen places: each time a test of `make e2e` must fail. BREAKS=wrong-mount for one
 	@$(BIN)/python -m tests.e2e.breaks $(BREAKS)
 
+e2e-more: cluster-programs  ## further tests in that Kubernetes: reclaim, webhook, HAMi over and back, processes, verdicts
+	@KEEP=$(KEEP) $(BIN)/python -m tools.cluster $(or $(ONLY),tests/e2e/more)
+
 e2e-soak: cluster-programs  ## pods come and go in that Kubernetes for MINUTES=60, PODS=300, and nothing may be left of them
-	@MINUTES=$(or $(MINUTES),60) PODS=$(or $(PODS),300) SEED=$(SEED) $(BIN)/python -m tools.cluster tests/e2e/soak.py
+	@MINUTES=$(or $(MINUTES),60) PODS=$(or $(PODS),300) SEED=$(SEED) $(BIN)/python -m tools.cluster tests/e2e/more/soak.py
 
 e2e-down: $(STAMP)  ## end the cluster that `make e2e KEEP=1` left
 	@$(BIN)/python -m tools.cluster down

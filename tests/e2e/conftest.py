@@ -15,7 +15,8 @@ from tools.cluster.progress import say
 
 # tests on the cluster that `make e2e KEEP=1` left: VGPUSCOPE_E2E=attached .venv/bin/python -m pytest tests/e2e
 ATTACHED = os.environ.get("VGPUSCOPE_E2E") == "attached"
-collect_ignore_glob = [] if os.environ.get("VGPUSCOPE_E2E") else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("VGPUSCOPE_E2E") else ["test_*.py", "more/test_*.py"]
+collect_ignore = ["more"]  # has to be named: `make e2e-more`
 KEPT = """
 cluster: it stays up. In another shell:
   export KUBECONFIG={config} PATH={kubectl}:{helm}:$PATH

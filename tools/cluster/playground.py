@@ -31,7 +31,7 @@ In another terminal:
   cd {repository}
   export KUBECONFIG={config}
   export PATH={path}:$PATH
-  export CONSOLE={console} VGPUSCOPE_TOKEN={token}
+  export CONSOLE={console}
 
 Then try:
   kubectl get pods -A
@@ -44,7 +44,10 @@ Then try:
 Take its GPU back, and see fine-tune start on it:
   helm -n vgpuscope upgrade vgpuscope charts/vgpuscope --reset-then-reuse-values --set config.control.dry_run=false
   kubectl -n research get pods -w
-  vgpuscope reclaim restore research/POD-OF-notebook-alice --url $CONSOLE
+
+Restore it, once there is room again:
+  kubectl -n research delete deployment fine-tune
+  VGPUSCOPE_TOKEN={token} vgpuscope reclaim restore research/POD-OF-notebook-alice --url $CONSOLE
 
 Start a pod of your own; its variable GPU_WORK is what it does: train, serve, idle or none:
   kubectl apply -f {example}

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.e2e.more.workloads import ML, deployment, is_ready, running_pods
 from tests.e2e.product import NAMESPACE, SHARES, Product, gpu_pod
-from tests.e2e.workloads import ML, deployment, is_ready, running_pods
 from tools.cluster import layout
 from tools.cluster.cluster import Cluster
 

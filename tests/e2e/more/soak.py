@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.more.workloads import ML
 from tests.e2e.product import NAMESPACE, Product, gpu_pod
-from tests.e2e.workloads import ML
 from tools.cluster import layout
 from tools.cluster.cluster import Cluster
 from tools.cluster.progress import say

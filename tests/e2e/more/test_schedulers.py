@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.more.workloads import ML, deployment, is_ready, running_pods
 from tests.e2e.product import NAMESPACE, Product, gpu_pod
-from tests.e2e.workloads import ML, deployment, is_ready, running_pods
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_pods_left")]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.hami import ACCOUNT, NAMESPACE, SCHEDULER, TOTAL, Hami
+from tests.e2e.more.hami import ACCOUNT, NAMESPACE, SCHEDULER, TOTAL, Hami
+from tests.e2e.more.workloads import ML
 from tests.e2e.product import SHARES, Product, gpu_pod
-from tests.e2e.workloads import ML
 from tests.native.scenario import gpu_uuid
 from tools.cluster import layout
 
