@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from vgpuscope.logic.device_use import device_uses_of
 from vgpuscope.logic.scheduler.node_fit import linked, mig_instance, wanted_memory
-from vgpuscope.logic.scheduler.node_info import out_of_service
+from vgpuscope.logic.scheduler.node_info import GpuInfo, out_of_service
 from vgpuscope.model.allocation import Assignment
+from vgpuscope.model.placement import ContainerAsk
 
 MIB = 1024**2
 
@@ -19,7 +20,7 @@ MIB = 1024**2
 class Refusal:
     """The fields of a NodeRefusal."""
 
-    ask: object
+    ask: ContainerAsk
     total: int
     counts: Counter = field(default_factory=Counter)
     memory: tuple | None = None
@@ -40,7 +41,7 @@ class Refusal:
 class Gpu:
     """A GPU and what is left of it."""
 
-    gpu: object
+    gpu: GpuInfo
     used: int
     free: int
     free_cores: int
@@ -66,7 +67,7 @@ def refusal(node_info, request, rules, room):
         for gpu in node_info.gpus
     ]
     init = {ask.index for ask in request.asks if ask.init}
-    held = []
+    held: list[tuple[int, str, int, int]] = []
     for ask in request.asks:
         order = rules.ordered([gpu.row() for gpu in gpus])
         picks = picked(gpus, ask, rules, order, held=held, init=init, room=room)
@@ -93,7 +94,9 @@ def picked(gpus, ask, rules, order, *, held, init, room):
     if ask.count > len(gpus) and not mig:
         found.counts["NodeInsufficientDevice"] += 1
         return found
-    picks, enough, numa, tentative = [], None, None, {}
+    picks: list[tuple[int, int, int]] = []
+    tentative: dict[int, Gpu] = {}
+    enough, numa = None, None
     for at in order:
         gpu = gpus[at]
         usable = not out_of_service(gpu.gpu) and rules.allows_kind((gpu.gpu.type, gpu.gpu.mode))

@@ -371,7 +371,7 @@ def gpus_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most
 class _Block:
     """The lines of one metric, which are compressed as they come.
 
-    A ShardedPage would do, at 1.6 times the CPU and 2.5 times the memory: the ADR on engines has the figures.
+    A ShardedPage would cost 1.6 times the CPU and 2.5 times the memory; see the ADR on exposition engines.
     """
 
     def __init__(self, metric: Metric, kind: int) -> None:
