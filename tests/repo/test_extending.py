@@ -19,6 +19,7 @@ _FILES = (
     "Makefile",
     "README.md",
     "README.zh-CN.md",
+    ".github/CODEOWNERS",
     "CHANGELOG.md",
     "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
