@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.more.workloads import deployment, running_pods
 from tests.e2e.product import NAMESPACE, Product, gpu_pod
 from tests.e2e.test_4_reclaim import FAST, TOKEN
-from tests.e2e.workloads import deployment, running_pods
 from tests.native.scenario import GIB, gpu_uuid
 from tools.cluster import layout
 from tools.cluster.errors import Failed
