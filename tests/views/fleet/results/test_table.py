@@ -71,7 +71,7 @@ def line_with(text: str, word: str) -> str:
 def test_what_matters_is_there_at_any_width(width):
     text = drawn(one_gpu(), shared(1), width=width)
     assert all(len(line) <= width for line in text.splitlines())
-    for word in ("42", "50%", "normal", "in_use", "ml/train-0", "node-0", "GPU-00000001", "9 h", "1.5/2.0Gi"):
+    for word in ("42", "50%", "normal", "in use", "ml/train-0", "node-0", "GPU-00000001", "9 h", "1.5/2.0Gi"):
         assert word in text, text
 
 
@@ -82,7 +82,7 @@ def test_the_node_comes_first_and_each_tenant_has_a_line_of_its_own_below_its_gp
     assert gpu.startswith("node-0  0 GPU-00000000…")
     assert worker.startswith("  train/worker-0 ")
     assert notebook.startswith("  notebooks/notebook-carol-0 ")
-    assert worker.split()[1:] == ["55", "70%", "2.5Gi", "normal", "in_use"]
+    assert worker.split()[1:] == ["55", "70%", "2.5Gi", "normal", "in", "use"]
     assert notebook.split()[1:] == ["7.1", "0%", "1.5/2.0Gi", "idle", "idle", "9", "h"]
 
 
@@ -178,7 +178,7 @@ def test_containers_of_one_pod_are_told_apart():
 def test_colours_repeat_what_words_say():
     plain, coloured = drawn(shared(), width=120), drawn(shared(), width=120, color=True)
     assert "\x1b[" in coloured
-    assert all(word in plain for word in ("in_use", "idle-held"))
+    assert all(word in plain for word in ("in use", "idle-held"))
 
 
 def counted(count: int = 0, gpus: int = 21, unknown: int = 8, tenants: int = 30, **more) -> LowCounts:
