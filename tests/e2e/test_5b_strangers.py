@@ -35,7 +35,7 @@ FORGED = {
 }
 RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
-    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "patch"]},
     {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]},
     {"apiGroups": ["apps"], "resources": ["deployments", "replicasets"], "verbs": ["*"]},
 ]
