@@ -12,7 +12,9 @@ BEGIN = 1_795_000_000 // 3600 * 3600
 TEN = 600
 
 
-def chart(step: int, source: str = "prometheus", query: dict[str, str] | None = None, **columns: Any) -> PublicAnswer:
+def chart(
+    step: int, source: str = "prometheus", query: dict[str, str] | None = None, /, **columns: Any
+) -> PublicAnswer:
     """Of 20 minutes and the minutes after them. A column: the values of all steps, or one for all of them."""
     times = list(range(BEGIN, BEGIN + 30 * 60, step))
     shown = [
@@ -60,9 +62,9 @@ def test_steps_with_minutes_that_were_not_measured_are_not_compared():
 def test_what_cannot_be_compared_is_listed_with_its_reason():
     fleet = {"range": "1h"}
     answers = (
-        chart(TEN, query=fleet, power=100.0),
-        chart(60, query=fleet, power=minutes(10.0, 20.0)),
-        chart(3600, "hours", query={"range": "30d"}, power=100.0),
+        chart(TEN, "prometheus", fleet, power=100.0),
+        chart(60, "prometheus", fleet, power=minutes(10.0, 20.0)),
+        chart(3600, "hours", {"range": "30d"}, power=100.0),
     )
     left = {(one.check, one.why): one.surfaces for one in engine.uncompared(Surfaces(answers=answers))}
     assert left == {

@@ -84,7 +84,7 @@ def _at_most(answer: PublicAnswer, index: int, row: Row, tenants: list[Row], par
 
 def _share(tenant: Row) -> float:
     """The part of the window in which a tenant was measured: it can have its GPU for longer than it uses memory."""
-    return min(tenant["window_share"], 1.0 if tenant["coverage"] is None else tenant["coverage"])
+    return float(min(tenant["window_share"], 1.0 if tenant["coverage"] is None else tenant["coverage"]))
 
 
 def _value(row: Row, path: str) -> float | None:
