@@ -17,7 +17,7 @@ async def test_every_mistake_is_found(monkeypatch: pytest.MonkeyPatch, part: int
     async with world(rich(46, hours=3)) as found:
         usual = {caller: await _findings(found, caller) for caller in callers}
         for mistake, finder in list(MISTAKES.items())[part::PARTS]:
-            caller = "mine" if finder == "scope" else "all"
+            caller: Caller = "mine" if finder == "scope" else "all"
             with monkeypatch.context() as patch:
                 mistake(patch)
                 new = await _findings(found, caller) - usual[caller]

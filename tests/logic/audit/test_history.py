@@ -107,8 +107,8 @@ def test_a_mean_above_its_peak_is_found():
 
 def test_a_free_gpu_of_which_nothing_is_known_is_not_unallocated():
     """One GPU is free and idle, one is free and unknown, and of one that MIG divides a half is held."""
-    devices = (("GPU-1", "", "idle", 0.0), ("GPU-2", "", "unknown", 0.0))
-    devices += (("GPU-3", "a", "idle", 3600.0), ("GPU-3", "b", "idle", 0.0))
+    devices = [("GPU-1", "", "idle", 0.0), ("GPU-2", "", "unknown", 0.0)]
+    devices += [("GPU-3", "a", "idle", 3600.0), ("GPU-3", "b", "idle", 0.0)]
     points = [
         {"step": "hour", "time": BEGIN, "gpu_id": gpu, "mig": mig, "pod": "", "seconds": 3600.0}
         | {"by_class": {name: 3600.0}, "held_seconds": held}

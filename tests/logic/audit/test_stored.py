@@ -78,7 +78,7 @@ def test_an_hour_of_which_some_analyses_are_not_listed_is_not_compared():
 
 def page(**shown: Any) -> PublicAnswer:
     """The page of the GPU after the analysis of the last minute."""
-    row = {"gpu_id": "GPU-1", "mig": None, "use": {"mean": 0.8, "max": 0.8}, "use_class": "busy"}
+    row: dict[str, Any] = {"gpu_id": "GPU-1", "mig": None, "use": {"mean": 0.8, "max": 0.8}, "use_class": "busy"}
     row |= {"memory_used": 10, "memory_max": 30, "power": 300.0, "score": 50.0}
     evidence = {"window_end": BEGIN + 69 * 60.0 + 0.0001}
     body = {"gpu": row | shown, "evidence": evidence, "stale": False}
