@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from vgpuscope.model.words import Words
 
+STORED = "stored"  # the moment of answers about the past: they were read one after the other, and hours grow meanwhile
 Rule: TypeAlias = Literal[
     "equal",  # both places show the same number
     "at_most",  # the first is a part of the second

@@ -34,10 +34,13 @@ def minutes(low: float, high: float) -> list[float]:
 
 @pytest.mark.parametrize("quantity", ["use", "memory_used", "power"])
 def test_a_mean_above_or_below_all_of_its_minutes_is_found(quantity):
-    short = chart(60, **{quantity: minutes(100.0, 200.0)})
-    assert wrong(engine.steps_of_engine, chart(TEN, **{quantity: 160.0}), short) == []
-    for mean in (90.0, 210.0):
-        assert len(wrong(engine.steps_of_engine, chart(TEN, **{quantity: mean}), short)) == 2  # of two whole steps
+    short = chart(60, "prometheus", None, **{quantity: minutes(100.0, 200.0)})
+
+    def found(mean: float) -> int:
+        return len(wrong(engine.steps_of_engine, chart(TEN, "prometheus", None, **{quantity: mean}), short))
+
+    assert found(160.0) == 0
+    assert found(90.0) == found(210.0) == 2  # whole steps
 
 
 def test_a_peak_that_is_not_the_highest_of_its_minutes_is_found():

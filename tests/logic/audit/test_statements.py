@@ -4,7 +4,8 @@ from typing import Any
 
 from vgpuscope.logic.audit import statements, waste
 from vgpuscope.logic.audit.checks import holds
-from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
+from vgpuscope.logic.audit.same import same_figures
+from vgpuscope.model.consistency import STORED, FigureComparison, FigureReading, PublicAnswer, Surfaces
 
 GIB = 2**30
 
@@ -215,3 +216,17 @@ def test_a_statement_without_examples_is_of_no_gpu_in_particular():
     gpus = answer("GpuList", {"rows": [{"gpu_id": "GPU-1", "node": "node-1", "sm_active": {"mean": 0.4}}]})
     assert wrong(statements.ruled_out, report(), results()) == []  # such as to a caller of some namespaces
     assert wrong(statements.ruled_out, report(), gpus) == []
+
+
+def test_hours_grow_between_two_answers_about_the_past_and_not_in_answers_of_one_analysis():
+    def hours(surface: str, value: float, moment: str) -> FigureReading:
+        return FigureReading(
+            surface=surface, path="gpu_hours", figure="fleet.gpu_hours", subject=("7d",), value=value, moment=moment
+        )
+
+    def found(moment: str, later: float) -> int:
+        return len(wrong(same_figures, readings=(hours("first", 498.40, moment), hours("second", later, moment))))
+
+    assert found(STORED, 498.43) == 0
+    assert found(STORED, 510.0) == 1
+    assert found("2026-11-20T01:00:00Z", 498.43) == 1

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from vgpuscope.catalog.figures import BY_CODE
 from vgpuscope.logic.audit.counting import counted
-from vgpuscope.model.consistency import FigureComparison, FigureReading, Surfaces
+from vgpuscope.model.consistency import STORED, FigureComparison, FigureReading, Surfaces
 
 _NARROWED = frozenset({"fleet", "node", "waste", "capacity"})  # subjects that another scope changes
 _OTHERS = "gpu.others"  # tenants of other namespaces than those of the caller or of the view
@@ -63,8 +63,18 @@ def _equal(check: str, first: FigureReading, second: FigureReading) -> FigureCom
         first=first,
         second=second,
         rule="equal",
-        tolerance=first.margin + second.margin,
+        tolerance=first.margin + second.margin + _growth(first, second),
     )
+
+
+def _growth(first: FigureReading, second: FigureReading) -> float:
+    """How far hours can grow between two answers: by analyses that were saved meanwhile."""
+    hours = BY_CODE[first.figure].unit == "gpu_hours" and first.moment == STORED and first.surface != second.surface
+    return _MINUTE * max(first.value, second.value) + _LEAST if hours else 0.0
+
+
+_MINUTE = 0.002  # of the hours of a day
+_LEAST = 0.05  # GPU-hours
 
 
 def _key(reading: FigureReading) -> tuple[str, tuple[str, ...], tuple[str, ...]]:

@@ -84,7 +84,8 @@ def _at_most(answer: PublicAnswer, index: int, row: Row, tenants: list[Row], par
 
 def _share(tenant: Row) -> float:
     """The part of the window in which a tenant was measured: it can have its GPU for longer than it uses memory."""
-    return float(min(tenant["window_share"], 1.0 if tenant["coverage"] is None else tenant["coverage"]))
+    here, measured = float(tenant["window_share"]), tenant["coverage"]
+    return here if measured is None else min(here, float(measured))
 
 
 def _value(row: Row, path: str) -> float | None:

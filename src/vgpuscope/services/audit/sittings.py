@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from vgpuscope.model.consistency import FigureReading, PublicAnswer, Surfaces
+from vgpuscope.model.consistency import STORED, FigureReading, PublicAnswer, Surfaces
 from vgpuscope.sources.audit.client import AuditedService, Unanswered, with_moment
 from vgpuscope.sources.audit.commands import printed
 
@@ -22,8 +22,6 @@ _HOUR, _DAY = 3600, 86400
 _STORED_GPUS = 3
 _RANGES = ("1h", "24h", "30d")
 _WASTE = ("tenant", "namespace", "owner", "node", "model")
-
-_STORED = "stored"
 
 Sitting = Callable[[], Awaitable[Surfaces]]
 
@@ -241,10 +239,15 @@ def doctor_command(analyzer: AuditedService, words: tuple[str, ...]) -> dict[str
     """What the command states about GPUs and nodes, and what the results show of them."""
 
     async def look() -> Surfaces:
+        before = await analyzer.read("/api/v1/doctor")
         body = await printed(words, within=_COMMAND_SECONDS)
         report = PublicAnswer(service=analyzer.name, surface="vgpuscope doctor --json", kind="DoctorReport", body=body)
-        answers = [await analyzer.read(path) for path in ("/results", "/api/v1/gpus", "/api/v1/doctor")]
-        return Surfaces(answers=(*answers, report), defined=analyzer.shapes.defined)
+        after = await analyzer.read("/api/v1/doctor")
+        known = {one["code"]: one["numbers"] for one in before.body["findings"]}
+        unmoved = [one for one in after.body["findings"] if one["numbers"] == known.get(one["code"])]
+        steady = structs.replace(after, body=after.body | {"findings": unmoved})
+        answers = [await analyzer.read(path) for path in ("/results", "/api/v1/gpus")]
+        return Surfaces(answers=(*answers, steady, report), defined=analyzer.shapes.defined)
 
     return {"vgpuscope doctor": look}
 
@@ -359,7 +362,7 @@ async def _steady(
 async def _past(analyzer: AuditedService, requests: list[Awaitable[Any]]) -> Surfaces:
     """What the store says of the past. An analysis more or less changes it by less than the checks allow."""
     read = [one for one in await _gathered(requests) if one is not None]
-    answers = [structs.replace(answer, moment=_STORED) for answer in read]
+    answers = [structs.replace(answer, moment=STORED) for answer in read]
     numbers = [reading for answer in answers for reading in analyzer.numbers(answer)]
     return Surfaces(answers=tuple(answers), readings=tuple(numbers), defined=analyzer.shapes.defined)
 
