@@ -162,10 +162,10 @@ def test_the_first_real_analysis_goes_on_with_who_was_idle_since_when(store):
 def test_a_node_whose_agent_never_answers_is_not_remembered_for_long():
     minutes = Minutes(seed=1, began=BEGAN, seconds=WINDOW, interval=INTERVAL)
     answering = {plan.name for plan in PLANS} - {"sick-e"}
-    samples = scraped(first=BEGAN + 6.5, last=BEGAN + 100, nodes=answering)
+    samples = scraped(first=BEGAN + 6.5, last=BEGAN + 190, nodes=answering)
     hosts, _ = judged(minutes, samples, end=BEGAN + 9)
     assert "sick-e" in hosts
-    hosts, _ = judged(minutes, samples, end=BEGAN + 95)
+    hosts, _ = judged(minutes, samples, end=BEGAN + 185)
     assert hosts == answering
 
 
