@@ -182,6 +182,7 @@ def test_gates_are_no_attempt():
     [
         ([reason(TAINT, 90), reason(MEMORY, 1)], MEMORY),
         ([reason(MEMORY, 1), reason("SCHED_DEVICE_TYPE_MISMATCH", 2)], "SCHED_DEVICE_TYPE_MISMATCH"),
+        ([reason("SCHED_DEVICE_TYPE_MISMATCH", 1, cards="1/4"), reason(MEMORY, 1, cards="3/4")], MEMORY),
         ([reason(COUNT, 90), reason(MEMORY, 1)], MEMORY),
         ([reason(COUNT, 1), reason(CPU, 9)], COUNT),
         ([reason(VAGUE, 9), reason(TAINT, 1)], TAINT),

@@ -256,7 +256,8 @@ def _rank(said: Said) -> tuple[object, ...]:
     reason, last = said.reason, _order(said.last)
     size = reason.node_count if reason.node_count is not None else len(reason.nodes)
     history = (0.0 if said.current else -last,)  # newest first
-    return not said.current, history, _weight(reason), -size, -last, reason.code, said.component, reason.detail
+    gpus = int(reason.cards.partition("/")[0] or 0)  # one GPU of another type does not hide that the others are full
+    return not said.current, history, _weight(reason), -size, -last, -gpus, reason.code, said.component, reason.detail
 
 
 def _weight(reason: Reason) -> tuple[int, int]:
