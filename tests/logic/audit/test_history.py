@@ -91,13 +91,19 @@ def test_the_energy_of_an_hour_is_that_of_its_minutes():
     assert len(wrong(history.energies, chart(TWO, HOUR, energy=[720_000.0, 1.0]), minutes, hours())) == 1
 
 
-@pytest.mark.parametrize("step", [60, HOUR, 24 * HOUR])
+@pytest.mark.parametrize("step", [HOUR, 24 * HOUR])
 def test_an_energy_that_is_not_that_of_its_power_is_found(step):
     def drawn(energy: float, spent: float) -> PublicAnswer:
         return chart([BEGIN], step, seconds=[spent], power=[300.0], energy=[energy])
 
     assert wrong(history.energy_of_power, drawn(300.0 * 900.0, 900.0)) == []
+    assert wrong(history.energy_of_power, drawn(0.5 * 300.0 * 900.0, 900.0)) == []  # a GPU that came and went
     assert len(wrong(history.energy_of_power, drawn(1.3 * 300.0 * 900.0, 900.0))) == 1
+
+
+def test_half_the_energy_of_a_power_that_was_measured_all_the_time_is_found():
+    whole = chart([BEGIN], HOUR, seconds=[3600.0], power=[300.0], energy=[0.5 * 300.0 * HOUR])
+    assert len(wrong(history.energy_of_power, whole)) == 1
 
 
 def test_a_mean_above_its_peak_is_found():

@@ -17,7 +17,7 @@ def tenant(**changed: Any) -> dict[str, Any]:
 
 def gpus(*held: dict[str, Any], **changed: Any) -> Any:
     """A GPU of which few SMs are busy while kernels run."""
-    row = {"gpu_id": "GPU-1", "mig": None, "use": {"mean": 0.05}, "gpu_util": {"mean": 0.6}, "tenants": list(held)}
+    row = {"gpu_id": "GPU-1", "mig": None, "use": {"mean": 0.05}, "gpu_util": {"max": 0.6}, "tenants": list(held)}
     return answer("GpuList", {"rows": [row | {"memory_used": 20 * GIB, "power": 200.0} | changed]})
 
 

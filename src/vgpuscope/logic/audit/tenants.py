@@ -24,12 +24,13 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 _PARTS = (
-    # kernels run on the whole GPU at a time, so this is at most the time in which any kernel ran, not SM activity
+    # At most the time in which any kernel ran, not SM activity. The peak of that: the mean of a GPU is one of the means of
+    # its agent's windows, so it rises for up to a window after a tenant came.
     _Part(
         path="use.mean",
         figure="tenant.use",
-        whole="gpu_util.mean",
-        whole_figure="gpu.utilization",
+        whole="gpu_util.max",
+        whole_figure="gpu.utilization_max",
         slack=0.05,
         margin=0.02,
     ),
