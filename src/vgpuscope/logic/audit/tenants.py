@@ -24,8 +24,8 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 _PARTS = (
-    # At most the time in which any kernel ran, not SM activity. The peak of that: the mean of a GPU is one of the means of
-    # its agent's windows, so it rises for up to a window after a tenant came.
+    # At most the time in which any kernel ran, not SM activity. Of that the peak, because the mean of a GPU is made of
+    # means of its agent's windows: it rises for up to a window after a tenant came.
     _Part(
         path="use.mean",
         figure="tenant.use",
