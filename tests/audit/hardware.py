@@ -321,7 +321,7 @@ def node_object(node: Node) -> Json:
         labels |= {
             "nvidia.com/gpu.product": whole_gpus[0].model.name.replace(" ", "-"),
             "nvidia.com/gpu.memory": str(whole_gpus[0].model.memory),
-            "nvidia.com/gpu.count": str(len(whole_gpus)),
+            "nvidia.com/gpu.count": str(sum(gpu.model == whole_gpus[0].model for gpu in node.gpus)),
             "nvidia.com/gpu.replicas": "4" if node.kind in {"sliced", "mps"} else "1",
             "nvidia.com/gpu.sharing-strategy": {"sliced": "time-slicing", "mps": "mps"}.get(node.kind, "none"),
         }

@@ -118,6 +118,8 @@ Condition: TypeAlias = Literal[  # which of the population
     "refused",
     "orphaned",
     "disputed",
+    "claimed",  # by annotations that nobody should have written; nobody holds them
+    "labelled",  # by a label of the node
     "fitting",
     "missing",
     "omitted",

@@ -145,6 +145,8 @@ CONDITIONS: dict[Condition, Pair] = {
     "refused": ("refused", "被拒绝的"),
     "orphaned": ("whose pod no longer exists", "Pod 已不存在的"),
     "disputed": ("claimed without an assignment", "未分配却被声明的"),
+    "claimed": ("that annotations claim and nobody holds", "仅由注解声称、无人持有的"),
+    "labelled": ("that a label of the node counts", "由节点标签计数的"),
     "fitting": ("that fit", "能放下的"),
     "missing": ("missing", "缺少的"),
     "omitted": ("not listed", "未列出的"),
@@ -228,6 +230,10 @@ QUANTITIES: dict[str, Pair] = {
     "memory_unattributed": ("GPU memory in use by no known container", "不属于任何已知容器的显存使用量"),
     "memory_used_share": ("GPU memory in use, as a share of the GPU's memory", "显存使用量占总量的比例"),
     "memory_ledger": ("One part of the GPU memory", "显存的一部分"),
+    "memory_claimed": (
+        "GPU memory that annotations claim and that nobody holds",
+        "仅由注解声称、无人持有的显存",
+    ),
     "memory_requested": (
         "GPU memory of the GPUs and MIG instances that pods request and only the kubelet counts",
         "只由 kubelet 计数、Pod 所申请的 GPU 与 MIG 实例的显存",

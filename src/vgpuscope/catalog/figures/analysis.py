@@ -247,7 +247,8 @@ FLEET: tuple[Figure, ...] = (
     row("fleet.waste_rows", "rows", "count", "integral", fields="Waste.count"),
 )
 NODE: tuple[Figure, ...] = (
-    row("node.gpus", "gpus", "count", "now", fields="NodeRow.gpus NodeLedger.labelled_gpus", columns="nodes.GPUS"),
+    row("node.gpus", "gpus", "count", "now", fields="NodeRow.gpus", columns="nodes.GPUS"),
+    row("node.gpus_labelled", "gpus", "count", "now", condition="labelled", fields="NodeLedger.labelled_gpus"),
     row("node.gpus_unlisted", "gpus", "count", "now", condition="unlisted", fields="NodeRow.gpus_unlisted"),
     row("node.mig_instances", "mig_instances", "count", "now", fields="NodeRow.mig_instances"),
     row("node.gpus_or_instances", "gpus_or_instances", "count", "now", fields="NodeRow.gpus_or_instances"),

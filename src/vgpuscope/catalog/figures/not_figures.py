@@ -11,7 +11,6 @@ Reason: TypeAlias = Literal[
     "weight",  # the number of analyses behind a mean beside it
     "mixed",  # another field says what the number is
     "page",  # where a page ends
-    "claim",  # what somebody wrote, and nobody measured or gave
 ]
 NOT_FIGURES: dict[Reason, str] = {
     "moment": "Hole.begin Hole.end Evidence.window_begin Evidence.window_end Evidence.held_since Target.since "
@@ -47,7 +46,6 @@ NOT_FIGURES: dict[Reason, str] = {
     "HistoryPoint.allocated_seconds HistoryPoint.cores_seconds HistoryPoint.analysis_seconds HistoryPoint.share "
     "TenantRow.window_share SeriesColumn.seconds",
     "mixed": "AttentionRow.number TimelineEvent.number DoctorFinding.numbers",
-    "claim": "Finding.claimed_gpus Finding.claimed_memory",
     "page": "AuditPage.next_before PendingPod.said_cut",
 }
 # Gauges that are 1 or 0, or a moment; metrics that end with _info are states, too.
