@@ -145,7 +145,7 @@ CONDITIONS: dict[Condition, Pair] = {
     "refused": ("refused", "被拒绝的"),
     "orphaned": ("whose pod no longer exists", "Pod 已不存在的"),
     "disputed": ("claimed without an assignment", "未分配却被声明的"),
-    "claimed": ("that annotations claim and nobody holds", "仅由注解声称、无人持有的"),
+    "claimed": ("that annotations claim and no pod holds", "仅由注解声称、无人持有的"),
     "labelled": ("that a label of the node counts", "由节点标签计数的"),
     "fitting": ("that fit", "能放下的"),
     "missing": ("missing", "缺少的"),
@@ -231,7 +231,7 @@ QUANTITIES: dict[str, Pair] = {
     "memory_used_share": ("GPU memory in use, as a share of the GPU's memory", "显存使用量占总量的比例"),
     "memory_ledger": ("One part of the GPU memory", "显存的一部分"),
     "memory_claimed": (
-        "GPU memory that annotations claim and that nobody holds",
+        "GPU memory that annotations claim and no pod holds",
         "仅由注解声称、无人持有的显存",
     ),
     "memory_requested": (
