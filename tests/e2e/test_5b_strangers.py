@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.more.workloads import deployment, running_pods
-from tests.e2e.product import NAMESPACE, Product, gpu_pod
+from tests.e2e.product import GPUS, NAMESPACE, Product, gpu_pod
 from tests.e2e.test_4_reclaim import FAST, TOKEN
 from tests.native.scenario import GIB, gpu_uuid
 from tools.cluster import layout
@@ -238,12 +238,21 @@ def reclaiming(scheduling: Product) -> Iterator[Product]:
     scheduling.upgraded(values={"config": {"control": {"enabled": False, "dry_run": True}}})
 
 
-def works(product: Product, pod: str) -> None:
-    """The container's process computes from now on."""
-    container = product.container(pod)
-    slot = next(s for s in range(3) if gpu_uuid(s) == container.environ["NVIDIA_VISIBLE_DEVICES"])
-    product.driver.process(slot, container.pid, memory=GIB).sample(slot, container.pid, sm=90)
-    product.driver.gpu(slot, memory_used=GIB, utilization=90, power=300_000).write()
+def compute(product: Product, *busy: str) -> None:
+    """Every container has a process with some memory on each of its GPUs; only those of these pods compute."""
+    users = dict.fromkeys(range(GPUS), 0)
+    for container in product.containers():
+        if container.namespace != "ml":
+            continue
+        for uuid in container.environ["NVIDIA_VISIBLE_DEVICES"].split(","):
+            slot = next(slot for slot in users if gpu_uuid(slot) == uuid)
+            users[slot] += 1
+            sm = 90 if container.pod in busy else 0
+            product.driver.process(slot, container.pid, memory=GIB).sample(slot, container.pid, sm=sm)
+            product.driver.gpu(slot, memory_used=users[slot] * GIB)
+            if sm:
+                product.driver.gpu(slot, utilization=sm, power=300_000)
+    product.driver.write()
 
 
 def test_a_pod_that_names_the_deployment_of_another_as_its_owner_does_not_stop_it(
@@ -253,7 +262,6 @@ def test_a_pod_that_names_the_deployment_of_another_as_its_owner_does_not_stop_i
     reclaiming.cluster.apply(deployment("web", containers={"main": {GPU: 1, MEMORY: 6000}}))
     reclaiming.wait("its pod", lambda: running_pods(reclaiming, "web"))
     (pod,) = running_pods(reclaiming, "web")
-    works(reclaiming, pod)
     uid = reclaiming.cluster.get("deployment", "web", "-n", "ml")["metadata"]["uid"]
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid, "controller": True}
     parasite = gpu_pod("parasite", containers={"main": {GPU: 2, MEMORY: 1000}})
@@ -261,6 +269,7 @@ def test_a_pod_that_names_the_deployment_of_another_as_its_owner_does_not_stop_i
     tenant.create(parasite)
     reclaiming.run(gpu_pod("bare", containers={"main": {GPU: 1, MEMORY: 1000}}))
     reclaiming.wait("the parasite", lambda: reclaiming.is_ready("parasite"))
+    compute(reclaiming, pod)
     reclaiming.wait("the idle pod is evicted", lambda: not is_there(reclaiming, "bare"), within=400)
     assert reclaiming.cluster.get("deployment", "web", "-n", "ml")["spec"]["replicas"] == 1
     assert running_pods(reclaiming, "web") == [pod]
@@ -273,11 +282,12 @@ def test_a_pod_of_the_same_name_is_not_taken_for_the_one_that_was_idle(reclaimin
     reclaiming.upgraded(values={"config": approving})
     try:
         reclaiming.run(gpu_pod("again", containers={"main": {GPU: 1, MEMORY: 1000}}))
+        compute(reclaiming)
         uid = reclaiming.pod("again")["metadata"]["uid"]
         reclaiming.wait("a case", lambda: states(reclaiming).get(uid) == "awaiting_approval", within=400)
         reclaiming.remove("again")
         reclaiming.run(gpu_pod("again", containers={"main": {GPU: 1, MEMORY: 1000}}))
-        works(reclaiming, "again")
+        compute(reclaiming, "again")
         assert approved(reclaiming, uid) in {200, 409}
         reclaiming.wait("the old case ends", lambda: states(reclaiming).get(uid) in {None, "released"}, within=200)
         assert reclaiming.is_ready("again")
