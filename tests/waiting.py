@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-WITHIN = 60.0  # seconds: how long a condition may take on a busy machine
+WITHIN = 180.0  # seconds: how long a condition may take on a busy machine; an API server sends bookmarks once a minute
 
 
 async def until(condition: Any, *, within: float = WITHIN) -> Any:

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from vgpuscope import cli
-from vgpuscope.config import SETTINGS
+from vgpuscope.config import SETTINGS, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.model.errors import DriverAbsent
 from vgpuscope.version import __version__
@@ -90,7 +90,7 @@ def test_the_agent_gets_the_configuration_and_whether_to_run_once(called):
     assert cli.main(["agent", "--sample-interval", "0.5", "--ratio=2", "--once", "--v=6"]) == 0
     [((config,), kwargs)] = called
     assert (config.agent.sample_interval, config.agent.ratio, config.log.v) == (0.5, 2.0, 6)
-    assert kwargs == {"once": True, "file": ("none", "")}
+    assert kwargs == {"once": True, "file": SettingsFile("none", "")}
 
 
 def test_top_gets_plain_arguments(called):
