@@ -132,6 +132,7 @@ export function AuditTable({
       columns={plain ? OF_ONE_CASE : COLUMNS}
       main={MAIN}
       sort="-number"
+      tall // a reason names each brake with its setting
       rowKey={(row) => String(row.number)}
       empty={<Empty title={t("empty.audit")} why={t("empty.audit_why")} />}
       plain={plain}
