@@ -42,7 +42,9 @@ _PARTS = (
         slack=0.02,
         margin=2**20,
     ),
-    _Part(path="power", figure="tenant.power", whole="power", whole_figure="gpu.power", slack=0.05, margin=1.0),
+    # The power of a GPU is a mean of means of its agent's windows, that of a tenant a mean of samples: while the power
+    # changes, one follows the other.
+    _Part(path="power", figure="tenant.power", whole="power", whole_figure="gpu.power", slack=0.1, margin=1.0),
 )
 
 
