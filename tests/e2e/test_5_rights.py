@@ -11,7 +11,7 @@ pytestmark = pytest.mark.e2e
 # what this run gives no occasion for; tests/chart/test_rights.py does
 ELSEWHERE = {
     *{("agent", "resourceclaims", "get"), ("agent", "resourceslices", "list")},  # a container with a ResourceClaim
-    *{("extender", "nodes", "get")},  # a node that somebody else patched at the same moment
+    *{("extender", kind, "get") for kind in ("nodes", "pods")},  # somebody else patched it at the same moment
     *{("cluster", kind, "get") for kind in ("statefulsets", "jobs", "jobsets", "leaderworkersets", "rayclusters")},
     *{("cluster", kind, "get") for kind in ("configurations", "revisions", "services")},  # Knative's
 }
