@@ -18,7 +18,7 @@ def _small_energy_of_a_pod(one: Found) -> bool:
 
 
 KNOWN: dict[str, Callable[[Found], bool]] = {
-    "not explained yet: in the first minute of a demo a pod had 1,433 J, its power times its seconds 1,001 J": _small_energy_of_a_pod,
+    "not explained yet: in a demo's first minute a pod had 1,433 J, by its power 1,001 J": _small_energy_of_a_pod,
 }
 
 
