@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from vgpuscope.model.consistency import FigureComparison, FigureReading, PublicAnswer, Surfaces
+from vgpuscope.logic.audit.waste import reading_of
+from vgpuscope.model.consistency import FigureComparison, Surfaces
 
 _HOURS = 0.0002  # each row is rounded
 
@@ -19,8 +20,8 @@ def only_own_names(surfaces: Surfaces) -> Iterator[FigureComparison]:
         yield FigureComparison(
             check="scope",
             subject=", ".join(sorted(others)),
-            first=_place(answer, f"count(namespace not in {own})", "fleet.namespaces", sum(others.values())),
-            second=_place(answer, "0", "fleet.namespaces", 0),
+            first=reading_of(answer, "fleet.namespaces", f"count(namespace not in {own})", sum(others.values())),
+            second=reading_of(answer, "fleet.namespaces", "0", 0),
             rule="equal",
         )
 
@@ -50,20 +51,8 @@ def only_own_hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
             yield FigureComparison(
                 check="scope",
                 subject=answer.body["group_by"],
-                first=_place(answer, field, f"fleet.{field}", answer.body[field]),
-                second=_place(answer, "sum(rows[].held_gpu_hours)", "waste.held_gpu_hours", held),
+                first=reading_of(answer, f"fleet.{field}", field, answer.body[field]),
+                second=reading_of(answer, "waste.held_gpu_hours", "sum(rows[].held_gpu_hours)", held),
                 rule="sum",
                 tolerance=_HOURS * (len(rows) + 1) + 1e-4 * held,
             )
-
-
-def _place(answer: PublicAnswer, path: str, figure: str, value: float) -> FigureReading:
-    return FigureReading(
-        surface=answer.surface,
-        path=path,
-        figure=figure,
-        subject=(),
-        value=value,
-        scope=answer.scope,
-        moment=answer.moment,
-    )

@@ -27,8 +27,8 @@ def hours(surfaces: Surfaces) -> Iterator[FigureComparison]:
         yield FigureComparison(
             check="waste-hours",
             subject=body["group_by"],
-            first=_place(answer, "fleet.idle_gpu_hours", f"sum({', '.join(_HOURS)})", sum(map(body.get, _HOURS))),
-            second=_place(answer, "fleet.held_gpu_hours", "held_gpu_hours", body["held_gpu_hours"]),
+            first=reading_of(answer, "fleet.idle_gpu_hours", f"sum({', '.join(_HOURS)})", sum(map(body.get, _HOURS))),
+            second=reading_of(answer, "fleet.held_gpu_hours", "held_gpu_hours", body["held_gpu_hours"]),
             rule="at_most",
             tolerance=_DIGIT * 4,
         )
@@ -43,11 +43,11 @@ def rows(surfaces: Surfaces) -> Iterator[FigureComparison]:
         for field in (*_HOURS, "held_gpu_hours"):
             if any(field not in row for row in listed):
                 continue
-            total = _place(answer, f"fleet.{field}", field, answer.body[field])
+            total = reading_of(answer, f"fleet.{field}", field, answer.body[field])
             value, path = sum(row[field] for row in listed), f"sum(rows[].{field})"
             if field == "held_gpu_hours" and _FREE_PART in answer.body:
                 value, path = value + answer.body[_FREE_PART], f"{path} + {_FREE_PART}"
-            parts = _place(answer, f"waste.{field}", path, value)
+            parts = reading_of(answer, f"waste.{field}", path, value)
             yield FigureComparison(
                 check="waste-rows",
                 subject=answer.body["group_by"],
@@ -72,8 +72,8 @@ def groups(surfaces: Surfaces) -> Iterator[FigureComparison]:
             yield FigureComparison(
                 check="waste-groups",
                 subject=f"{whole.body['group_by']}, {answer.body['group_by']}",
-                first=_place(whole, f"fleet.{field}", field, first),
-                second=_place(answer, f"fleet.{field}", field, second),
+                first=reading_of(whole, f"fleet.{field}", field, first),
+                second=reading_of(answer, f"fleet.{field}", field, second),
                 rule="equal",
                 tolerance=_MINUTE * max(first, second) + 0.05,
             )
@@ -98,7 +98,7 @@ def day_of_namespaces(surfaces: Surfaces) -> Iterator[FigureComparison]:
                     check="waste-groups",
                     subject=row["namespace"],
                     first=structs.replace(reading, moment=answer.moment),
-                    second=_place(
+                    second=reading_of(
                         answer, "waste.idle_gpu_hours", f"rows[{index}].idle_gpu_hours", row["idle_gpu_hours"]
                     ),
                     rule="equal",
@@ -122,8 +122,8 @@ def _memory(tenants: PublicAnswer, namespaces: PublicAnswer) -> Iterator[FigureC
         yield FigureComparison(
             check="waste-groups",
             subject=f"{row['namespace']}/{row['pod']}",
-            first=_place(tenants, "waste.memory_held", f"rows[{index}].memory_held", row["memory_held"]),
-            second=_place(namespaces, "waste.memory_held", f"rows[{place}].memory_held", group["memory_held"]),
+            first=reading_of(tenants, "waste.memory_held", f"rows[{index}].memory_held", row["memory_held"]),
+            second=reading_of(namespaces, "waste.memory_held", f"rows[{place}].memory_held", group["memory_held"]),
             rule="at_most",
             tolerance=0.01 * group["memory_held"],
         )
@@ -133,14 +133,15 @@ def _sum(answer: PublicAnswer, whole: str, parts: tuple[str, ...], body: dict[st
     return FigureComparison(
         check="waste-hours",
         subject=answer.body["group_by"],
-        first=_place(answer, f"fleet.{whole}", whole, body[whole]),
-        second=_place(answer, f"fleet.{parts[0]}", f"sum({', '.join(parts)})", sum(body[part] for part in parts)),
+        first=reading_of(answer, f"fleet.{whole}", whole, body[whole]),
+        second=reading_of(answer, f"fleet.{parts[0]}", f"sum({', '.join(parts)})", sum(body[part] for part in parts)),
         rule="sum",
         tolerance=_DIGIT * (len(parts) + 1) + 1e-6 * body[whole],
     )
 
 
-def _place(answer: PublicAnswer, figure: str, path: str, value: float) -> FigureReading:
+def reading_of(answer: PublicAnswer, figure: str, path: str, value: float) -> FigureReading:
+    """A number of an answer, as the reading of a figure."""
     return FigureReading(
         surface=answer.surface,
         path=path,
